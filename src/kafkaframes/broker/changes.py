@@ -1,8 +1,8 @@
-"""Changes of topics that take long, a step at a time: between the steps others are answered.
+"""Long-running changes of topics in steps, between which other requests are answered.
 
-Kafka's controller works through its changes one after the other while brokers go on answering. Here a change is a
-generator that yields wherever others may have a turn, or what it waits for; the next change begins when it is done, so
-that each finds what those before it have left. What it makes is seen when all of it is there.
+Kafka's controller executes changes one after the other while brokers continue to answer. Here, a change is a generator.
+It yields where other requests may run, or a ``Later`` that it waits for. The next change starts after the current one
+has finished, so that it sees the result. The effects of a change become visible together at its end.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 ROWS_OF_A_TURN = 500
 Steps = Generator[None, None, Result]
-Waiting = Generator[Later | None, None, Result]  # steps of which some wait for something beside the loop
+Waiting = Generator[Later | None, None, Result]  # steps, of which some wait for work in a thread
 
 
 def finished(steps: Waiting[Result]) -> Result:
-    """Take all steps at once, where none waits for something beside the loop; return their result."""
+    """Run all steps at once, and return their result. No step may wait for work in a thread."""
     while True:
         try:
             next(steps)
@@ -32,13 +32,13 @@ def finished(steps: Waiting[Result]) -> Result:
 
 
 def once(call: Callable[[], Result]) -> Steps[Result]:
-    """Make a change of one step."""
+    """Return a change with a single step."""
     yield from ()
     return call()
 
 
 def each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
-    """Make one change after the other, each in a step of its own at least; the result is that of each."""
+    """Run changes one after the other, in at least one step each; return their results."""
     results = []
     for steps in changes:
         results.append((yield from steps))
@@ -49,7 +49,7 @@ def each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
 def in_turns(
     items: Iterable[Item], row: Callable[[Item], Result], size: Callable[[Result], int] = lambda _: 1
 ) -> Steps[list[Result]]:
-    """Make a row of each item, with turns for others where there are many; a row weighs ``size`` ordinary ones."""
+    """Create a row for each item, in steps if there are many. ``size`` is a row's cost in ordinary rows."""
     rows: list[Result] = []
     since_turn = 0
     for item in items:
@@ -62,23 +62,23 @@ def in_turns(
 
 
 class Changes:
-    """The changes of one broker, in the order in which they were asked for.
+    """The changes of a broker, in order of their requests.
 
     Attributes:
-        next_turn: calls something when others had their turn (an event loop's ``call_soon``); None: there are no
-            others, each change is made at once.
-        in_thread: calls something in a thread, one after the other, and completes an answer on the loop when it is
-            done; None: it is called here.
+        next_turn: schedules a call after other requests (an event loop's ``call_soon``). If it is None, each change
+            runs at once.
+        in_thread: runs a function in a thread, one at a time, and completes its result on the event loop. If it is
+            None, the function runs in the caller.
     """
 
     def __init__(self) -> None:
         self.next_turn: Callable[[Callable[[], None]], object] | None = None
         self.in_thread: Callable[[Callable[[], None]], Later] | None = None
-        self._waiting: deque[tuple[Waiting[Answer], Later]] = deque()  # the first is under way
+        self._waiting: deque[tuple[Waiting[Answer], Later]] = deque()  # the first one is running
         self._is_due = False
 
     def run(self, steps: Waiting[Answer]) -> Answer:
-        """Make a change; return its answer, which comes later if it takes more than a step, or waits for others."""
+        """Run a change. Return its answer, as a ``Later`` if it has several steps or must wait for other changes."""
         if self.next_turn is None:
             return finished(steps)
         later = Later()
@@ -90,7 +90,7 @@ class Changes:
         return later
 
     def beside(self, steps: Waiting[Answer]) -> Answer:
-        """Take the steps of an answer that changes nothing, beside the changes; it comes later, and may wait itself."""
+        """Run the steps of an answer that changes nothing, concurrently with changes; return it or its ``Later``."""
         turns, later = Changes(), Later()
         turns.next_turn = self.next_turn
         answer = turns.run(steps)
@@ -108,11 +108,11 @@ class Changes:
         is_change: bool = False,
         size: Callable[[Result], int] = lambda _: 1,
     ) -> Answer:
-        """Answer with a row for each item of a request, with turns for others where there are many.
+        """Answer with a row for each item of a request, in steps if there are many.
 
         Args:
-            is_change: whether other changes have to wait until this one is done.
-            size: as of ``in_turns``.
+            is_change: whether other changes must wait until this one has finished.
+            size: as for ``in_turns``.
         """
 
         def answering() -> Steps[Answer]:
@@ -121,7 +121,7 @@ class Changes:
         return self.run(answering()) if is_change else self.beside(answering())
 
     def apart(self, work: Callable[[], Result]) -> Waiting[Result]:
-        """Do work that takes long, and changes nothing, beside the loop; others are answered meanwhile."""
+        """Run slow work that changes nothing in a thread. Other requests are answered in the meantime."""
         results: list[Result] = []
         if self.in_thread is None:
             return work()
@@ -160,7 +160,7 @@ class Changes:
             self.next_turn(self._turn)
 
     def stop(self) -> None:
-        """Leave what is under way as it is, and begin nothing more."""
+        """Abandon the current change, and start no others."""
         waiting, self._waiting = self._waiting, deque()
         for steps, _ in waiting:
             steps.close()

@@ -1,4 +1,4 @@
-"""The coordinators of a broker, made and connected: to its clock, its internal topics, and each other."""
+"""Creates a broker's coordinators, and connects them to its clock and internal topics, and to each other."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """An internal topic, as its coordinator writes it; it is made when the first record comes."""
+    """An internal topic to which a coordinator writes. It is created by the first append."""
 
     state: BrokerState
     topic: str
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has, or will have."""
+        """The number of partitions that the topic has, or will have when it is created."""
         return self.state.internal_count(self.topic)
 
     def append(
         self, partition: int, records: Sequence[Record], *, producer_id: int = -1, producer_epoch: int = -1
     ) -> None:
-        """Write records as one batch; a broker that only reads keeps what its groups do in memory.
+        """Append records as one batch. A read-only broker keeps them in memory.
 
         Raises:
             AppendRefusedError: the producer is fenced.
@@ -57,30 +57,30 @@ class TopicLog:
 
 @dataclass(frozen=True, slots=True)
 class BrokerTopics:
-    """The topics of the broker, as consumer groups look at them."""
+    """The broker's topics, as consumer groups see them."""
 
     state: BrokerState
 
     @property
     def version(self) -> int:
-        """Another number whenever a topic has come, grown or gone."""
+        """A number that changes whenever a topic is created, extended or deleted."""
         return self.state.topics_version
 
     def names(self) -> Iterable[str]:
-        """Return all names but those of internal topics, which a pattern never means."""
+        """Return the names of all topics except internal ones, which subscription patterns never match."""
         return [name for name, topic in self.state.topics.items() if not topic.is_internal]
 
     def find(self, name: str) -> tuple[UUID, int] | None:
-        """Return a topic's id and how many partitions it has."""
+        """Return a topic's id and number of partitions; None if it does not exist."""
         topic = self.state.topics.get(name)
         return None if topic is None else (topic.topic_id, len(topic.partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class LifeClock:
-    """The broker's clock for as long as its log directory is open: what is due after a stop is not called.
+    """The broker's clock, limited to the time in which the log directory is open. Later calls are dropped.
 
-    A broker that is started again has the same clock and new coordinators.
+    A restarted broker has the same clock and new coordinators.
     """
 
     state: BrokerState
@@ -92,11 +92,11 @@ class LifeClock:
 
     @property
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment, unaffected when the system's time is set."""
+        """Milliseconds since an arbitrary moment, unaffected by changes of the system time."""
         return self.state.clock.monotonic_ms
 
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
-        """Call ``call`` after ``delay_ms`` milliseconds."""
+        """Call ``call`` after ``delay_ms`` milliseconds, if the log directory is still open."""
 
         def call_if_open() -> None:
             if not self.state.logs.is_closed:
@@ -106,10 +106,10 @@ class LifeClock:
 
 
 def attach(state: BrokerState) -> None:
-    """Make the coordinators, and let them read their topics.
+    """Create the coordinators, and load their state from the internal topics.
 
     Raises:
-        OptionError: a setting is none.
+        OptionError: a setting is invalid.
         LogDirError: an internal topic cannot be read.
     """
     clock = LifeClock(state)
@@ -145,13 +145,13 @@ def attach(state: BrokerState) -> None:
 
 
 def _stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecord]:
-    """Yield the records of an internal topic: those of its log, then those in memory."""
+    """Yield the records of an internal topic, first from its log, then from memory."""
     yield from state.internal.replay(topic)
     yield from state.records_in_memory.replay(topic)
 
 
 def _restore_markers(state: BrokerState) -> None:
-    """Write the markers of earlier starts of a broker that only reads, whose logs do not contain them."""
+    """Append the transaction markers of earlier starts of a read-only broker, whose logs do not contain them."""
     for where, marker in tuple(state.records_in_memory.markers()):
         partition = state.partition(where.topic, where.partition)
         if partition is not None:
@@ -165,7 +165,7 @@ def _restore_markers(state: BrokerState) -> None:
 
 
 def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], Later]) -> None:
-    """Resolve the patterns of subscriptions by ``run``, which does work in a thread."""
+    """Resolve subscription patterns with ``run``, which calls a function in a thread."""
 
     def run_apart(work: Callable[[], None], finish: Callable[[], None]) -> None:
         run(work).when_complete(lambda _: finish())
@@ -174,7 +174,7 @@ def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], 
 
 
 def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:
-    """Return what ends a transaction in a partition; in ``__consumer_offsets`` its offsets count then."""
+    """Return a function that writes transaction markers. In ``__consumer_offsets`` it also completes the offsets."""
 
     def write(
         where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
@@ -203,7 +203,7 @@ def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[...
 
 
 def _wake(state: BrokerState, key: ShareKey) -> None:
-    """Let fetches look again that wait at a partition whose records may have become free."""
+    """Wake fetches that wait for a partition in which records may be available again."""
     topic = state.topics_by_id.get(key.topic_id)
     partition = None if topic is None else topic.partition(key.partition)
     if partition is not None:
@@ -211,8 +211,8 @@ def _wake(state: BrokerState, key: ShareKey) -> None:
 
 
 def _forget(state: BrokerState, topic: Topic) -> None:
-    """Forget what groups have committed of a topic that is gone, as Kafka does (OffsetMetadataManager)."""
-    with suppress(KafkaframesError):  # the log is not there now; the offsets expire
+    """Delete the committed offsets of a deleted topic, as Kafka does (OffsetMetadataManager)."""
+    with suppress(KafkaframesError):  # if the log is not available, the offsets expire
         state.groups.commits.delete_topic_offsets(topic.name)
         state.groups.delete_share_topic(topic.topic_id)
         state.share_groups.forget_all(topic_id=topic.topic_id)

@@ -1,4 +1,4 @@
-"""Records of the internal topics: how a coordinator writes its state, and reads it back after a restart."""
+"""Internal topics: how coordinators append their state, and load it after a restart."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.varint import write_varlong
 
-# A few records as one batch of format 2, in plain Python: what coordinators write, many times a second.
-#
-# ``records.build_records`` writes the same bytes; for one or two records its set-up costs more than the work.
+# Encodes a few records as one batch of format 2 in plain Python, as coordinators append them, often many times a
+# second. ``records.build_records`` encodes the same bytes, but its set-up costs more than the work for one or two
+# records.
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _BEFORE_CRC = BATCH_V2.end_of("crc")
-_OVERHEAD = 12  # base offset and length, which the length does not count
+_OVERHEAD = 12  # bytes of base offset and length, which the length does not include
 assert _HEADER.size == BATCH_V2.size
 
 
@@ -58,7 +58,7 @@ def build_batch(
     leader_epoch: int = -1,
     base_offset: int = 0,
 ) -> bytearray:
-    """Return one uncompressed batch of format 2, of keys and values; all records have one timestamp, and no headers."""
+    """Return keys and values as one uncompressed batch of format 2, with the same timestamp and without headers."""
     body = b"".join(_record(delta, key, value) for delta, (key, value) in enumerate(records))
     header = bytearray(
         _HEADER.pack(
@@ -85,7 +85,7 @@ def build_batch(
 def build_marker(
     *, commit: bool, timestamp_ms: int, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
 ) -> bytearray:
-    """Return the control batch that ends a transaction: one record, COMMIT or ABORT (KIP-98)."""
+    """Return the control batch that ends a transaction, with a COMMIT or ABORT record (KIP-98)."""
     record = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
     return build_batch(
         [record],
@@ -98,18 +98,18 @@ def build_marker(
 
 
 _CHUNK_BYTES = 1 << 20
-_BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # what Kafka's coordinators of these write
+_BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # as Kafka's coordinators of these topics
 KeyValue = tuple[bytes | None, bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopics:
-    """The internal topics of one broker.
+    """The internal topics of a broker.
 
     Attributes:
-        partition_of: a topic's partition, made if there is none yet.
-        partitions: the partitions of a topic that are there.
-        appended: told of each append (durability, waiting fetches).
+        partition_of: returns a topic's partition, and creates the topic if it does not exist.
+        partitions: returns the existing partitions of a topic.
+        appended: called after each append, for flushes and waiting fetches.
     """
 
     partition_of: Callable[[str, int], Partition]
@@ -127,13 +127,13 @@ class InternalTopics:
         producer_epoch: int = -1,
         transactional: bool = False,
     ) -> int:
-        """Append records; return the offset of the first.
+        """Append records; return the offset of the first one.
 
-        In ``log`` durability they are written when this returns. In ``fsync``, the shell answers a client only
-        after the disk has everything that was appended before the answer was made: nothing to do here.
+        With ``log`` durability, the records are written when this returns. With ``fsync``, the server delays all
+        responses until earlier appends are flushed.
 
         Raises:
-            AppendRefusedError: the log refuses them (a transaction's producer that is fenced, ...).
+            AppendRefusedError: the log rejects the records, for example because a transaction's producer is fenced.
             StorageError: the disk fails.
         """
         data = build_batch(
@@ -152,7 +152,7 @@ class InternalTopics:
         """Append the marker that ends a producer's transaction in any partition; return its offset.
 
         Raises:
-            AppendRefusedError: the epoch is older than the log knows.
+            AppendRefusedError: the producer epoch is older than that in the log.
             StorageError: the disk fails.
         """
         data = build_marker(
@@ -172,7 +172,7 @@ class InternalTopics:
         return info.first_offset
 
     def replay(self, topic: str) -> Iterator[LoadedRecord]:
-        """Yield every record of an internal topic, partition by partition, in the order of offsets."""
+        """Yield every record of an internal topic, partition by partition, in offset order."""
         for partition in self.partitions(topic):
             log, offset = partition.log, partition.log.log_start_offset
             while offset < log.log_end_offset:
@@ -185,9 +185,9 @@ class InternalTopics:
 
 
 class RecordsInMemory:
-    """What coordinators write at a broker that only reads: the latest record of each key, and transaction markers.
+    """The state of a read-only broker's coordinators: the latest record of each key, and transaction markers.
 
-    A marker is kept once for each partition and producer: a broker that only reads accepts no new transactions.
+    One marker is kept for each partition and producer, because a read-only broker accepts no new transactions.
     """
 
     def __init__(self) -> None:

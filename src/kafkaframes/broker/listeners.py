@@ -1,7 +1,7 @@
-"""A broker's listeners: where each is bound, what clients get as its address, how it is secured.
+"""The listeners of a broker: bind address, advertised address and security protocol.
 
-Each client gets the addresses of the listener by which it came. The texts are those of ``server.properties``:
-``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map`` (KIP-103).
+A client gets the advertised addresses of the listener to which it is connected. The syntax is that of
+``server.properties``: ``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map`` (KIP-103).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerOptions:
-    """One listener of a broker.
+    """A listener of a broker.
 
     Attributes:
-        name: what it is called (``INTERNAL``); by default its protocol.
+        name: listener name (``INTERNAL``); by default its protocol.
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
-        host, port: where it is bound; port 0 for a free one. Further virtual nodes take the ports behind it.
-        advertised: host and port that clients are told; port 0 for the one that is bound. By default where it is bound.
+        host, port: bind address; port 0 selects a free port. Further virtual nodes use the following ports.
+        advertised: advertised host and port, by default the bind address; port 0 advertises the bound port.
     """
 
     name: str = ""
@@ -40,10 +40,10 @@ class ListenerOptions:
     advertised: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
-        """Name it by its protocol, unless it has a name.
+        """Set the default name, and validate the options.
 
         Raises:
-            OptionError: a protocol that there is not, a port that is none, or a wildcard that clients would be told.
+            OptionError: the protocol is unknown, a port is invalid, or the advertised address is a wildcard.
         """
         if self.protocol not in PROTOCOLS:
             raise OptionError(f"a listener's protocol is {', '.join(PROTOCOLS)}, not {self.protocol!r}")
@@ -56,16 +56,16 @@ class ListenerOptions:
 
     @property
     def needs_sasl(self) -> bool:
-        """Whether clients authenticate by SASL."""
+        """Whether clients must authenticate with SASL."""
         return self.protocol.startswith("SASL_")
 
     @property
     def needs_tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether connections use TLS."""
         return self.protocol.endswith("SSL")
 
     def reported_address(self, port: int) -> tuple[str, int]:
-        """Return host and port for clients, of a socket bound to ``port``; one beyond the largest is refused."""
+        """Return the advertised host and port of a socket that is bound to ``port``. Raise if the port is too large."""
         if self.advertised is None:
             return WILDCARDS.get(self.host, self.host), port
         host, advertised_port = self.advertised
@@ -76,16 +76,16 @@ class ListenerOptions:
 
 
 def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, ...]:
-    """Return the listeners that settings ask for, but for a controller's; none where nothing is said of them.
+    """Return the listeners in the settings, without controller listeners; empty if there are no such settings.
 
-    The keys are taken out of ``settings``.
+    The settings are removed from ``settings``.
 
     >>> [one] = listeners_of({"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://kafka:29092"})
     >>> one.name, one.host, one.port, one.advertised
     ('PLAINTEXT', '0.0.0.0', 9092, ('kafka', 29092))
 
     Raises:
-        OptionError: what is given contradicts itself, or is no listener.
+        OptionError: a setting is invalid, or settings contradict each other.
     """
     texts = {key: settings.pop(key) for key in KEYS & settings.keys()}
     of_controllers = {name.strip() for name in texts.get("controller.listener.names", "").split(",")}
@@ -122,7 +122,7 @@ def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
 
 
 def _protocols(text: str) -> dict[str, str]:
-    """Return the protocol of each name; those that are protocols' stand for themselves."""
+    """Return the protocol of each listener name. A protocol's name stands for itself."""
     protocols = {protocol: protocol for protocol in PROTOCOLS}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = part.partition(":")

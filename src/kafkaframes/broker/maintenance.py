@@ -1,6 +1,6 @@
-"""What a broker does by the clock: retention, checkpoints, flushes, forgotten producers, compaction, elections.
+"""Periodic work of a broker: retention, checkpoints, flushes, producer expiration, compaction and leader elections.
 
-Which replica leads when nodes go and come back is decided as by Kafka's PartitionChangeBuilder.
+Leader elections after the stop or start of a node follow Kafka's PartitionChangeBuilder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkaframes.storage.partition.retention import remove_cleaned
 
 
 def node_down(broker: BrokerState, node_id: int) -> None:
-    """Take a node out: it is in sync only where it is the last one, and others lead what it led, if any may."""
+    """Stop a node: remove it from each ISR unless it is the last member, and elect other leaders if possible."""
     broker.nodes.by_id[node_id].is_up = False
     for partition in broker.partitions():
         if len(partition.in_sync) > 1:
@@ -30,7 +30,7 @@ def node_down(broker: BrokerState, node_id: int) -> None:
 
 
 def node_up(broker: BrokerState, node_id: int) -> None:
-    """Let a node serve again: it leads what nobody leads, if it may, and is in sync with those that are led."""
+    """Start a node: elect it for partitions without a leader if possible, and add it to the ISR of the others."""
     broker.nodes.by_id[node_id].is_up = True
     for partition in broker.partitions():
         if node_id not in partition.replicas:
@@ -41,10 +41,11 @@ def node_up(broker: BrokerState, node_id: int) -> None:
 
 
 def elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> ErrorCode:
-    """Hold an election that somebody asks for; return NONE, or why there is no new leader.
+    """Hold an election that a client requests; return NONE, or the error code if there is no new leader.
 
     Args:
-        is_unclean: any replica will do for a partition without a leader; else it is to be the preferred one, the first.
+        is_unclean: whether any replica may lead a partition without a leader. Otherwise the preferred replica, the
+            first, is elected.
     """
     is_led = broker.nodes.is_led(partition)
     if is_unclean:
@@ -62,13 +63,13 @@ def elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> Err
 
 
 def bring_home(broker: BrokerState) -> None:
-    """Let preferred replicas lead wherever they may, as Kafka's controller does by itself from time to time."""
+    """Elect preferred leaders where possible, as Kafka's controller does periodically."""
     for partition in broker.partitions():
         elect(broker, partition, is_unclean=False)
 
 
 def _elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> bool:
-    """Let the first replica lead that is up and in sync; unclean: else one that is up. Return whether there is one."""
+    """Elect the first running in-sync replica; if unclean, else any running one. Return whether a leader exists."""
     up = [number for number in partition.replicas if broker.nodes.by_id[number].is_up]
     in_sync = [number for number in up if number in partition.in_sync]
     chosen = next(iter(in_sync or (up if is_unclean else ())), None)
@@ -92,16 +93,16 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Cleaning:
-    """The cleaner of one broker (LogCleaner), by its clock.
+    """The log cleaner of a broker (LogCleaner), driven by the broker's clock.
 
-    Every ``log.cleaner.backoff.ms`` each log with ``cleanup.policy=compact`` is looked at, the filthiest first. Its
-    closed segments are cleaned into new files, which takes its time and no lock: they do not change. Then they take
-    their places between two requests. A log whose segments went away meanwhile is cleaned again later.
+    Every ``log.cleaner.backoff.ms``, logs with ``cleanup.policy=compact`` are compacted, starting with the highest
+    dirty ratio. Closed segments are compacted into new files without a lock, because they do not change. The new files
+    then replace them between two requests. If segments were deleted in the meantime, the log is compacted again later.
 
     Attributes:
-        run_apart: runs work in a thread, and then, on the broker's own, what is to be done with its outcome; without,
-            and while the clock stands still, all is done at once.
-        uncleanable: logs that could not be read, and why; they are left alone until the next start.
+        run_apart: runs work in a thread, and then a second function on the broker's thread. If it is None, or while the
+            clock is frozen, both run immediately.
+        uncleanable: logs that could not be read, and the reason. They are skipped until the next start.
     """
 
     broker: BrokerState
@@ -127,7 +128,7 @@ class Cleaning:
         self._schedule()
 
     def _next(self, done: set[TopicPartition]) -> None:
-        """Clean the filthiest log that was not cleaned since the last look."""
+        """Compact the log with the highest dirty ratio that has not been compacted in this pass."""
         rounds = [due for due in self._due() if due.key not in done]
         if self.is_stopped or not rounds:
             return
@@ -138,16 +139,16 @@ class Cleaning:
         self.is_busy = True
 
         def work() -> None:
-            from kafkaframes.broker.cleaning_work import clean  # Arrow and kernels, which a start does not wait for
+            from kafkaframes.broker.cleaning_work import clean  # Arrow and kernels would delay the broker's start
 
             try:
                 outcome.extend(clean(due, lambda: self.is_stopped))
-            except StorageError as error:  # tried again at the next look, unless the directory is offline
+            except StorageError as error:  # repeated in the next pass, unless the directory is offline
                 self.broker.disk_problems.report("compaction fails", error)
             except KafkaframesError as error:
                 _LOG.warning("%s is not compacted: %s", due.key, error)
                 self.uncleanable[due.key] = str(error)
-            except Exception as error:  # a mistake of ours costs no more than this log's compaction
+            except Exception as error:  # an internal error must not stop the compaction of other logs
                 _LOG.exception("%s is not compacted", due.key)
                 self.uncleanable[due.key] = str(error)
 
@@ -156,7 +157,7 @@ class Cleaning:
             done.add(due.key)
             if self.is_stopped or self.broker.logs.is_closed:
                 return
-            if outcome:  # else it is uncleanable, or was given up
+            if outcome:  # empty if the log is uncleanable, or the compaction was cancelled
                 self._put_in_place(due, outcome[0])
             else:
                 self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log))
@@ -179,7 +180,7 @@ class Cleaning:
             self.broker.disk_problems.report("cleaned segments cannot replace the old ones", error)
 
     def in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Run work in a thread, and what follows it on the broker's own: ``run_apart`` of a broker that listens."""
+        """Run work in a thread, and ``finish`` on the broker's thread: the ``run_apart`` of a running broker."""
 
         async def running() -> None:
             await asyncio.get_running_loop().run_in_executor(None, work)
@@ -188,7 +189,7 @@ class Cleaning:
         self._task = asyncio.get_running_loop().create_task(running())
 
     async def stop(self) -> None:
-        """Begin no more, and wait for what runs."""
+        """Stop compactions, and wait for the current one."""
         self.is_stopped = True
         if self._task is not None:
             await self._task
@@ -204,7 +205,7 @@ class Cleaning:
 
 
 class Maintenance:
-    """Looks after a broker's log directory, once a second of the broker's clock, and after who leads its partitions."""
+    """Periodic maintenance: of the log directory, each second of the broker's clock, and of preferred leaders."""
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker

@@ -1,4 +1,4 @@
-"""The ports of a broker's nodes: bound, kept while a node is down for a moment, and the same when it is back."""
+"""The ports of a broker's nodes. A node keeps its ports over a stop and restart."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from kafkaframes.protocol.addresses import format_address
 
 
 class HeldPorts:
-    """Ports of a broker that is down for a moment, kept from being given to anybody else until they are let go.
+    """Reserved ports of a broker that is temporarily stopped.
 
-    The system gives the port of a listener that was closed to the next who asks for any port, a client's too. A
-    socket that is bound, and does not listen, keeps it; who connects meanwhile is refused.
+    The operating system may give a closed listener's port to another program. A socket that is bound but does not
+    listen reserves the port, and connections to it are refused.
     """
 
     def __init__(self) -> None:
         self._sockets: dict[int, socket.socket] = {}  # by port
-        weakref.finalize(self, _close_all, self._sockets)  # of a broker that is killed and dropped
+        weakref.finalize(self, _close_all, self._sockets)  # for a broker that is killed and garbage-collected
 
     def hold(self, host: str, port: int) -> None:
-        """Keep a port; one that somebody has already cannot be kept, which is no error here."""
+        """Reserve a port. If another program uses it, the error is ignored."""
         self.let_go(port)
         with contextlib.suppress(OSError):
             family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             held = self._sockets[port] = socket.socket(family, kind)
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that were closed are no obstacle
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # also while closed connections are in TIME_WAIT
             held.bind(address)
 
     def let_go(self, port: int) -> None:
-        """Keep a port no more, so that its broker can listen."""
+        """Release a port, so that its broker can listen."""
         if port in self._sockets:
             self._sockets.pop(port).close()
 
     def let_all_go(self) -> None:
-        """Keep none any more."""
+        """Release all ports."""
         _close_all(self._sockets)
 
 
@@ -56,11 +56,11 @@ def _close_all(sockets: dict[int, socket.socket]) -> None:
 def checked_listeners(
     listeners: Sequence[ListenerOptions], security: Security, host: str, nodes: int
 ) -> tuple[ListenerOptions, ...]:
-    """Return the listeners; by default one, secured as ``security`` says.
+    """Return the validated listeners; by default one with the protocol of ``security``.
 
     Raises:
-        OptionError: two of a name, one that needs TLS without a certificate, or ports of further nodes that are
-            another listener's.
+        OptionError: two listeners have the same name, a TLS listener has no certificate, or the ports of further nodes
+            belong to another listener.
     """
     if len({one.name for one in listeners}) < len(listeners):
         raise OptionError("each listener has a name of its own")
@@ -77,12 +77,12 @@ def checked_listeners(
 
 @dataclass(slots=True)
 class Ports:
-    """The ports of one broker.
+    """The ports of a broker.
 
     Attributes:
-        first_port: of the first listener of the first node; 0 for a free one.
-        bound: the ports that were bound last, by node and listener.
-        comes_back: the broker is to listen on the same ports again.
+        first_port: port of the first node's first listener; 0 selects a free port.
+        bound: the most recently bound ports, by node and listener.
+        comes_back: whether the broker will listen on the same ports again.
     """
 
     listeners: tuple[ListenerOptions, ...]
@@ -95,7 +95,7 @@ class Ports:
 
     @property
     def first(self) -> int:
-        """The port of the first node, on its first listener."""
+        """The port of the first node's first listener."""
         return self.bound.get((min(self.nodes.by_id), self.listeners[0].name), self.first_port)
 
     @property
@@ -113,7 +113,7 @@ class Ports:
         server.accept_connections()
 
     async def open(self, server: Server, node: Node) -> None:
-        """Open the ports of a node: those that it had, or those of its options."""
+        """Open the ports of a node: its former ports, or those of the options."""
         await self._bind(server, node)
         server.accept_connections()
 
@@ -135,7 +135,7 @@ class Ports:
             node.endpoints[options.name] = Endpoint(*options.reported_address(port))
 
     def hold(self, node_id: int | None = None) -> None:
-        """Keep the ports of a node, or of all, for when they come back."""
+        """Reserve the ports of a node, or of all nodes, until they are opened again."""
         hosts = {one.name: one.host for one in self.listeners}
         for (node, name), port in self.bound.items():
             if node_id in (None, node):

@@ -1,7 +1,7 @@
-"""What a broker serves: every API that has a handler, those of a release of Kafka, or those of a user's own specs.
+"""The APIs that a broker serves: all that have a handler, those of a Kafka release, or those of user-supplied specs.
 
-A client with the same specs takes their versions; every other client takes the ones that it knows, and notices nothing.
-What the specs do not have is the catalog's.
+Clients with the same specs use their versions. Other clients use the versions that they know, and are not affected.
+Messages without a user-supplied spec use the catalog's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafkaframes.protocol.spec.releases import release
 
 
 class ServedApis(NamedTuple):
-    """What a broker serves instead of everything: ``apis`` by key, what ApiVersions says, and the messages' classes."""
+    """Served APIs by key, advertised versions, and message classes, if they differ from the default."""
 
     apis: Mapping[int, Api]
     advertised: dict[int, tuple[int, int]]
@@ -45,14 +45,14 @@ def all_apis() -> Mapping[int, Api]:
     return MappingProxyType(dict(sorted(served.items())))
 
 
-_FLEXIBLE_HEADER = 2  # of a request
+_FLEXIBLE_HEADER = 2  # version of a request header
 
 
 def serve_specs(specs: Specs) -> ServedApis:
-    """Return the APIs as a user's specs have them, the catalog's where they have none.
+    """Return the APIs with user-supplied specs; other APIs use the catalog's.
 
     Raises:
-        SpecError: a file is no spec.
+        SpecError: a file is not a valid spec.
         OptionError: a path cannot be read, or no stable version of an API has both request and response.
     """
     known = with_catalog(specs)
@@ -68,7 +68,7 @@ def serve_specs(specs: Specs) -> ServedApis:
 
 
 def _rewritten(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
-    """Return an API with the versions and the headers of these specs; one that serves fewer versions keeps to them."""
+    """Return an API with the versions and header versions of these specs, limited to the versions that it serves."""
     both = request.valid_versions.intersect(response.valid_versions)
     headers = {version: (request.header_version(version), response.header_version(version)) for version in both}
     flexible = [version for version, (header, _) in headers.items() if header >= _FLEXIBLE_HEADER]

@@ -1,7 +1,7 @@
-"""Share sessions: the partitions that a member of a share group fetches, kept between its requests (KIP-932).
+"""Share sessions (KIP-932): the partitions that a member of a share group fetches, stored between its requests.
 
-A session belongs to the node and the connection that it began on. Where a group stands in a partition is known once
-the group's coordinator has begun it (ShareGroupHeartbeat, AlterShareGroupOffsets), whichever node leads it.
+A session belongs to the node and the connection on which it started. A group's state in a partition exists after the
+group's coordinator has initialized it (ShareGroupHeartbeat, AlterShareGroupOffsets), independent of the leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LATEST, _EARLIEST = "latest", "earliest"
 
 
 def is_member_id(text: str | None) -> bool:
-    """Return whether a member's id is there, and no longer than a UUID's text."""
+    """Return whether a member id is present, and not longer than the text of a UUID."""
     return bool(text) and len(text or "") <= _LONGEST_MEMBER_ID
 
 
@@ -38,7 +38,7 @@ def is_member_id(text: str | None) -> bool:
 
 
 def begin(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
-    """Begin a session; one that the member has already is forgotten, and what it has acquired stays acquired."""
+    """Start a session. It replaces the member's earlier session, whose records stay acquired."""
     key, sessions = _key(request), broker.share_groups.sessions
     sessions.pop(key, None)
     if len(sessions) >= broker.settings.number("group.share.max.share.sessions"):
@@ -49,7 +49,7 @@ def begin(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSessio
 
 
 def enter(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
-    """Find the session that a request goes on with; return an error code, and the session."""
+    """Return an error code, and the session that a request continues."""
     session, epoch = broker.share_groups.sessions.get(_key(request)), request.body.share_session_epoch
     if session is None:
         return ErrorCode.SHARE_SESSION_NOT_FOUND, None
@@ -62,7 +62,7 @@ def enter(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSessio
 
 
 def update(request: Request, broker: BrokerState, session: ShareSession) -> None:
-    """Add the partitions that a ShareFetch names, and take out those that it forgets: none where a session begins."""
+    """Add the partitions of a ShareFetch to the session, and remove its forgotten ones unless the session is new."""
     is_first = request.body.share_session_epoch == INITIAL
     for topic in request.body.topics:
         is_known = topic.topic_id in broker.topics_by_id
@@ -75,7 +75,7 @@ def update(request: Request, broker: BrokerState, session: ShareSession) -> None
 
 
 def end(request: Request, broker: BrokerState) -> None:
-    """End the session, and take back what its member has not acknowledged."""
+    """End the session, and release the records that its member has not acknowledged."""
     _end(broker, _key(request))
 
 
@@ -87,7 +87,7 @@ def _end(broker: BrokerState, key: tuple[int, str, str]) -> None:
 
 
 def _lost(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:
-    """End a session whose connection is gone; without sessions a group's states are read anew from what is stored."""
+    """End the session of a closed connection. After a group's last session, its state is loaded again when needed."""
     share = broker.share_groups
     if share.sessions.get(key) is session:
         _end(broker, key)
@@ -103,7 +103,7 @@ def _key(request: Request) -> tuple[int, str, str]:
 
 
 def find(request: Request, broker: BrokerState, key: PartitionKey) -> tuple[Partition | None, int]:
-    """Return the partition of a topic's id and an index, or why it is not served here."""
+    """Return a partition by topic id and index, or None and the error code if this node does not serve it."""
     topic = broker.topics_by_id.get(key[0])
     if topic is None:
         return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -112,7 +112,7 @@ def find(request: Request, broker: BrokerState, key: PartitionKey) -> tuple[Part
 
 
 def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: Partition) -> SharePartition:
-    """Return where a group stands in a partition; its first fetch begins as ``share.auto.offset.reset`` says."""
+    """Return a group's state in a partition. A new state starts at ``share.auto.offset.reset``."""
     log = partition.log
 
     def first_offset() -> int:
@@ -130,7 +130,7 @@ def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: P
 
 
 def limits_of(broker: BrokerState, group_id: str) -> Limits:
-    """Return what a group may do: its own settings, or the broker's."""
+    """Return the limits of a group: its own settings, else the broker's."""
     return Limits(
         lock_ms=int(group_setting(broker, group_id, "share.record.lock.duration.ms")),
         most_deliveries=int(group_setting(broker, group_id, "share.delivery.count.limit")),
@@ -143,7 +143,7 @@ def limits_of(broker: BrokerState, group_id: str) -> Limits:
 
 
 class Word(NamedTuple):
-    """What a member says of records of one partition; ``code`` is why it is refused already, or 0."""
+    """A member's acknowledgements in one partition. ``code`` is the error if they are already rejected, else 0."""
 
     key: PartitionKey
     batches: Sequence[Acknowledged]
@@ -151,7 +151,7 @@ class Word(NamedTuple):
 
 
 def words_of(request: Request, broker: BrokerState) -> list[Word]:
-    """Return a request's acknowledgements by partition; those that say nothing are answered beside others only."""
+    """Return a request's acknowledgements by partition. Empty ones are only answered together with others."""
     words = []
     for topic in request.body.topics:
         for row in topic.partitions:
@@ -187,7 +187,7 @@ def _are_in_order(batches: Sequence[Acknowledged], version: int, *, renews: bool
 
 
 def acknowledge(request: Request, broker: BrokerState, word: Word) -> int:
-    """Take a member's word for records of a partition; return an error code."""
+    """Apply a member's acknowledgements in one partition; return an error code."""
     state = broker.share_groups.partitions.get(ShareKey(request.body.group_id or "", *word.key))
     if word.code or not word.batches:
         return word.code
@@ -203,18 +203,18 @@ def acknowledge(request: Request, broker: BrokerState, word: Word) -> int:
 
 
 def refusal(request: Request) -> int:
-    """Return why a request of a member is refused whole; 0 if it is not."""
+    """Return the error code if a member's whole request is rejected, else 0."""
     is_wrong = request.body.group_id is None or not is_member_id(request.body.member_id)
     return ErrorCode.INVALID_REQUEST if is_wrong else ErrorCode.NONE
 
 
 def lock_ms(request: Request, broker: BrokerState) -> int:
-    """Return for how long the group's records are acquired, as answers tell it."""
+    """Return how long the group's records stay acquired, in milliseconds, for the response."""
     return limits_of(broker, request.body.group_id or "").lock_ms
 
 
 def leaders(request: Request, broker: BrokerState, rows: Any) -> list[Any]:
-    """Tell in rows, by topic id, who leads what is not led here (KIP-951); return the addresses of these nodes."""
+    """Set the current leader in rows of partitions that other nodes lead (KIP-951); return these nodes' addresses."""
     nodes = set()
     for topic_id, partitions in rows:
         topic = broker.topics_by_id.get(topic_id)

@@ -63,8 +63,8 @@ _HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe
     ),
 )
 def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) -> Answer:
-    """A partition goes to its new owner after the old one has said that it gave it up. A classic group of the same name
-    becomes a consumer group, and the other way round.
+    """A partition is assigned to its new member after the old member has confirmed the revocation. A classic group of
+    the same name is converted to a consumer group, and the other way round.
     """
     body = request.body
     code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
@@ -129,7 +129,7 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
 
 
 def _beaten(request: Request, beat: Callable[[], HeartbeatResult]) -> Answer:
-    """Answer a heartbeat with the member's epoch, and its assignment where it has changed."""
+    """Return the response to a heartbeat: the member's epoch, and its assignment if that has changed."""
     types = request.response
     try:
         beaten = beat()
@@ -153,7 +153,7 @@ def _beaten(request: Request, beat: Callable[[], HeartbeatResult]) -> Answer:
 
 
 def refuse_descriptions(request: Request, code: int) -> Answer:
-    """Refuse to describe groups: an answer has a row with the error code for each group."""
+    """Return a response with the error code in a row for each group."""
     row = request.response.DescribedGroup
     answer: Answer = request.response(groups=[row(group_id=name, error_code=code) for name in request.body.group_ids])
     return answer
@@ -215,10 +215,10 @@ def descriptions(
     topics_of: Callable[[BrokerState, _GroupT, list[Any]], Iterable[str]],
     more: Callable[[_GroupT], Mapping[str, Any]] = lambda group: {},
 ) -> Answer:
-    """Describe each group of a request, with turns for others where there are many groups or members.
+    """Describe each group of a request, in steps if there are many groups or members.
 
     Args:
-        topics_of: returns the topics that a description shows, of a group and the rows of its members.
+        topics_of: returns the topics in a description, from a group and the rows of its members.
         more: returns the fields that only groups of this type have.
     """
     row = request.response.DescribedGroup
@@ -259,7 +259,7 @@ def descriptions(
 
 
 def member_fields(member: ConsumerMember | ShareMember | StreamsMember) -> dict[str, Any]:
-    """Return the fields of a member that descriptions of every type have."""
+    """Return the fields of a member that are common to descriptions of all group types."""
     return {
         "member_id": member.member_id,
         "rack_id": member.rack_id,
@@ -277,7 +277,7 @@ def _reader_fields(request: Request, broker: BrokerState, member: ConsumerMember
 
 
 def _pending_revocation(member: ConsumerMember | ShareMember) -> Assignment:
-    """Return the partitions that a member is to give up and still has."""
+    """Return the partitions that a member still has and must revoke."""
     return member.revoking if isinstance(member, ConsumerMember) else NOTHING
 
 
@@ -292,7 +292,7 @@ def _assignment(request: Request, broker: BrokerState, assigned: Assignment) -> 
 
 
 def _topics_of(broker: BrokerState, _: ConsumerGroup | ShareGroup, members: list[_MemberRow]) -> set[str]:
-    """Return the topics that members of an answer have, are to have, or subscribe to; none that there is not."""
+    """Return the existing topics that the members have, are assigned, or subscribe to."""
     names = {name for member in members for name in member.subscribed_topic_names if name in broker.topics}
     for member in members:
         for assigned in (member.assignment, getattr(member, "target_assignment", member.assignment)):

@@ -1,4 +1,4 @@
-"""Replicas: leaders, moves between nodes and directories: ElectLeaders, AlterPartitionReassignments,
+"""Leaders, and moves of replicas between nodes and directories: ElectLeaders, AlterPartitionReassignments,
 ListPartitionReassignments, AlterReplicaLogDirs, DescribeLogDirs.
 """
 
@@ -33,13 +33,13 @@ _REASONS = {
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is down",
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is up",
 }
-# The directory of a partition on its way is its name, an id and "-future".
+# The directory of a partition that is being moved has the suffix ".", a unique id and "-future".
 _LONGEST_FUTURE = len(".") + 32 + len("-future")
 _LONGEST_NAME = 255
 
 
 def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
-    """Refuse every partition; version 0 has no error beside them."""
+    """Return the error code for every partition; version 0 has no top-level error code."""
     types = request.response
     rows = [
         types.ReplicaElectionResult(
@@ -64,7 +64,7 @@ def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
 )
 def _elect_leaders(request: _ElectLeaders, broker: BrokerState) -> Answer:
     body = request.body
-    if body.topic_partitions == []:  # Kafka's QuorumController.electLeaders looks at nothing else then
+    if body.topic_partitions == []:  # Kafka's QuorumController.electLeaders returns an empty response
         return request.response()
     if body.election_type not in (_PREFERRED, _UNCLEAN):
         return _refuse_elections(request, ErrorCode.INVALID_REQUEST)
@@ -77,7 +77,7 @@ def _elect_leaders(request: _ElectLeaders, broker: BrokerState) -> Answer:
     results = []
     for topic, indexes in elections:
         rows: list[Any] = [_row(request, broker, topic, index, is_unclean=is_unclean) for index in indexes]
-        if body.topic_partitions is None:  # Kafka names every topic then, and no partition that needed no election
+        if body.topic_partitions is None:  # Kafka returns all topics, without partitions that needed no election
             rows = [row for row in rows if row.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         results.append(request.response.ReplicaElectionResult(topic=topic, partition_result=rows))
     return request.response(replica_election_results=results)
@@ -124,7 +124,7 @@ def _moved(
             for index, code, message in moves
         ]
         topics.append(types.ReassignableTopicResponse(name=topic.name, partitions=rows))
-    allows = request.body.allow_replication_factor_change or not topics  # without topics Kafka tells the default
+    allows = request.body.allow_replication_factor_change or not topics  # without topics Kafka returns the default
     return request.response(
         error_code=code, error_message=None, responses=topics, allow_replication_factor_change=bool(code) or allows
     )

@@ -1,1 +1,1 @@
-"""Who a client is (SASL, TLS) and what it may do (access rules)."""
+"""Authentication (SASL, TLS) and authorization (ACLs)."""

@@ -1,6 +1,6 @@
-"""A listener's security as a command or a ``server.properties`` gives it: texts in, ``Security`` out.
+"""Create ``Security`` from the options of a command and the settings in ``server.properties``.
 
-Files with secrets are read only where nobody else may read them, and made as their owner's alone.
+Files with secrets are rejected if other users may read them. New files are readable only by their owner.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOKEN_KEYS: Final = frozenset(
 )
 _SERVICE: Final = "sasl.kerberos.service.name"
 LOGIN: Final = re.compile(r"listener\.name\.[^.]+\.gssapi\.sasl\.jaas\.config")
-# Keys of server.properties that are understood; key and trust stores are PEM files (KIP-651).
+# Supported keys of server.properties; key stores and trust stores are PEM files (KIP-651).
 KEYS = frozenset(
     {
         "sasl.enabled.mechanisms",
@@ -64,15 +64,15 @@ def security_of(
     key: str | None = None,
     authorities: str | None = None,
 ) -> Security:
-    """Return the security that options and properties ask for; options go before, and the keys are taken out.
+    """Return the security from options and settings. Options have precedence; the settings are removed from ``known``.
 
     Args:
         known: settings of ``server.properties``.
-        users: ``NAME=PASSWORD``, for SASL.
+        users: users for SASL, as ``NAME=PASSWORD``.
         certificate, key, authorities: PEM files, as for ``server_context``.
 
     Raises:
-        OptionError: a user without a password, a store that is no PEM file, or what a listener does not fit.
+        OptionError: a user has no password, a store is not a PEM file, or a setting does not fit the listeners.
     """
     texts = {name: known.pop(name) for name in KEYS & known.keys()}
     for store in ("keystore", "truststore"):
@@ -109,7 +109,7 @@ def security_of(
 
 
 def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
-    """Refuse what no listener uses: it would be taken for protection."""
+    """Reject security options that no listener uses: the user would rely on them."""
     named = ", ".join(one.protocol for one in listeners)
     if made.tls is None and any(one.needs_tls for one in listeners):
         raise OptionError(f"a listener of SSL needs a certificate; the listeners are {named}")
@@ -120,7 +120,7 @@ def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
 
 
 def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos | None:
-    """Return how tickets are taken; refuse settings without a login, two logins, and one by another module."""
+    """Return the Kerberos options. Reject rules without a login, several logins, and logins of other modules."""
     if not logins:
         if RULES in texts:
             raise OptionError(f"{RULES}, but no listener.name.NAME.gssapi.sasl.jaas.config")
@@ -140,7 +140,7 @@ def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos 
 
 
 def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken | None:
-    """Return what checks tokens; refuse settings of tokens that nothing uses, or that exclude each other."""
+    """Return the token check. Reject OAUTHBEARER settings that have no effect or exclude each other."""
     if not texts or OAUTHBEARER not in mechanisms:
         if texts:
             raise OptionError(f"{min(texts)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")
@@ -201,10 +201,10 @@ _MOST_BYTES: Final = 1 << 20
 
 
 def read_private(path: str) -> str:
-    """Return the text of a file that its owner alone may read.
+    """Return the text of a file that only its owner may read.
 
     Raises:
-        OptionError: it cannot be read, is no text, or others may read it, as ssh says of keys.
+        OptionError: the file cannot be read, is not text, or is accessible to other users.
     """
     try:
         with open(path, "rb") as file:
@@ -221,10 +221,10 @@ def read_private(path: str) -> str:
 
 
 def token_of_file(path: str) -> str:
-    """Return the token that a file holds; a new one is written where there is no file.
+    """Return the token in a file. If the file does not exist, create it with a new token.
 
     Raises:
-        OptionError: as for ``read_private``, it holds none, or cannot be written.
+        OptionError: as for ``read_private``; or the file has no valid token, or cannot be written.
     """
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

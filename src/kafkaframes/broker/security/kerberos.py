@@ -1,13 +1,14 @@
-"""GSSAPI on the server's side, which is Kerberos here (RFC 4752), by the extra ``kerberos``.
+"""The server side of GSSAPI with Kerberos (RFC 4752). It requires the extra ``kerberos``.
 
-No security layer is offered, as by Kafka, and nobody acts for somebody else: whom a client asks to be is not looked at.
-Accepting a ticket reads the keytab, and may ask for names: it is done in a thread.
+As in Kafka, no security layer is offered, and the client's authorization id is ignored. Accepting a ticket reads the
+keytab and may resolve host names. It therefore runs in a thread.
 
-From principals to users: ``sasl.kerberos.principal.to.local.rules``, as Kafka reads them. A rule is ``DEFAULT``, which
-takes principals of the default realm, or ``RULE:[n:format](match)s/from/to/gL``: of a principal of ``n`` components it
-makes ``format`` (``$0`` is the realm, ``$1`` and ``$2`` are components), which ``match`` has to fit whole, replaces
-what fits ``from`` (the first; all, by ``g``), and changes case by ``L`` or ``U``. The first rule that gives a name
-counts. Expressions are Python's, which read the usual ones as Java does.
+``sasl.kerberos.principal.to.local.rules`` map principals to users, as in Kafka. A rule is ``DEFAULT``, which accepts
+principals of the default realm, or ``RULE:[n:format](match)s/from/to/gL``. Such a rule applies to principals with ``n``
+components. It expands ``format`` (``$0`` is the realm, ``$1`` and ``$2`` are components). The result must match
+``match`` completely. It then replaces the first match of ``from`` (all matches with ``g``), and changes the case with
+``L`` or ``U``. The first rule that returns a name is used. Regular expressions are Python's, which are compatible with
+Java's in usual cases.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ _OF_REPLACEMENT: Final = re.compile(r"\\(.)|\$([0-9]+)|([^\\$])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One rule; without ``format`` it is DEFAULT."""
+    """A rule; without ``format`` it is DEFAULT."""
 
     count: int = 0
     format: str | None = None
     match: re.Pattern[str] | None = None
     replaced: re.Pattern[str] | None = None
-    by: tuple[str | int, ...] = ()  # texts, and numbers of groups
+    by: tuple[str | int, ...] = ()  # replacement: texts and group numbers
     replaces_all: bool = False
     case: str = ""
 
@@ -61,11 +62,11 @@ class _Rule:
 
 
 class LocalNames:
-    r"""The rules of a broker.
+    r"""The rules that map principals to users.
 
     Args:
-        rules: in order; DEFAULT alone, where none are given.
-        default_realm: that DEFAULT takes.
+        rules: rules in order; if empty, DEFAULT.
+        default_realm: realm whose principals DEFAULT accepts.
 
     >>> names = LocalNames([r"RULE:[2:$1](kafka)s/.*/broker/", "RULE:[1:$1@$0](.*@OLD)s/@.*//L", "DEFAULT"], "NEW")
     >>> names.user("kafka/a.example@NEW"), names.user("Alice@OLD"), names.user("bob@NEW")
@@ -77,7 +78,7 @@ class LocalNames:
         self._default_realm = default_realm
 
     def user(self, principal: str) -> str:
-        """Return the user of a principal, to whom a rule has to give a name without ``/`` and ``@``."""
+        """Return the user of a principal. Raise if no rule returns a name, or the name contains ``/`` or ``@``."""
         match = _PRINCIPAL.fullmatch(principal)
         if match is None:
             raise AuthenticationError("the principal's name is malformed")
@@ -121,7 +122,7 @@ def _pattern(text: str, rule: str) -> re.Pattern[str]:
 
 
 def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
-    r"""Return the parts of a replacement in Java's form: ``$1`` is a group, a backslash takes what follows as it is."""
+    r"""Parse a replacement in Java's syntax: ``$1`` is a group, a backslash quotes the next character."""
     parts: list[str | int] = []
     position = 0
     while position < len(text):
@@ -136,20 +137,20 @@ def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
     return tuple(parts)
 
 
-_NO_LAYER: Final = bytes([1, 0, 0, 0])  # the bit of the layer, and the size of a message within one
+_NO_LAYER: Final = bytes([1, 0, 0, 0])  # layer bit mask (no layer), and the largest message size
 _REFUSED: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Kerberos:
-    """How a broker takes tickets.
+    """The options with which a broker accepts Kerberos tickets.
 
     Attributes:
-        keytab: the file with its keys; None for that of the process (``KRB5_KTNAME``).
-        principal: whom tickets have to be for (``kafka/host@REALM``); None for each that the keytab has.
-        service: the same for each host, where there is no principal: ``kafka``.
-        rules: from principals to users, see ``LocalNames``.
+        keytab: keytab file; None for that of the process (``KRB5_KTNAME``).
+        principal: service principal of the tickets (``kafka/host@REALM``); None accepts each one in the keytab.
+        service: service name for any host, such as ``kafka``, if ``principal`` is None.
+        rules: rules that map principals to users, see ``LocalNames``.
     """
 
     keytab: str | None = None
@@ -158,10 +159,10 @@ class Kerberos:
     rules: Sequence[str] = ()
 
     def names(self) -> LocalNames:
-        """Return the rules, ready; the default realm is that of Kerberos's own settings.
+        """Return the parsed rules. The default realm is that of the Kerberos configuration.
 
         Raises:
-            OptionError: a rule is none, or the keytab cannot be read.
+            OptionError: a rule is invalid, or the keytab cannot be read.
             MissingExtraError: ``gssapi`` is not installed.
         """
         library = import_extra("sasl.enabled.mechanisms GSSAPI", "kerberos", "gssapi")
@@ -173,7 +174,7 @@ class Kerberos:
         return LocalNames(self.rules, str(user).rpartition("@")[2])
 
     def credentials(self, library: Any) -> Any:
-        """Return what tickets are accepted with: read anew each time, for keytabs change."""
+        """Return the acceptor credentials. They are read at each login, because keytabs change."""
         types, name = library.NameType, None
         if self.principal is not None:
             name = library.Name(self.principal, types.kerberos_principal)
@@ -184,7 +185,7 @@ class Kerberos:
 
 
 class KerberosExchange(Exchange):
-    """One authentication: a ticket, what layers there are, and the client's choice."""
+    """A GSSAPI authentication: the ticket, the offered security layers, and the client's choice."""
 
     def __init__(self, kerberos: Kerberos, names: LocalNames) -> None:
         self._kerberos = kerberos
@@ -194,7 +195,7 @@ class KerberosExchange(Exchange):
         self._has_offered = False
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to a message; ``user`` is set with the last. May wait for files and names."""
+        """Return the response to a client message; the last one sets ``user``. May wait for files and host names."""
         try:
             return self._respond(message)
         except self._library.exceptions.GSSError as error:
@@ -207,7 +208,7 @@ class KerberosExchange(Exchange):
         if self._context is None:
             held = self._kerberos.credentials(self._library)
             self._context = self._library.SecurityContext(creds=held, usage="accept")
-            self._context.__DEFER_STEP_ERRORS__ = False  # Kafka sends no token of an error: it refuses
+            self._context.__DEFER_STEP_ERRORS__ = False  # as in Kafka, no error token is sent
         elif self._context.complete:
             if message:
                 raise AuthenticationError("GSSAPI: an empty message was expected")

@@ -1,4 +1,4 @@
-"""TLS: a server's context from files, and who a client's certificate says it is."""
+"""TLS: a server-side context from PEM files, and the principal's name from a client certificate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 
-# The short names of RFC 2253, which Java's X500Principal writes; others by their OpenSSL names.
+# The short names of RFC 2253, as Java's X500Principal writes them. Other attributes keep their OpenSSL names.
 _SHORT = {
     "commonName": "CN",
     "organizationalUnitName": "OU",
@@ -28,17 +28,17 @@ def server_context(
     authorities: str | None = None,
     needs_client: bool = False,
 ) -> ssl.SSLContext:
-    """Return a server's context.
+    """Return a server-side TLS context.
 
     Args:
-        certificate: a PEM file with the certificate, and perhaps its chain.
-        key: a PEM file with the private key; in ``certificate`` by default.
+        certificate: PEM file with the certificate and optionally its chain.
+        key: PEM file with the private key; by default ``certificate``.
         key_password: password of an encrypted private key.
-        authorities: a PEM file with those whose clients are known.
-        needs_client: a client without a certificate is refused (``ssl.client.auth=required``).
+        authorities: PEM file with the certificate authorities of clients.
+        needs_client: whether clients need a certificate (``ssl.client.auth=required``).
 
     Raises:
-        OptionError: a file cannot be read, is not a PEM file, or the key is encrypted with another password.
+        OptionError: a file cannot be read or is not a PEM file, or the key's password is wrong.
     """
 
     def ask_password() -> str:
@@ -58,7 +58,7 @@ def server_context(
 
 
 def name_of_certificate(certificate: Mapping[str, Any]) -> str:
-    """Return the subject's distinguished name, as Kafka's principal has it (RFC 2253: the last part first).
+    """Return the subject's distinguished name as Kafka's principal contains it (RFC 2253: last part first).
 
     >>> name_of_certificate({"subject": ((("organizationName", "A, Inc"),), (("commonName", "alice"),))})
     'CN=alice,O=A\\\\, Inc'

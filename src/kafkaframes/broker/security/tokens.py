@@ -1,10 +1,10 @@
-"""JSON web tokens (RFC 7519), read strictly: header and claims, times, issuer, audience, scope, subject, signature.
+"""Strict validation of JSON web tokens (RFC 7519): header, claims, times, issuer, audience, scope, subject, signature.
 
-Names of settings, defaults, and which claims must be there are those of Kafka's ``OAuthBearerValidator`` (KIP-768).
+Names of settings, defaults and required claims are those of Kafka's ``OAuthBearerValidator`` (KIP-768).
 
-Signatures, RS256 and ES256, are verified by the keys that an issuer publishes (JWKS, RFC 7517). Keys come from a file
-or an https address; plain http is for this machine alone. They are fetched when a broker is made, and again in a thread
-of their own when they are old or a token names another key: no connection waits for that.
+Signatures (RS256 and ES256) are verified with the issuer's public keys (JWKS, RFC 7517). The keys come from a file or
+an https URL; http is only accepted for the local host. They are fetched when the broker is created. If they are old, or
+a token names an unknown key, they are fetched again in a separate thread, so that no connection waits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ENCODED: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 
 
 class Token(NamedTuple):
-    """A token's parts: decoded, what is signed, and the signature."""
+    """A decoded token: header, claims, signed bytes and signature."""
 
     header: dict[str, Any]
     claims: dict[str, Any]
@@ -43,15 +43,15 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRules:
-    """What a token has to claim.
+    """The rules for a token's claims.
 
     Attributes:
-        issuer: ``iss`` has to be this (``expected.issuer``); None: any.
-        audiences: ``aud`` has to name one of these (``expected.audience``); none: any.
-        clock_skew_seconds: how far clocks may differ (``clock.skew.seconds``).
-        sub_claim: which claim names the user (``sub.claim.name``).
-        scope_claim: which claim has the scopes (``scope.claim.name``).
-        scopes: those that a token needs.
+        issuer: required ``iss`` (``expected.issuer``); None accepts any.
+        audiences: accepted values of ``aud`` (``expected.audience``); if empty, any is accepted.
+        clock_skew_seconds: allowed difference between clocks (``clock.skew.seconds``).
+        sub_claim: name of the claim with the user (``sub.claim.name``).
+        scope_claim: name of the claim with the scopes (``scope.claim.name``).
+        scopes: required scopes.
     """
 
     issuer: str | None = None
@@ -62,11 +62,11 @@ class ClaimRules:
     scopes: tuple[str, ...] = ()
 
     def user_of(self, claims: dict[str, Any], now_ms: int) -> str:
-        """Return the user that the claims name; an ``AuthenticationError`` says what is wrong with them."""
+        """Return the user in the claims; raise an ``AuthenticationError`` if a claim is invalid."""
         now, skew = now_ms / 1000, self.clock_skew_seconds
         if _time(claims, "exp") + skew <= now:
             raise AuthenticationError("the token has expired")
-        # whole milliseconds, as the clock counts: a token made within this one has begun
+        # In whole milliseconds, as the clock: a token that was created in this millisecond is valid.
         if any(int((_time(claims, name) - skew) * 1000) > now_ms for name in ("iat", "nbf") if name in claims):
             raise AuthenticationError("the token is not valid yet")
         if self.issuer is not None and claims.get("iss") != self.issuer:
@@ -85,10 +85,10 @@ UNSECURED_RULES: Final = ClaimRules(clock_skew_seconds=0)
 
 
 def unsecured_token(token: str, now_ms: int) -> str:
-    """Return the user of an unsecured token (``alg`` none): anybody who can send bytes can make one for any user.
+    """Return the user of an unsecured token (``alg`` none). Any client can create one for any user.
 
     Raises:
-        AuthenticationError: it is none, is signed, names nobody, or has expired.
+        AuthenticationError: the token is malformed, is signed, has no user, or has expired.
     """
     read = read_token(token)
     if read.header.get("alg") != "none" or read.signature:
@@ -97,7 +97,7 @@ def unsecured_token(token: str, now_ms: int) -> str:
 
 
 def expiry_ms(text: str) -> int | None:
-    """Return when a token that was taken expires; None for one of another form than a JSON web token's."""
+    """Return the expiry of an accepted token in milliseconds; None if it is not a JSON web token."""
     try:
         return int(_time(read_token(text).claims, "exp") * 1000)
     except AuthenticationError:
@@ -105,11 +105,11 @@ def expiry_ms(text: str) -> int | None:
 
 
 def read_token(text: str) -> Token:
-    """Return the parts of a token; nothing is verified.
+    """Decode a token without verifying it.
 
     Raises:
-        AuthenticationError: it is none: three parts in base64url, two of them JSON objects without doubled names, NaN
-            and infinite numbers.
+        AuthenticationError: the text is not a token: three parts in base64url, of which two are JSON objects without
+            duplicate names, NaN and infinite numbers.
     """
     parts = text.split(".")
     if len(text) > _MOST_BYTES or len(parts) != 3:
@@ -121,7 +121,7 @@ def read_token(text: str) -> Token:
 
 
 def decoded(part: str) -> bytes:
-    """Return the bytes of base64url without padding; an ``AuthenticationError`` where it is none."""
+    """Decode base64url without padding; raise an ``AuthenticationError`` if it is invalid."""
     if _ENCODED.fullmatch(part) is None:
         raise AuthenticationError("the token is not base64url")
     try:
@@ -162,7 +162,7 @@ def _time(claims: dict[str, Any], name: str) -> float:
 
 
 def _texts(claims: dict[str, Any], name: str) -> list[str]:
-    """Return a claim that is a text or a list of texts; an empty list where there is none."""
+    """Return a claim that is a text or a list of texts; an empty list if the claim is missing."""
     value = claims.get(name, [])
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -170,7 +170,7 @@ def _texts(claims: dict[str, Any], name: str) -> list[str]:
     return texts
 
 
-Verify = Callable[[bytes, bytes], bool]  # signature, what is signed
+Verify = Callable[[bytes, bytes], bool]  # signature, signed bytes
 _MOST_JWKS_BYTES: Final = 1 << 20
 _MOST_KEYS: Final = 100
 _SECONDS: Final = 10.0
@@ -181,7 +181,7 @@ _ES256_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One public key: its ``kid`` (None without), the algorithm, and what verifies a signature."""
+    """A public key: its ``kid`` (None if missing), its algorithm, and a function that verifies signatures."""
 
     kid: str | None
     algorithm: str
@@ -189,14 +189,14 @@ class Key:
 
 
 class KeySet:
-    """The keys of an address, fetched again when needed.
+    """The public keys at a URL, which are fetched again when needed.
 
     Args:
-        url: of a JWKS: https, file, or http on this machine.
-        refresh_seconds: after which keys are fetched again.
+        url: URL of a JWKS: https, file, or http on the local host.
+        refresh_seconds: age after which the keys are fetched again.
 
     Raises:
-        OptionError: the address is of another kind, or has no keys.
+        OptionError: the URL has another scheme, or returns no keys.
         MissingExtraError: ``cryptography`` is not installed.
     """
 
@@ -209,7 +209,7 @@ class KeySet:
         self._fetched_at = time.monotonic()
 
     def candidates(self, kid: str | None, algorithm: str) -> list[Key]:
-        """Return the keys that a token may be signed with; new ones are fetched meanwhile where none fits."""
+        """Return the keys that may have signed a token. If none matches, new keys are fetched in the background."""
         keys = self._keys
         matching = [key for key in keys if key.algorithm == algorithm and (kid is None or key.kid == kid)]
         age = time.monotonic() - self._fetched_at
@@ -228,12 +228,12 @@ class KeySet:
         try:
             self._keys = _keys_of(_fetched(self._url), self._url)
         except OptionError:
-            return  # those that are known go on
+            return  # the previous keys stay in use
 
 
 @dataclass(frozen=True, slots=True)
 class SignedTokens:
-    """Checks signed tokens; a ``CheckToken``."""
+    """A ``CheckToken`` for signed tokens."""
 
     keys: KeySet
     rules: ClaimRules = field(default_factory=ClaimRules)
@@ -242,7 +242,7 @@ class SignedTokens:
         """Return the user of a token.
 
         Raises:
-            AuthenticationError: no known key has signed it, or its claims are not as they have to be.
+            AuthenticationError: the signature is not by a known key, or a claim is invalid.
         """
         token = read_token(text)
         if not self._is_signed(token):
@@ -286,7 +286,7 @@ def _fetched(url: str) -> bytes:
 
 
 def _keys_of(data: bytes, url: str) -> tuple[Key, ...]:
-    """Return the keys that can be used; others (of encryption, of other kinds) are left out."""
+    """Return the supported keys of a JWKS. Others, such as encryption keys, are ignored."""
     try:
         rows = json.loads(data)["keys"][:_MOST_KEYS]
         made = [_key(row) for row in rows if isinstance(row, dict)]
@@ -304,7 +304,7 @@ def _key(row: Mapping[str, Any]) -> Key | None:
             continue
         try:
             verify = make(row)
-        except ValueError:  # no point of the curve, a modulus that is none
+        except ValueError:  # the point is not on the curve, or the modulus is invalid
             return None
         if verify is not None:
             kid = row.get("kid")
@@ -352,7 +352,7 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verify | None]]] = {"R
 
 
 def _library() -> Any:
-    """Return what is used of ``cryptography``, which has to be installed."""
+    """Import the parts of ``cryptography`` that are used."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import hashes
