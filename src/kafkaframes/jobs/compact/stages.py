@@ -1,7 +1,7 @@
-"""The steps of a compaction that is shared out by segments: what each worker does, and which files it leaves.
+"""The steps of a split compaction: the task of each worker, and its intermediate files.
 
-Tasks pickle and can be repeated: each writes its files under another name first. What grows with the keys or the
-batches goes from step to step in files of a scratch directory; answers hold what grows with the segments.
+Tasks are picklable and can be repeated, because each writes its files under temporary names first. Data that grows with
+the keys or the batches is passed between steps in files of a scratch directory. Results only grow with the segments.
 """
 
 from __future__ import annotations
@@ -47,34 +47,34 @@ from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.producers import Producers
 
 Ints = npt.NDArray[np.int64]
-_KINDS = (None, ABORT, COMMIT, "another")  # of control batches, as the facts number them
+_KINDS = (None, ABORT, COMMIT, "another")  # kinds of control batches by their number in the facts
 _DATA = -1
 _BYTES_BY_FACTS = 100
 
 
 class Stage(Protocol):
-    """One task of one step of a staged compaction; it travels to whatever process runs it."""
+    """One task of a step of a split compaction. It is picklable, because it may run in another process."""
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to read."""
+        """The number of bytes to read."""
 
     def execute(self) -> object:
-        """Do the work of this task, and return what the next step needs of it."""
+        """Run the task, and return the facts that the next step needs."""
 
 
 def run_stage(task: Stage) -> object:
-    """Run a task: the function that runners (processes, Spark) are given."""
+    """Run a task. Runners (processes, Spark) call this function."""
     return task.execute()
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Neighbouring segments, or parts of them, that one worker walks through, and where it leaves what it finds.
+    """Neighboring segments, or parts of them, that one worker reads, and the directory for its intermediate files.
 
     Attributes:
-        number: chunks are numbered in the order of the log.
-        end_offset: where the next one begins.
+        number: number of the chunk in log order.
+        end_offset: start offset of the next chunk.
     """
 
     filesystem: FileSystem
@@ -85,15 +85,15 @@ class Chunk:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to walk through."""
+        """The number of bytes to read."""
         return sum(source.size_bytes for source in self.sources)
 
     def path(self, kind: str) -> Path:
-        """Return the file for one kind of finding."""
+        """Return the path of the chunk's intermediate file of a kind."""
         return Path(self.scratch) / f"{kind}-{self.number:06}"
 
     def windows(self) -> Iterator[tuple[int, SourceSegment, Decoded]]:
-        """Decode it window by window."""
+        """Decode the chunk window by window."""
         memory = Recycler()
         for index, source in enumerate(self.sources):
             for window in source.windows(self.filesystem, memory):
@@ -105,7 +105,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PlanTask:
-    """Plan the round of a partition."""
+    """Plan the cleaning of a partition."""
 
     filesystem: FileSystem
     partition: Partition
@@ -113,7 +113,7 @@ class PlanTask:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of which the headers are read."""
+        """The size of the segments whose headers are read."""
         return self.partition.size_bytes
 
     def execute(self) -> RoundPlan:
@@ -125,13 +125,13 @@ class PlanTask:
 
 
 class Facts:
-    """The batches of a chunk that are part of transactions, for those who follow these through the whole log."""
+    """The transactional batches of a chunk, from which one task follows the transactions of the whole log."""
 
     def __init__(self) -> None:
         self._tables: list[Ints] = []
 
     def add(self, index: int, window: Decoded) -> None:
-        """Note a window of the segment at a place in the chunk."""
+        """Add a window of the chunk's segment number ``index``."""
         batches = in_transactions(window)
         if not batches:
             return
@@ -144,7 +144,7 @@ class Facts:
         self._tables.append(table)
 
     def write(self, path: Path) -> bool:
-        """Write them, if there are any; tell whether."""
+        """Write the facts if there are any, and return whether there are."""
         if self._tables:
             with atomic.new_file(path, durable=False) as out:
                 np.save(out, np.concatenate(self._tables, axis=1))
@@ -166,16 +166,16 @@ class _OfChunk:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to read."""
+        """The number of bytes to read."""
         return self.chunk.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class FactsTask(_OfChunk):
-    """Only collect the facts of a chunk; answers whether there are any."""
+    """Collect the facts of a chunk. The result is whether there are any."""
 
     def execute(self) -> bool:
-        """Collect and write them."""
+        """Collect and write the facts."""
         facts = Facts()
         for index, _, window in self.chunk.windows():
             facts.add(index, window)
@@ -187,8 +187,8 @@ class FollowTask:
     """Follow the transactions of a partition through the facts of its chunks.
 
     Attributes:
-        announced: for the first walk, all aborted transactions of the dirty part; ``None`` for the second, in which
-            each segment announces its own.
+        announced: for the first pass, all aborted transactions of the dirty part; ``None`` for the second pass, which
+            uses the aborted transactions of each segment.
     """
 
     chunks: tuple[Chunk, ...]
@@ -197,11 +197,11 @@ class FollowTask:
 
     @property
     def size_bytes(self) -> int:
-        """About those of the facts: 136 for a batch."""
+        """The estimated size of the facts: 136 bytes for each batch."""
         return sum(chunk.size_bytes for chunk in self.chunks) // _BYTES_BY_FACTS
 
     def execute(self) -> list[CleanedTransactions]:
-        """Return how things stand at the beginning of each chunk."""
+        """Return the state of transactions at the start of each chunk."""
         transactions, states = CleanedTransactions(), []
         transactions.add(self.announced or ())
         for chunk, has_facts in zip(self.chunks, self.has_facts, strict=True):
@@ -230,12 +230,13 @@ class FollowTask:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What the first walk of a chunk has found.
+    """The result of the first pass over a chunk.
 
     Attributes:
-        runs: of its entries.
-        first_offset, last_offset: of its records and batches; -1 without any.
-        rises: whether every record's offset is above the one before.
+        runs: sorted runs of the chunk's entries.
+        first_offset, last_offset: range of the offsets of records and batches; -1 for an empty chunk.
+        rises: whether each record's offset is greater than the previous one.
+        has_facts: whether the chunk has transactional batches.
     """
 
     runs: tuple[int, ...] = ()
@@ -247,11 +248,11 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class WalkTask(_OfChunk):
-    """Walk through a chunk and write the entries of its keys.
+    """Read a chunk, and write the entries of its keys.
 
     Attributes:
-        transactions: how things stand at its beginning.
-        collects: whether the facts are not known yet.
+        transactions: state of transactions at the start of the chunk.
+        collects: whether to collect the facts too.
     """
 
     first_dirty_offset: int
@@ -262,7 +263,7 @@ class WalkTask(_OfChunk):
     run_entries: int
 
     def execute(self) -> Walked:
-        """Write entries and ledger."""
+        """Write the entries and the ledger."""
         chunk, facts = self.chunk, Facts()
         first = last = -1
         rises = True
@@ -317,11 +318,11 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one chunk adds to a new segment.
+    """The part of a new segment that is written from one chunk.
 
     Attributes:
-        base_offset: of the new segment.
-        path: of the part; the columns for its indexes are beside it, with the suffix ``.npy``.
+        base_offset: base offset of the new segment.
+        path: path of the part. The columns for its indexes are in a file of this name with the suffix ``.npy``.
         kept: see ``CleanedTransactions``.
     """
 
@@ -332,7 +333,7 @@ class Part:
 
 @dataclass(slots=True)
 class Rewritten:
-    """What the second walk of a chunk has made; whether a new segment's offsets would reach too far."""
+    """The result of the second pass over a chunk. ``overflows``: whether a new segment has too many offsets."""
 
     parts: list[Part] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
@@ -341,11 +342,11 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask(_OfChunk):
-    """Walk through a chunk again and write what stays, or only count it.
+    """Read a chunk again, and write or count the remaining records.
 
     Attributes:
-        groups: the new segment's base offset, and how many of the chunk's next segments go into it.
-        writes: whether to write it.
+        groups: base offset of each new segment, and number of the chunk's segments that it is made from.
+        writes: whether to write the records. Otherwise they are only counted.
     """
 
     groups: tuple[tuple[int, int], ...]
@@ -359,7 +360,7 @@ class RewriteTask(_OfChunk):
     writes: bool
 
     def execute(self) -> Rewritten:
-        """Write the parts; without them the tally has the bytes that would be written."""
+        """Write the parts. If nothing is written, the tally has the bytes that would be written."""
         made, filter_ = Rewritten(), self._filter()
         left = iter(self.chunk.sources)
         for base, count in self.groups:
@@ -401,7 +402,7 @@ class RewriteTask(_OfChunk):
 
 @dataclass(frozen=True, slots=True)
 class AssembleTask:
-    """Put the parts of a new segment together, and write its indexes."""
+    """Join the parts of a new segment, and write its indexes."""
 
     base_offset: int
     parts: tuple[Part, ...]
@@ -426,7 +427,7 @@ class AssembleTask:
 
 
 def _append(path: Path, target: int) -> int:
-    """Copy a file to where another one stands, without passing it through this process; return its size."""
+    """Append a file to another one inside the kernel, and return its size."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         left = size
@@ -440,7 +441,7 @@ def _append(path: Path, target: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """Copy what the round does not touch."""
+    """Copy the files that the cleaning does not change."""
 
     filesystem: FileSystem
     plan: RoundPlan

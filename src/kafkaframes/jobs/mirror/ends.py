@@ -1,8 +1,8 @@
-"""The two ends of a mirror as clusters: bootstrap servers as they are, a log directory by an embedded broker.
+"""Source and target of a mirror as clusters. An embedded broker serves a log directory.
 
-A directory to read is served as it is and never changed; one to write is a broker's data directory, begun where there
-is none, in which nothing expires while the mirror runs. What a copy has beside records: topics with the settings that
-its cluster takes, and committed offsets of groups.
+A source directory is served without modification. A target directory is a broker's data directory. It is created if it
+does not exist, and nothing in it expires while the mirror runs. Apart from records, a mirror copies topics, with the
+settings that the target accepts, and committed offsets of groups.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kafkaframes.storage.log.transactions import TransactionState, find_hidden_r
 
 _OF_CONSUMERS: Final = {one.name for one in fields(ConsumerSettings)} - {one.name for one in fields(ClientSettings)}
 _FOR_EVER: Final = str(2**63 - 1)
-# Neither end may forget, clean or abort anything while a mirror runs: a transaction that is open stays so.
+# While a mirror runs, neither broker may delete or clean records or abort transactions. Open transactions stay open.
 _NOTHING_EXPIRES: Final = {
     "log.retention.check.interval.ms": _FOR_EVER,
     "log.cleaner.enable": "false",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(2**31 - 1),  # the longest, 24 days
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(2**31 - 1),  # the maximum, 24 days
 }
 
 
@@ -44,18 +44,19 @@ async def opened(
     writes: bool,
     lost: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield a client's settings for one end.
+    """Yield client settings for the source or the target.
 
     Args:
         endpoint: bootstrap servers, or a log directory.
-        reached: waits until a cluster answers.
-        say: takes what is to be said of a directory, line by line.
-        writes: whether a directory is written to, not only served.
-        lost: takes those of the lines that tell of records which are not served.
+        properties: client settings from the user.
+        reached: waits until a cluster responds.
+        say: receives messages about a directory, line by line.
+        writes: whether a directory is written to.
+        lost: receives those messages that are about records that are not served.
 
     Raises:
         LogDirError: the directory cannot be served or written to.
-        NetworkError: the cluster does not answer.
+        NetworkError: the cluster does not respond.
     """
     if not is_directory(endpoint):
         client = {**properties, "bootstrap.servers": endpoint}
@@ -67,11 +68,11 @@ async def opened(
         reported: set[str] = set()
         _tell(broker, reported, say, lost)
         yield {"bootstrap.servers": broker.bootstrap_servers}
-        _tell(broker, reported, say, lost)  # what was met while it was read
+        _tell(broker, reported, say, lost)  # findings since the broker opened the directory
 
 
 def _tell(broker: Broker, reported: set[str], say: Callable[[str], None], lost: Callable[[str], None]) -> None:
-    """Say what was not reported yet."""
+    """Report findings that were not reported yet."""
     losses = set(broker.losses)
     for remark in broker.remarks:
         if remark not in reported:
@@ -82,7 +83,7 @@ def _tell(broker: Broker, reported: set[str], say: Callable[[str], None], lost: 
 
 
 def for_admin(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a client's settings without those that a consumer has and an admin has not.
+    """Return client settings without those that only consumers have.
 
     >>> for_admin({"bootstrap.servers": "a:1", "fetch.max.bytes": "5", "ssl.cafile": "ca.pem"})
     {'bootstrap.servers': 'a:1', 'ssl.cafile': 'ca.pem'}
@@ -91,22 +92,22 @@ def for_admin(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:
-    """Return what a log directory's own metadata says of its topics' settings; nothing where it has none (KRaft)."""
+    """Return the topic settings in a log directory's own metadata; empty if it has no KRaft metadata."""
     try:
         return {name: said.configs for name, said in metadata_of(discover(directory)).topics.items()}
-    except LogDirError:  # a store that only a broker knows to read: it has no controller's metadata
+    except LogDirError:  # a store that only a broker can read, without controller metadata
         return {}
 
 
 def transactions_of_directory(
     path: str, topics: Collection[str]
 ) -> tuple[dict[TopicPartition, TransactionState], LogNotes]:
-    """Return the transactions of topics in a log directory, by their markers, and what there is to report of them.
+    """Return the transactions of topics in a log directory, replayed from their markers, and notes to report.
 
-    A broker that serves the directory believes its transaction indexes if it was stopped cleanly.
+    A broker that serves the directory trusts its transaction indexes if it was shut down cleanly.
 
     Raises:
-        LogDirError: it cannot be read, or copies contradict each other.
+        LogDirError: the directory cannot be read, or copies contradict each other.
     """
     states, findings, hidden = dict[TopicPartition, TransactionState](), list[Finding](), list[HiddenRecords]()
     for directory in one_log_of(discover(path), check=False).directories:
@@ -121,7 +122,7 @@ def transactions_of_directory(
 
 
 def has_topic_id(path: str, topic: str) -> bool:
-    """Return whether a log directory says which id a topic has (KIP-516); what a broker before 2.8 wrote does not."""
+    """Return whether a log directory has the topic's id (KIP-516). Brokers before 2.8 do not store it."""
     partitions = (one for directory in discover(path) for one in directory.partitions if one.topic == topic)
     return any(one.metadata is not None and one.metadata.topic_id for one in partitions)
 
@@ -129,8 +130,8 @@ def has_topic_id(path: str, topic: str) -> bool:
 # ------------------------------------------------------------------------------------------------------------- topics
 
 
-_OWN: Final = 1  # ConfigSource of what was set for the topic itself
-# What belongs to a cluster's shape and not to a topic's records (MirrorMaker 2 leaves them out, too).
+_OWN: Final = 1  # ConfigSource of settings of the topic itself
+# Settings that depend on a cluster's layout instead of a topic's records. MirrorMaker 2 omits them too.
 _OF_THE_CLUSTER: Final = frozenset(
     {
         "follower.replication.throttled.replicas",
@@ -146,7 +147,7 @@ _HOLD: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic to copy; ``configs`` are those set for itself."""
+    """A topic to copy. ``configs`` are the settings of the topic itself."""
 
     name: str
     topic_id: str
@@ -157,14 +158,15 @@ class SourceTopic:
 async def selected_topics(
     admin: AsyncAdmin, patterns: Iterable[str], source_configs: Mapping[str, Mapping[str, str]]
 ) -> list[SourceTopic]:
-    """Return the source's selected topics, Kafka's own left out.
+    """Return the selected topics of the source, without internal topics.
 
     Args:
-        patterns: names or patterns; none are all.
-        source_configs: settings by topic that the source's directory knows and its broker does not.
+        admin: admin client of the source.
+        patterns: topic names or patterns; empty selects all.
+        source_configs: topic settings from the source directory's metadata, which its broker does not have.
 
     Raises:
-        OptionError: no topic fits one of them.
+        OptionError: a pattern matches no topic.
     """
     names = tuple(patterns)
     topics = [topic for topic in (await admin.describe_cluster()).topics.values() if not topic.is_internal]
@@ -179,7 +181,7 @@ async def selected_topics(
 
 
 async def own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
-    """Return what is set for a topic itself; nothing where a broker (before 0.11) cannot say it."""
+    """Return the settings of a topic itself; empty for brokers before 0.11, which do not report them."""
     try:
         entries = await admin.describe_configs("topic", topic)
     except BrokerError:
@@ -194,28 +196,29 @@ async def own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
 
 
 async def keeps_offsets(admin: AsyncAdmin) -> bool:
-    """Return whether the target is a broker of ours, which can take batches with the offsets that they have."""
+    """Return whether the target is a kafkaframes broker, which can append batches with their own offsets."""
     cluster = await admin.describe_cluster()
     try:
         configs = await admin.describe_configs("broker", str(min(cluster.brokers)), keys=[KEEP_SETTING])
-    except BrokerError:  # before 0.11, or we may not ask
+    except BrokerError:  # a broker before 0.11, or a missing authorization
         return False
     return KEEP_SETTING in configs
 
 
 def configs_for(topic: SourceTopic, *, keeps: bool, holds: bool) -> tuple[dict[str, str], list[str]]:
-    """Return the settings that a copy is to have, and the names of those that it must not have.
+    """Return the settings that a copy gets, and the names of settings that it must not get.
 
     Args:
-        keeps: the target keeps offsets; its broker does not look at timestamps either.
-        holds: let nothing expire.
+        topic: topic of the source.
+        keeps: whether the target keeps offsets. Its broker then does not validate timestamps either.
+        holds: whether to set unlimited retention.
 
     >>> configs_for(SourceTopic("t", "", (0,), {"message.timestamp.type": "LogAppendTime"}), keeps=False, holds=True)
     ({'retention.ms': '-1', 'retention.bytes': '-1'}, ['message.timestamp.type'])
     """
     configs = {name: value for name, value in topic.configs.items() if name not in _OF_THE_CLUSTER | {KEEP_SETTING}}
     left = []
-    if not keeps and configs.get(_APPEND_TIME[0]) == _APPEND_TIME[1]:  # the copy's broker would set its own time
+    if not keeps and configs.get(_APPEND_TIME[0]) == _APPEND_TIME[1]:  # the target's broker would set its own time
         left.append(_APPEND_TIME[0])
         configs.pop(_APPEND_TIME[0])
     if holds and "delete" in configs.get("cleanup.policy", "delete"):
@@ -224,10 +227,10 @@ def configs_for(topic: SourceTopic, *, keeps: bool, holds: bool) -> tuple[dict[s
 
 
 async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *, keeps: bool, holds: bool) -> None:
-    """See that the target has a topic to copy into, with as many partitions; one that is there keeps its settings.
+    """Create the topic in the target, or add missing partitions. The settings of an existing topic are not changed.
 
     Raises:
-        BrokerError: the target refuses it.
+        BrokerError: the target rejects a request.
     """
     count = max(topic.partitions, default=0) + 1
     there = (await admin.describe_cluster()).topics.get(topic.name)
@@ -245,7 +248,7 @@ async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *
 
 
 async def _create(admin: AsyncAdmin, name: str, count: int, configs: dict[str, str]) -> list[str]:
-    """Make a topic; return the settings that its broker does not take."""
+    """Create a topic, and return the settings that its broker does not accept."""
     topic = NewTopic(name=name, num_partitions=count, configs=configs)
     if await _takes(admin, topic):
         return []
@@ -257,7 +260,7 @@ async def _create(admin: AsyncAdmin, name: str, count: int, configs: dict[str, s
 
 
 async def _takes(admin: AsyncAdmin, topic: NewTopic, *, validate_only: bool = False) -> bool:
-    """Make a topic, or ask whether it could be made; return whether the broker takes its settings."""
+    """Create a topic, or only validate the request. Return whether the broker accepts its settings."""
     try:
         await admin.create_topics([topic], validate_only=validate_only)
     except BrokerError as error:
@@ -268,13 +271,13 @@ async def _takes(admin: AsyncAdmin, topic: NewTopic, *, validate_only: bool = Fa
 
 
 async def release(admin: AsyncAdmin, topics: Iterable[SourceTopic]) -> None:
-    """Let producers write to finished copies: they number sets with holes as the source's topic does."""
+    """Let producers append to finished copies: reset the setting for noncontiguous offsets to the source topic's."""
     for topic in topics:
         await admin.alter_configs("topic", topic.name, {KEEP_SETTING: topic.configs.get(KEEP_SETTING)})
 
 
 Translate = Callable[[TopicPartition, int], int]
-_KINDS: Final = frozenset({"", "classic", "consumer"})  # a share group has no committed offsets
+_KINDS: Final = frozenset({"", "classic", "consumer"})  # share groups have no committed offsets
 _PROTOCOLS: Final = frozenset({"", "consumer"})
 _IS_IN_USE: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.NON_EMPTY_GROUP})
 HAS_MEMBERS, IS_AHEAD = "the target's group has members", "the target's group is further"
@@ -283,7 +286,7 @@ HAS_MEMBERS, IS_AHEAD = "the target's group has members", "the target's group is
 async def source_commits(
     admin: AsyncAdmin, partitions: Collection[TopicPartition]
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """Return what each group has committed for partitions that are copied."""
+    """Return the committed offsets of each group for the copied partitions."""
     commits = {}
     for group in await admin.list_groups():
         if group.type.lower() in _KINDS and group.protocol_type in _PROTOCOLS:
@@ -300,15 +303,16 @@ async def copy_groups(
     translate: Translate,
     report: MirrorReport,
 ) -> None:
-    """Commit offsets in the target; a group there that has members, or is further, is left as it is.
+    """Commit offsets in the target. A group that has members or a larger offset there is not changed.
 
     Args:
-        commits: of the source, by group.
-        translate: a partition and an offset of the source to the copy's.
-        report: gets the counts, anew each time.
+        target: admin client of the target.
+        commits: committed offsets of the source, by group.
+        translate: translates a source offset of a partition to the copy's offset.
+        report: receives the counts, which are reset on each call.
 
     Raises:
-        BrokerError: the target refuses for another reason.
+        BrokerError: the target rejects a commit for another reason.
     """
     report.groups = report.commits = 0
     report.commits_left.clear()

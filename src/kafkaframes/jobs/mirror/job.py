@@ -1,6 +1,6 @@
-"""A mirror from end to end: what there is, what the copy has already, and batches until both are the same.
+"""Run a mirror: find the topics and the end of the copy, and copy batches until the copy is complete.
 
-Runs on one asyncio event loop, which the embedded brokers of log directories share.
+A mirror runs on one asyncio event loop, which it shares with the embedded brokers of log directories.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.storage.files.atomic import refuse_inside
 
-_FETCH_BYTES: Final = 4 << 20  # of one partition; a batch in it may be larger
+_FETCH_BYTES: Final = 4 << 20  # fetch size of a partition; a single batch may be larger
 _WRITES_AT_ONCE: Final = 8
 _STEP_MS: Final = 250
 _STALLED_S: Final = 60.0
@@ -68,19 +68,19 @@ async def mirror(
     """Copy topics.
 
     Args:
-        source, target: bootstrap servers (``host:port``, several with commas) or a log directory.
-        settings: what, and how.
-        stop: set it to end a mirror after what is under way.
-        say: takes a line when something is worth one while the mirror runs.
+        source, target: bootstrap servers (``host:port``, separated by commas), or a log directory.
+        settings: settings of the mirror.
+        stop: event that ends the mirror after the current writes.
+        say: receives progress messages.
 
     Returns:
-        What was done; counts of what was read and written were compared.
+        The report, after the counts of read and written records were checked.
 
     Raises:
-        BrokerError, NetworkError: an end refuses, or cannot be reached.
-        LogDirError: a log directory or the mapping cannot be used, or the counts do not add up.
+        BrokerError, NetworkError: source or target rejects a request or is unreachable.
+        LogDirError: a log directory or the mapping cannot be used, or the counts do not match.
         CorruptRecordError: a batch of the source is damaged.
-        OptionError: there is no such topic, an option is missing, or a directory to write to lies in the source.
+        OptionError: a topic does not exist, a setting is missing, or the target directory is inside the source.
     """
     check_ends(source, target)
     if is_directory(source):
@@ -105,9 +105,9 @@ class _Job:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     writing: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
     copied: list[SourceTopic] = field(default_factory=list)
-    configs: dict[str, dict[str, str]] = field(default_factory=dict)  # by topic, as the source's directory has them
-    readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # of source and copy, to compare what they hold
-    source_ids: dict[str, UUID] = field(default_factory=dict)  # of the topics whose copies were compared
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)  # topic settings from the source directory
+    readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
+    source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics whose copies were compared
 
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings, lost = self.settings, self.report.not_read.append
@@ -118,7 +118,7 @@ class _Job:
         if is_directory(self.source):
             self.configs = configs_of_directory(self.source)
         selected = await selected_topics(admin, settings.topics, self.configs)
-        target = None  # made only now: a source that is not there, or has no such topic, leaves nothing behind
+        target = None  # created late, so that nothing is created if the source or its topics do not exist
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
             there = opened(self.target, settings.target_properties, self._reached, self.say, writes=writes)
@@ -155,7 +155,7 @@ class _Job:
         return self.report
 
     async def _reached(self, client: dict[str, Any]) -> None:
-        """Return when a cluster answers."""
+        """Wait until a cluster responds."""
         known = ClientSettings.of(for_admin(client))
         await reach(known, waiting=self.say, timeout_s=self.settings.timeout_s)
 
@@ -191,10 +191,10 @@ class _Job:
         *,
         is_later: bool = False,
     ) -> None:
-        """Create missing topics, find out where to continue, and assign that to the consumer.
+        """Create missing topics, find the offsets at which to continue, and assign them to the consumer.
 
         Args:
-            is_later: whether the partitions are new since the mirror began.
+            is_later: whether the partitions were created after the mirror started.
         """
         settings, keeps = self.settings, self.report.keeps_offsets
         holds = is_directory(self.source) and not settings.keep_retention
@@ -219,7 +219,7 @@ class _Job:
                 identity = f"{self._identity(topic)} {ids.get(topic.name, NIL_UUID)}"
                 is_there = writer is not None and topic.name in ids
                 await self._open(partition, starts[partition], ends[partition], writer if is_there else None, identity)
-                if is_later:  # its first records were lost since the mirror looked for topics before
+                if is_later:  # its first records were deleted since the previous search for topics
                     report = self.reports[partition]
                     report.gone = report.from_offset
             self.source_ids[topic.name] = UUID(topic.topic_id)
@@ -228,13 +228,13 @@ class _Job:
         await consumer.assign(positions)
 
     def _identity(self, topic: SourceTopic) -> str:
-        """Say which topic of the source a mapping is of: by its id; a directory without ids gets others each time."""
+        """Return the topic's identity for a mapping: its id, unless it is from a directory without topic ids."""
         if is_directory(self.source) and not has_topic_id(self.source, topic.name):
             return str(NIL_UUID)
         return topic.topic_id
 
     async def _target_ids(self, selected: list[SourceTopic], goal: AsyncAdmin | None) -> dict[str, UUID]:
-        """Return the ids of the target's topics; those just made are waited for, as brokers hear of them later."""
+        """Return the ids of the target's topics. Wait for new topics, because brokers learn of them with a delay."""
         if goal is None:
             return {}
         if self.settings.dry_run:
@@ -244,7 +244,7 @@ class _Job:
         return {name: one.topic_id for name, one in there.items()}
 
     def _note_limits(self, topic: SourceTopic, writer: Writer | None) -> None:
-        """A request must fit into a segment, a batch that is built anew into ``max.message.bytes``."""
+        """Set the size limits of a topic: a request must fit into a segment, a new batch into ``max.message.bytes``."""
         if isinstance(writer, KeepingWriter) and topic.configs.get("segment.bytes", "").isdecimal():
             writer.request_bytes[topic.name] = min(int(topic.configs["segment.bytes"]), 1 << 20)
         if isinstance(writer, MappingWriter) and topic.configs.get("max.message.bytes", "").isdecimal():
@@ -278,7 +278,7 @@ class _Job:
     # -------------------------------------------------------------------------------------------------- comparing
 
     async def _wait_for_end(self, partition: TopicPartition, at: int) -> int:
-        """Return where the source ends, once that is not before the copy's end: a new leader may have to catch up.
+        """Return the source's end offset, after waiting for a new leader that is still behind the copy's end.
 
         Raises:
             LogDirError: the source still ends before the copy.
@@ -293,13 +293,14 @@ class _Job:
         return end
 
     async def _compare(self, partition: TopicPartition, writer: Writer, start: int, at: int) -> int:
-        """Compare source and copy below ``at``; return the number of offsets that hold the same record on both sides.
+        """Compare source and copy below ``at``, and return the number of offsets at which both have the same record.
 
         Args:
-            start: the first offset of the source.
+            start: first offset of the source.
 
         Raises:
-            LogDirError: the sides differ; or no offset can be compared, and nothing else shows whose copy it is.
+            LogDirError: the sides differ, or no offset can be compared and nothing else shows that the copy is of this
+                source.
         """
         assert self.readers is not None
         of_source, of_copy = self.readers
@@ -333,13 +334,13 @@ class _Job:
 
     @property
     def _compares_all(self) -> bool:
-        """Whether all common records are compared: by default if no data have to cross a network."""
+        """Whether to compare all common records. By default this is the case if both sides are local directories."""
         if self.settings.compare is not None:
             return self.settings.compare == "all"
         return is_directory(self.source) and is_directory(self.target)
 
     async def _check_source(self, fetched: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
-        """Compare again if the source's topic was recreated, or its log went back, since it was compared."""
+        """Compare again if the source's topic was recreated or its log was truncated after the last comparison."""
         partition = fetched.partition
         known = self.source_ids[partition.topic]
         now = await consumer.current_topic_id(partition.topic) if known.int else known
@@ -348,10 +349,10 @@ class _Job:
             self.source_ids[partition.topic] = now
 
     async def _compare_again(self, partition: TopicPartition, consumer: AsyncConsumer, writer: Writer) -> None:
-        """Compare a partition whose topic was recreated, or whose log went back.
+        """Compare a partition whose topic was recreated or whose log was truncated.
 
         Raises:
-            LogDirError: the copy is not one of the source any more.
+            LogDirError: the copy no longer matches the source.
         """
         self.say(f"{partition}: the source's topic was recreated or truncated; it is compared with the copy again")
         if isinstance(writer, MappingWriter):
@@ -367,7 +368,7 @@ class _Job:
     # ---------------------------------------------------------------------------------------------------- copying
 
     async def _copy(self, admin: AsyncAdmin, goal: AsyncAdmin, consumer: AsyncConsumer, writer: Writer) -> None:
-        """Copy until everything is there; with ``follow`` until it is stopped."""
+        """Copy until the copy is complete, or with ``follow`` until the mirror is stopped."""
         settings = self.settings
         groups_at = topics_at = moved_at = time.monotonic()
         while not self.stop.is_set() and (settings.follow or self._missing()):
@@ -392,7 +393,7 @@ class _Job:
         await asyncio.gather(*self.writing.values())
 
     async def _skip_gaps(self, consumer: AsyncConsumer) -> bool:
-        """Be done with partitions that end behind their last batch; return whether there were any."""
+        """Finish partitions whose last offsets are a gap, and return whether there were any."""
         done = [partition for partition in self._missing() if await consumer.skip_gap(partition, self.ends[partition])]
         for partition in done:
             self.reports[partition].until_offset = max(self.reports[partition].until_offset, self.ends[partition])
@@ -402,7 +403,7 @@ class _Job:
         return [partition for partition, report in self.reports.items() if report.until_offset < self.ends[partition]]
 
     async def _hand_over(self, fetched: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
-        """Write an answer next to others, after what is being written of the same partition."""
+        """Write fetched batches concurrently with other partitions, after pending writes of the same partition."""
         partition = fetched.partition
         before = self.writing.get(partition)
         if before is not None:
@@ -424,7 +425,7 @@ class _Job:
     async def _look_for_topics(
         self, admin: AsyncAdmin, goal: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
     ) -> None:
-        with suppress(OptionError):  # a pattern that nothing fits any more
+        with suppress(OptionError):  # a pattern that no longer matches a topic
             for topic in await selected_topics(admin, self.settings.topics, self.configs):
                 await self._check_id(topic, consumer, writer)
                 new = tuple(one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports)
@@ -434,7 +435,7 @@ class _Job:
                     await self._begin([fresh], consumer, goal, writer, is_later=True)
 
     async def _check_id(self, topic: SourceTopic, consumer: AsyncConsumer, writer: Writer) -> None:
-        """Compare the copies of a topic that was recreated; raises as ``_compare_again``."""
+        """Compare the copies of a topic if it was recreated. Raises the errors of ``_compare_again``."""
         now = UUID(topic.topic_id)
         if self.source_ids.get(topic.name, now) == now:
             return
@@ -451,7 +452,7 @@ class _Job:
     # --------------------------------------------------------------------------------------------------- finishing
 
     async def _finish(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
-        """Carry what is no record, and see whether everything adds up."""
+        """Copy committed offsets, and check the counts."""
         self.report.was_stopped = not self.settings.follow and bool(self._missing())
         if isinstance(writer, KeepingWriter):
             await self._meet_ends(admin, goal, writer)
@@ -463,7 +464,7 @@ class _Job:
             report.check()
 
     async def _meet_ends(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: KeepingWriter) -> None:
-        """Let copies begin and end where the source does: records may be deleted at either side of a batch."""
+        """Set the copies' start and end offsets to the source's, which may be inside a gap."""
         partitions = dict.fromkeys(self.reports, EARLIEST)
         starts = await admin.list_offsets(partitions)
         for partition, report in self.reports.items():

@@ -1,9 +1,9 @@
-"""Which offset of the source became which offset of the copy: kept in a file, so that a mirror can go on after a kill.
+"""Map source offsets to offsets of the copy, in a file, so that a mirror can resume after it was killed.
 
-A line stands for a run of records that follow each other on both sides: first offset of the source, first offset of the
-copy, count. It is written **before** its records are sent. So after a kill the end of the copy says which of the last
-lines came true, whatever the source's cleaner did meanwhile. A line of count 0 says that the source has nothing to copy
-below its offset.
+A line describes a run of records with consecutive offsets on both sides: first source offset, first offset of the copy,
+count. It is written **before** its records are sent. After a kill, the end offset of the copy therefore shows which of
+the last lines took effect, even if the source was compacted in the meantime. A line with count 0 means that the source
+has nothing to copy below its offset.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from kafkaframes.records.scan import Batches, as_array, check_crcs, scan_all
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
 
-Runs = npt.NDArray[np.int64]  # rows of source, target, count
+Runs = npt.NDArray[np.int64]  # rows of source offset, target offset, count
 _FIRST_LINE: Final = "kafkaframes mirror 1"
 _NO_RUNS: Final[Runs] = np.empty((0, 3), np.int64)
 
 
 @dataclass(slots=True)
 class Mapping:
-    """The mapping of one partition; ``begin_writing`` makes it.
+    """The mapping of one partition. ``begin_writing`` opens its file.
 
     Attributes:
-        runs: rows of source offset, target offset and count; ascending.
+        runs: rows of source offset, target offset and count, in ascending order.
     """
 
     runs: Runs = field(default_factory=lambda: _NO_RUNS)
@@ -46,13 +46,13 @@ class Mapping:
 
     @property
     def source_next(self) -> int:
-        """The first offset of the source that nothing is known of; -1 for an empty mapping."""
+        """The first source offset after the mapping; -1 if it is empty."""
         last = self._last()
         return -1 if last is None else int(last[0] + last[2])
 
     @property
     def target_next(self) -> int:
-        """The first offset of the copy that nothing is known of."""
+        """The first offset of the copy after the mapping."""
         last = self._last()
         return 0 if last is None else int(last[1] + last[2])
 
@@ -61,7 +61,7 @@ class Mapping:
         return runs[-1] if len(runs) else None
 
     def add(self, runs: Runs) -> None:
-        """Write down runs that are about to be sent."""
+        """Write the runs of records that are about to be sent."""
         if not len(runs):
             return
         self._behind.append(runs)
@@ -71,12 +71,12 @@ class Mapping:
             os.fsync(self._file.fileno())
 
     def reach(self, source_next: int) -> None:
-        """Write down that nothing below ``source_next`` is left to copy."""
+        """Write that the source has nothing left to copy below ``source_next``."""
         if source_next > self.source_next:
             self.add(np.array([[source_next, self.target_next, 0]], np.int64))
 
     def translate(self, offset: int) -> int:
-        """Return the offset of the copy's first record that is at or after ``offset`` of the source.
+        """Return the offset of the copy's first record from source offset ``offset`` on.
 
         >>> mapping = Mapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
         >>> [mapping.translate(offset) for offset in (0, 12, 15, 20, 22, 99)]
@@ -92,7 +92,7 @@ class Mapping:
         return int(target + min(offset - source, count))
 
     def source_of(self, offset: int) -> int:
-        """Return the offset of the source that became ``offset`` of the copy; at the copy's end, the next offset.
+        """Return the source offset of the copy's offset. For the copy's end offset, return the next source offset.
 
         >>> mapping = Mapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
         >>> [mapping.source_of(offset) for offset in (0, 4, 5, 6, 7)]
@@ -107,26 +107,26 @@ class Mapping:
 
     @property
     def first_source(self) -> int | None:
-        """The source's offset of the copy's first record; None if nothing was copied."""
+        """Return the source offset of the copy's first record; None if nothing was copied."""
         self._join()
         copied = self.runs[self.runs[:, 2] > 0]
         return int(copied[0, 0]) if len(copied) else None
 
     def _join(self) -> None:
-        """Put runs that were added into the array."""
+        """Merge added runs into the array."""
         if self._behind:
             self.runs = np.concatenate([self.runs, *self._behind])
             self._behind.clear()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def cut(runs: Runs, target_end: int) -> Runs:
-    """Return what of a mapping came true: the copy ends at ``target_end``.
+    """Return the part of a mapping that took effect, given the copy's end offset.
 
     >>> cut(np.array([[10, 0, 5], [20, 5, 4], [30, 9, 0]]), 7).tolist()
     [[10, 0, 5], [20, 5, 2]]
@@ -142,14 +142,15 @@ def cut(runs: Runs, target_end: int) -> Runs:
 
 
 def read_mapping(path: str, identity: str, *, target_end: int) -> Mapping:
-    """Read the mapping of a partition, cut to where the copy ends; an empty one where there is no file.
+    """Read the mapping of a partition up to the copy's end. Return an empty mapping if there is no file.
 
     Args:
-        identity: says which topics are mapped; a mapping of others is not gone on with.
-        target_end: where the copy ends now.
+        path: path of the mapping file.
+        identity: identity of the mapped topics. A mapping of other topics is rejected.
+        target_end: current end offset of the copy.
 
     Raises:
-        LogDirError: the file is of other topics or is none, or the copy has records that it knows nothing of.
+        LogDirError: the file is for other topics or is not a mapping, or the copy has records that are not mapped.
     """
     runs, first = _NO_RUNS, _first_line(identity)
     if os.path.exists(path):
@@ -168,10 +169,10 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> Mapping:
 
 
 def begin_writing(mapping: Mapping, path: str, identity: str) -> Mapping:
-    """Write a mapping that was read, and keep its file open for what is added.
+    """Write a mapping to its file, and keep the file open for new runs.
 
     Raises:
-        OSError: the disk refuses it.
+        OSError: the file cannot be written.
     """
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     temporary = path + ".new"
@@ -199,18 +200,18 @@ def _parsed(raw: bytes, path: str) -> Runs:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Batches as a broker takes them that gives offsets itself. Pure: an answer of Fetch in, batches and their runs out.
+# Convert fetched batches for a broker that assigns offsets itself. No I/O.
 #
-# A batch of format 2 whose offsets have no hole goes as it is, its header apart: producer id, epoch, sequence and the
-# transactional bit are cleared, a delete horizon too (the copy's own cleaner sets one), and the CRC is made anew. The
-# payload is opened only where it must be: formats 0 and 1, holes that a cleaner left, a broker's append time (the times
-# that consumers see are written as the producers'), and where a batch begins before the first requested offset.
-# Control batches, aborted and empty ones are left out.
+# A batch of format 2 without gaps keeps its payload. In its header, producer id, epoch, sequence, the transactional bit
+# and the delete horizon (the copy's cleaner sets its own) are cleared, and the CRC is recomputed. Records are only
+# decoded if necessary: for formats 0 and 1, gaps from compaction, log append times (which are written as create times),
+# and batches that begin before the first requested offset. Control batches, aborted batches and empty batches are
+# omitted.
 
 CONTROL_BATCH, ABORTED, EMPTY, BEFORE = "transaction markers", "aborted", "empty batches", "below the first offset"
 DAMAGED = "damaged"
 OLD_FORMAT, HOLES, APPEND_TIME, CUT = "format 0 or 1", "offsets with holes", "log append time", "begins too early"
-BATCH_BYTES: Final = 256 << 10  # of records, before they are compressed, in a batch that is written anew
+BATCH_BYTES: Final = 256 << 10  # uncompressed size of the records in a rebuilt batch
 Flags = npt.NDArray[np.bool_]
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 _CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT = (BATCH_V2.position_of(name) for name in ("crc", "attributes", "producer_id"))
@@ -220,12 +221,12 @@ _CLEARED: Final = TRANSACTIONAL | DELETE_HORIZON
 
 @dataclass(slots=True)
 class Renumbered:
-    """What is to be written, and what was left out.
+    """The batches to write, and counts of the omitted ones.
 
     Attributes:
         batches: batches of format 2 with base offset 0.
-        counts: the records of each.
-        sources: offsets of the source: rows of first offset and count, of all batches.
+        counts: number of records in each batch.
+        sources: (first offset, count) of each run of source offsets in the batches.
         records_read, left_out, opened, batches_left_out, rebuilt: see ``PartitionReport``.
     """
 
@@ -239,7 +240,7 @@ class Renumbered:
     opened: Counter[str] = field(default_factory=Counter)
 
     def runs(self, target_next: int) -> Runs:
-        """Return the mapping of what is written from ``target_next`` on; runs that touch become one."""
+        """Return the mapping of the batches if they are appended at ``target_next``. Adjacent runs are merged."""
         if not self.sources:
             return _NO_RUNS
         source, count = np.array(self.sources, np.int64).T
@@ -250,10 +251,10 @@ class Renumbered:
 
 
 def damaged_batches(fetched: Fetched, *, skip: bool) -> Flags:
-    """Say which batches do not have the CRC of their bytes; of a wrapper of format 0 or 1 its own CRC is looked at.
+    """Return which batches have a wrong CRC. For a wrapper of format 0 or 1 only its own CRC is checked.
 
     Raises:
-        CorruptRecordError: one does not, and they are not to be skipped.
+        CorruptRecordError: a batch has a wrong CRC, and ``skip`` is false.
     """
     batches = fetched.batches
     damaged: Flags = check_crcs(as_array(fetched.data), batches) == 0
@@ -274,16 +275,17 @@ def renumber(
     batch_bytes: int = BATCH_BYTES,
     transactions: TransactionState | None = None,
 ) -> Renumbered:
-    """Return what of an answer is to be written.
+    """Return the batches of a fetch that have to be written.
 
     Args:
-        start: offsets below are left out.
-        damaged: batches to leave out.
-        batch_bytes: of batches that are built anew.
-        transactions: which batches are aborted; by default the answer says it.
+        fetched: batches of a Fetch response.
+        start: first source offset to write.
+        damaged: batches to omit.
+        batch_bytes: size of rebuilt batches.
+        transactions: state for finding aborted batches; by default the Fetch response has them.
 
     Raises:
-        CorruptRecordError: a batch that must be opened is damaged.
+        CorruptRecordError: a batch that must be decoded is damaged.
     """
     batches, made = fetched.batches, Renumbered()
     why = _reasons(transactions or fetched.transactions, batches, start, damaged)
@@ -292,7 +294,7 @@ def renumber(
     while first < len(batches):
         last = first + 1
         reason = why[first]
-        if reason == OLD_FORMAT:  # messages by themselves: many become one batch
+        if reason == OLD_FORMAT:  # uncompressed messages are joined into one batch
             while last < len(batches) and why[last] == reason and codecs[last] == codecs[first]:
                 last += 1
         _take(made, fetched, batches.part(first, last), reason, start, batch_bytes)
@@ -301,10 +303,10 @@ def renumber(
 
 
 def _reasons(transactions: TransactionState, batches: Batches, start: int, damaged: Flags) -> list[str | None]:
-    """Say of each batch why it is left out or opened; None goes as it is."""
+    """Return the reason for omitting or decoding each batch; None for a batch that keeps its payload."""
     base, last, new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
     reasons = np.full(len(batches), None, object)
-    for condition, reason in (  # a later one wins
+    for condition, reason in (  # later reasons take precedence
         (new & (batches.column("count") != last - base + 1), HOLES),
         (new & batches.flag(LOG_APPEND_TIME), APPEND_TIME),
         (new & (base < start), CUT),
@@ -324,7 +326,7 @@ def _take(
 ) -> None:
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
     if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED, BEFORE):
-        if reason != BEFORE:  # those were read, and counted, before
+        if reason != BEFORE:  # those were already read and counted
             made.batches_left_out[str(reason)] += len(batches)
         if reason in (ABORTED, CONTROL_BATCH):
             made.records_read += count
@@ -343,7 +345,7 @@ def _take(
 
 
 def cleared(batch: bytes | memoryview) -> bytes:
-    """Return a format 2 batch at base offset 0, without producer, transaction and delete horizon, its CRC made anew."""
+    """Return a format 2 batch with base offset 0, without producer, transaction and delete horizon, and a new CRC."""
     changed = bytearray(batch)
     (attributes,) = struct.unpack_from(">h", changed, _ATTRIBUTES_AT)
     changed[:8] = bytes(8)
@@ -356,7 +358,7 @@ def cleared(batch: bytes | memoryview) -> bytes:
 
 
 def _rebuild(made: Renumbered, fetched: Fetched, where: tuple[int, int], start: int, batch_bytes: int) -> None:
-    """Open batches and write their records anew, as consumers see them."""
+    """Decode batches, and build new batches from their records as consumers see them."""
     part = Fetched(fetched.partition, start, fetched.data[where[0] : where[1]])
     codec = int(part.batches.codecs[0])
     for columns in part.read(_COLUMNS):
@@ -377,7 +379,7 @@ def _rebuild(made: Renumbered, fetched: Fetched, where: tuple[int, int], start: 
 
 
 def _runs_of(offsets: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return first offset and count of each stretch without a hole."""
+    """Return first offset and count of each run of consecutive offsets."""
     starts = np.flatnonzero(np.concatenate(([True], np.diff(offsets) != 1)))
     counts = np.diff(np.append(starts, len(offsets)))
     return list(zip(offsets[starts].tolist(), counts.tolist(), strict=True))

@@ -1,9 +1,8 @@
-"""How an answer of Fetch gets into the copy: with the offsets that it has, or with new ones and a mapping.
+"""Write fetched batches to the copy, with their own offsets, or with new offsets and a mapping.
 
-Batches to one partition in their order, each once: after a failure the copy's end says what arrived.
-
-One request at a time and partition, so that nothing can be overtaken. Only the mirror writes to a copy: where its end
-is not where it should be, somebody else has written, and the mirror stops.
+Batches of a partition are written in order and exactly once. After a failure, the copy's end offset shows which batches
+arrived. Each partition has one request in flight, so that requests cannot overtake each other. Only the mirror may
+write to a copy. If the copy's end offset is unexpected, another producer has written to it, and the mirror stops.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ from kafkaframes.storage.log.transactions import TransactionState
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Batches that follow each other.
+    """Consecutive batches to write.
 
     Attributes:
-        data: their bytes.
-        ends: of each batch, the position behind it.
-        target_ends: of each, the first offset of the copy behind it.
-        expected: the base offset that the broker will give the first; None where batches bring their own.
-        as_set: several go in one request.
+        data: bytes of the batches.
+        ends: end position of each batch in ``data``.
+        target_ends: offset of the copy after each batch.
+        expected: base offset that the broker will assign to the first batch; None if batches keep their offsets.
+        as_set: whether a request may have several batches.
     """
 
     data: memoryview
@@ -61,17 +60,17 @@ class Parcel:
     as_set: bool = False
 
     def start(self, index: int) -> int:
-        """The position of a batch."""
+        """Return the position of a batch in ``data``."""
         return self.ends[index - 1] if index else 0
 
     def base(self, index: int) -> int | None:
-        """The base offset that a batch will get, if the broker decides."""
+        """Return the base offset that the broker will assign to a batch; None if batches keep their offsets."""
         if self.expected is None:
             return None
         return self.target_ends[index - 1] if index else self.expected
 
     def divide(self, index: int) -> Parcel | None:
-        """Return a parcel with smaller batches, of the same records, in the place of one; None if it is one record."""
+        """Return a parcel in which a batch is replaced with smaller batches; None if the batch has a single record."""
         start, end = self.start(index), self.ends[index]
         batch = bytes(self.data[start:end])
         header = scan_all(batch)
@@ -81,7 +80,7 @@ class Parcel:
         if len(parts) < 2:
             return None
         sizes = [len(data) for data, _ in parts]
-        if self.expected is None:  # offsets are kept
+        if self.expected is None:  # batches keep their offsets
             last = [int(scan_all(data).column("last_offset")[0]) + 1 for data, _ in parts]
             targets = [*last[:-1], self.target_ends[index]]
         else:
@@ -100,20 +99,20 @@ class Parcel:
         )
 
     def stop(self, index: int, request_bytes: int) -> int:
-        """The batch behind those that go into one request."""
+        """Return the number of the batch after those that fit into one request."""
         if not self.as_set:
             return index + 1
         return max(bisect_right(self.ends, self.start(index) + request_bytes), index + 1)
 
 
 class Divided(NamedTuple):
-    """The batches that were larger than the target accepts, and the parts in which their records were written."""
+    """The number of batches that were too large for the target, and of the parts that replaced them."""
 
     batches: int
     parts: int
 
     def add_to(self, report: PartitionReport) -> None:
-        """Add them to a partition's report."""
+        """Add the numbers to a partition's report."""
         if self.batches:
             report.batches_written += self.parts - self.batches
             report.opened[TOO_LARGE] += self.batches
@@ -121,24 +120,24 @@ class Divided(NamedTuple):
 
 
 async def end_of(cluster: ClusterClient, partition: TopicPartition) -> int:
-    """Return where the copy of a partition ends."""
+    """Return the end offset of a partition's copy."""
     return (await ends(cluster, [partition], LATEST))[partition]
 
 
 async def deliver(
     cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, *, request_bytes: int = 1 << 20
 ) -> Divided:
-    """Write all batches of a parcel, in order, each once; one that is too large for the target in parts (KIP-126).
+    """Write all batches of a parcel in order, each once. A batch that is too large for the target is divided (KIP-126).
 
     Returns:
-        How many batches were written in parts, and in how many parts altogether.
+        The number of batches that were divided, and the number of their parts.
 
     Raises:
-        BrokerError: the broker refuses one, or something else writes to the copy.
-        NetworkError: it cannot be reached for ``default_api_timeout_ms``.
+        BrokerError: the broker rejects a batch, or another producer writes to the copy.
+        NetworkError: the broker is unreachable for ``default_api_timeout_ms``.
     """
     index, failures = 0, 0
-    divided, parts, parts_end = 0, 0, 0  # ``parts_end``: batches before it are parts
+    divided, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts
     patience_s = cluster.settings.default_api_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     while index < len(parcel.ends):
@@ -150,7 +149,7 @@ async def deliver(
         except (BrokerError, NetworkError) as error:
             if isinstance(error, BrokerError) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
                 if parcel.stop(index, request_bytes) > index + 1:
-                    request_bytes = 0  # one batch in each request from now on, to find the one that is too large
+                    request_bytes = 0  # from now on one batch per request, to find the batch that is too large
                     continue
                 if (smaller := parcel.divide(index)) is not None:
                     is_part, more = index < parts_end, len(smaller.ends) - len(parcel.ends)
@@ -168,7 +167,7 @@ async def deliver(
 async def _send(
     cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int, request_bytes: int
 ) -> int:
-    """Send one request; return the batch behind those that it carried."""
+    """Send one request, and return the number of the batch after those in the request."""
     if index == len(parcel.ends):
         return index
     stop = parcel.stop(index, request_bytes)
@@ -179,7 +178,7 @@ async def _send(
 
 
 async def _arrived(cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int) -> int:
-    """Return the first batch from ``index`` on that the copy does not have."""
+    """Return the number of the first batch, from ``index`` on, that the copy does not have."""
     end = await end_of(cluster, partition)
     arrived = max(bisect_right(parcel.target_ends, end), index)
     if arrived < len(parcel.ends):
@@ -195,28 +194,28 @@ def _check_base(partition: TopicPartition, base: int, expected: int | None) -> N
 
 
 TOO_LARGE: Final = "larger than the target accepts"
-_LEAST_REQUEST: Final = 14  # bytes: the smallest segment.bytes
+_LEAST_REQUEST: Final = 14  # bytes, the minimum of segment.bytes
 
 
 @dataclass(slots=True)
 class KeepingWriter:
-    """Batches go as they are, offsets and all, into a broker that keeps them; the copy's end is where to go on."""
+    """Writes unchanged batches to a broker that keeps their offsets. A mirror resumes at the copy's end offset."""
 
     cluster: ClusterClient
     skip_damaged: bool = False
-    request_bytes: dict[str, int] = field(default_factory=dict)  # by topic, so that a request fits into a segment
+    request_bytes: dict[str, int] = field(default_factory=dict)  # limit by topic, so that a request fits into a segment
     _next: dict[TopicPartition, int] = field(default_factory=dict)
     _sets: dict[TopicPartition, bool] = field(default_factory=dict)
 
     async def open(self, report: PartitionReport, identity: str) -> int:
-        """Return where the copy ends, and where to go on; -1 where it is empty."""
+        """Return the copy's end offset, at which the mirror resumes; -1 if the copy is empty."""
         partition = TopicPartition(report.topic, report.partition)
         self._next[partition] = report.target_end = await end_of(self.cluster, partition)
         self._sets[partition] = await takes_sets(self.cluster, partition)
         return self._next[partition] or -1
 
     async def write(self, fetched: Fetched, report: PartitionReport) -> None:
-        """Send the batches that the copy does not have."""
+        """Write the batches that the copy does not have."""
         partition, batches = fetched.partition, fetched.batches
         _check_order(partition, batches)
         is_new = batches.column("last_offset") >= self._next[partition]
@@ -234,7 +233,7 @@ class KeepingWriter:
         ends, last = np.cumsum(sizes), int(kept.column("last_offset")[-1])
         start = int(positions[0])
         data = memoryview(fetched.data)
-        if (positions == start + ends - sizes).all():  # nothing between them is left out
+        if (positions == start + ends - sizes).all():  # no batch between them is omitted
             data = data[start : start + int(ends[-1])]
         else:
             data = memoryview(b"".join(data[at : at + size] for at, size in zip(positions, sizes, strict=True)))
@@ -255,9 +254,9 @@ class KeepingWriter:
         self._next[partition] = report.target_end = last + 1
 
     async def reach(self, partition: TopicPartition, end: int) -> None:
-        """Let a copy end where the source ends, though its last records are gone: with a batch that holds none.
+        """Append an empty batch, so that the copy ends at the source's end offset even if the last records are deleted.
 
-        A cleaner leaves such batches (KAFKA-5490); the next record gets the offset that it would get in the source.
+        Cleaners write empty batches too (KAFKA-5490). The next record gets the same offset as in the source.
         """
         if end > self._next[partition]:
             empty = build_empty_batch(end - 1, end - 1)
@@ -270,12 +269,12 @@ class KeepingWriter:
         return self._next[partition]
 
     def translate(self, partition: TopicPartition, offset: int) -> int:
-        """Return the same offset; past the copy's end, the end."""
+        """Return the same offset, or the copy's end offset if it is smaller."""
         return min(offset, self._next.get(partition, offset))
 
 
 def _check_order(partition: TopicPartition, batches: Batches) -> None:
-    """Refuse batches whose offsets go back: no log can keep them."""
+    """Reject batches whose offsets decrease, because a log cannot store them."""
     last = batches.column("last_offset")
     wrong = np.flatnonzero(last[1:] <= last[:-1])
     if len(wrong):
@@ -286,19 +285,19 @@ def _check_order(partition: TopicPartition, batches: Batches) -> None:
 
 @dataclass(slots=True)
 class MappingWriter:
-    """Batches get offsets from a broker that does not keep them; ``mapping.py`` remembers which."""
+    """Writes batches to a broker that assigns offsets itself, and stores them in a mapping (``mapping.py``)."""
 
     cluster: ClusterClient
     state_dir: str
     skip_damaged: bool = False
     is_dry_run: bool = False
-    batch_bytes: dict[str, int] = field(default_factory=dict)  # by topic: max.message.bytes
-    transactions: dict[TopicPartition, TransactionState] = field(default_factory=dict)  # of a directory, by its markers
+    batch_bytes: dict[str, int] = field(default_factory=dict)  # max.message.bytes by topic
+    transactions: dict[TopicPartition, TransactionState] = field(default_factory=dict)  # from a directory's markers
     _mappings: dict[TopicPartition, Mapping] = field(default_factory=dict)
     _identities: dict[TopicPartition, str] = field(default_factory=dict)
 
     async def open(self, report: PartitionReport, identity: str) -> int:
-        """Return the offset of the source to begin with, -1 for none: of a mapping that fits where the copy ends."""
+        """Return the source offset at which to resume, from a mapping that matches the copy; -1 if none."""
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await end_of(self.cluster, partition)
         path = os.path.join(self.state_dir, f"{partition}.offsets")
@@ -308,7 +307,7 @@ class MappingWriter:
         return mapping.source_next
 
     async def write(self, fetched: Fetched, report: PartitionReport) -> None:
-        """Send what a consumer of committed records sees, and write down where it goes before it does."""
+        """Write the records that a read_committed consumer sees, after adding their offsets to the mapping."""
         mapping, partition = self._mappings[fetched.partition], fetched.partition
         fetched = self._stable_part(fetched)
         start = max(mapping.source_next, fetched.fetch_offset)
@@ -341,7 +340,7 @@ class MappingWriter:
         report.target_end = target
 
     def _stable_part(self, fetched: Fetched) -> Fetched:
-        """Return what a directory's markers show to be stable; its broker may not know of an open transaction."""
+        """Return the batches before the first open transaction by the markers in a source directory."""
         state = self.transactions.get(fetched.partition)
         if state is None or not state.open:
             return fetched
@@ -351,19 +350,19 @@ class MappingWriter:
         return replace(fetched, data=fetched.data[: int(fetched.batches.column("position")[beyond[0]])])
 
     def mapping_of(self, partition: TopicPartition) -> Mapping:
-        """Return the mapping of a partition that was opened."""
+        """Return the mapping of an opened partition."""
         return self._mappings[partition]
 
     def proves_identity(self, partition: TopicPartition) -> bool:
-        """Return whether the mapping names the ids of both topics, so that it is of these and no others."""
+        """Return whether the mapping has the ids of both topics, which proves that it belongs to them."""
         return str(NIL_UUID) not in self._identities[partition].split()
 
     def translate(self, partition: TopicPartition, offset: int) -> int:
-        """Return the offset of the copy's first record that is at or after ``offset``."""
+        """Return the offset of the copy's first record from source offset ``offset`` on."""
         return self._mappings[partition].translate(offset)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the mapping files."""
         for mapping in self._mappings.values():
             mapping.close()
 
