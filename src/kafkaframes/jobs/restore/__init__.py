@@ -1,1 +1,1 @@
-"""From segments, Parquet or a DataFrame to a log directory that a real broker opens. Complete or absent."""
+"""Restore segments, Parquet files or a DataFrame to a log directory that a Kafka broker can open."""

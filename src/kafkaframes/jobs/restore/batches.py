@@ -1,11 +1,14 @@
-"""Which records of a partition are restored, and under which offsets: batch by batch, built anew only where it must be.
+"""Select the records of a partition to restore, and assign their offsets, batch by batch.
 
-Kept offsets: batches are copied byte for byte; only the one that holds ``until_offset`` is cut. One that holds
-``from_offset`` stays whole: the log start offset hides its first records, as after Kafka's DeleteRecords. Reassigned
-ones (contiguous): a batch without holes gets its new offset in the header (KIP-31), also when it is compressed; one
-with holes, one that is cut, and a compressed set of format 0 (its inner offsets are absolute) are built anew.
+With kept offsets, batches are copied byte for byte. Only the batch that contains ``until_offset`` is truncated. The
+batch that contains ``from_offset`` stays whole, and the log start offset hides its first records, as after
+DeleteRecords.
 
-Where committed offsets point after a restore: at the same record, or at the next one that was kept.
+With reassigned offsets, a batch without gaps gets its new offset in the header (KIP-31), even if it is compressed. A
+batch is rebuilt if it has gaps or is truncated, or if it is a compressed set of format 0, whose inner offsets are
+absolute.
+
+After a restore, a committed offset points to the same record, or to the next record that was restored.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from kafkaframes.records.scan import Batches, Bytes
 
 
 class Translation:
-    """Follows the kept records of one partition in their order.
+    """Translates committed offsets while the restored records of a partition pass in order.
 
     >>> moved = Translation([3, 10, 12, 99])
     >>> moved.feed(np.array([0, 11]), np.array([4, 13]), np.array([0, 5]))  # 0 to 4 stay, 11 to 13 become 5 to 7
@@ -43,7 +46,7 @@ class Translation:
     {3: 3, 10: 5, 12: 6, 99: 8}
 
     Args:
-        committed: offsets of the source, the next to be read by each group.
+        committed: committed offsets of the source's groups.
     """
 
     def __init__(self, committed: Iterable[int]) -> None:
@@ -52,11 +55,11 @@ class Translation:
 
     @property
     def waits(self) -> bool:
-        """Whether there is an offset left whose record was not seen."""
+        """Whether any committed offset is not translated yet."""
         return len(self._waiting) > 0
 
     def feed(self, old_firsts: Ints, old_lasts: Ints, new_firsts: Ints) -> None:
-        """Note runs of records without holes: their old offsets, and the new one of the first of each."""
+        """Add runs of records without gaps: old offset ranges, and the new first offset of each."""
         if not len(old_lasts) or not self.waits:
             return
         count = int(np.searchsorted(self._waiting, old_lasts[-1], side="right"))
@@ -66,7 +69,7 @@ class Translation:
         self._translated.update(zip(reached.tolist(), moved.tolist(), strict=True))
 
     def finish(self, end_offset: int) -> dict[int, int]:
-        """Return the new offset of each committed one; behind the last record that is the log's end."""
+        """Return the new offset of each committed offset. Offsets after the last record become the log end offset."""
         return self._translated | dict.fromkeys(self._waiting.tolist(), end_offset)
 
 
@@ -78,12 +81,13 @@ UNDECODABLE = "in batches that cannot be decoded"
 
 
 class Opened(NamedTuple):
-    """The selected records of one batch that had to be decoded.
+    """The selected records of a batch that had to be decoded.
 
     Attributes:
-        offsets: as the source has them.
-        start, stop: their rows in ``rows``.
-        is_whole: no record was left out.
+        rows: decoded records of several batches.
+        offsets: source offsets of the records.
+        start, stop: range of the batch's records in ``rows``.
+        is_whole: whether all records of the batch are selected.
     """
 
     rows: Rows
@@ -94,16 +98,16 @@ class Opened(NamedTuple):
 
 
 class Renumbering:
-    """Takes the batches of one partition in their order and gives what is to be written.
+    """Converts the batches of a partition, in order, to the bytes to write.
 
     Attributes:
-        next_offset: the offset of the next record, where they are reassigned.
-        first_offset: the first selected one, as the source numbers it; not known before its time has been found.
-        end_offset: the first that is not.
+        next_offset: offset of the next record, if offsets are reassigned.
+        first_offset: first selected source offset; unknown until a record has reached the first selected time.
+        end_offset: end of the selected source offsets (exclusive).
         is_done: whether the end has been reached.
-        seen_end: the offset after the last batch that was seen, as the source has it.
-        dropped: what was left out, by kind.
-        left_out: reason to how many records that is.
+        seen_end: source offset after the last batch.
+        dropped: omitted data, by kind.
+        left_out: number of omitted records, by reason.
     """
 
     def __init__(self, settings: RestoreSettings, *, log_start_offset: int, translation: Translation) -> None:
@@ -120,14 +124,14 @@ class Renumbering:
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether no record has yet reached the first selected time."""
+        """Whether no record has reached the first selected time yet."""
         return self._from_time is not None
 
     def take(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
         """Yield the bytes to write for a run of batches.
 
         Raises:
-            LogDirError: a batch that has to be built anew cannot be decoded; its position counts in ``data``.
+            LogDirError: a batch that must be rebuilt cannot be decoded. Its position is relative to ``data``.
         """
         self._find_times(data, batches)
         self.seen_end = int(batches.column("last_offset")[-1]) + 1
@@ -138,7 +142,7 @@ class Renumbering:
             yield from self._moved(data, chosen) if self._settings.moves_offsets else self._kept(data, chosen)
 
     def _chosen(self, batches: Batches) -> Batches:
-        """Return the batches that hold selected offsets, as far as their headers say; only the last may hold others."""
+        """Return the batches whose offset ranges include selected offsets. Only the last may also have later ones."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         chosen = np.full(len(batches), not self.waits_for_time and not self.is_done)
         chosen &= last >= self.first_offset
@@ -173,7 +177,7 @@ class Renumbering:
                 yield self._moved_batch(data, batches, start, opened)
 
     def _to_open(self, batches: Batches) -> Flags:
-        """Return the batches whose records have to be looked at."""
+        """Return the batches whose records must be decoded."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         is_v2 = batches.is_v2
         holes = is_v2 & (batches.column("count") != last - first + 1)
@@ -194,7 +198,7 @@ class Renumbering:
         self._translation.feed(old, old, new)
         self.next_offset += len(old)
         is_wrapper = int(batches.column("magic")[row]) == 1
-        if is_wrapper and opened.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # relative offsets move along
+        if is_wrapper and opened.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # inner offsets are relative
             return self._copied(data, _part(batches, row, row + 1), new[-1:])
         opened.rows.offsets[opened.start : opened.stop] = new
         return self._built(batches, row, opened)
@@ -202,7 +206,7 @@ class Renumbering:
     # --------------------------------------------------------------------------------------------------- the bytes
 
     def _copied(self, data: Bytes, batches: Batches, last_offsets: Ints | None) -> bytes:
-        """Return neighbouring batches with their offsets and their leader epoch set in place."""
+        """Return the bytes of neighboring batches with new offsets and leader epoch, set in place."""
         start = int(batches.column("position")[0])
         end = int(batches.column("position")[-1] + batches.column("size")[-1])
         leader_epoch = self._settings.leader_epoch
@@ -218,12 +222,12 @@ class Renumbering:
         return bytes(out)
 
     def _built(self, batches: Batches, row: int, opened: Opened, *, base_offset: int | None = None) -> bytes:
-        """Build a batch of the selected records; ``base_offset``: the header's, where offsets are kept."""
+        """Build a batch of the selected records. ``base_offset`` is that of the source if offsets are kept."""
         magic, attributes = (int(batches.column(name)[row]) for name in ("magic", "attributes"))
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
         if magic >= 2:
             fields = self._header(batches, row, fields)._replace(base_offset=base_offset)
-            if base_offset is None:  # a record's sequence is the first one's and its offset's distance
+            if base_offset is None:  # a record's sequence is the base sequence plus its offset delta
                 gone = int(opened.offsets[0] - batches.column("base_offset")[row])
                 fields = fields._replace(base_sequence=sequence_of(fields.base_sequence, gone))
         codec = attributes & CODEC_MASK
@@ -249,9 +253,9 @@ class Renumbering:
     # ---------------------------------------------------------------------------------------------------- decoding
 
     def _walk(self, data: Bytes, batches: Batches, to_open: Flags) -> Iterator[tuple[int, int, Opened | None]]:
-        """Yield batches in order: runs of neighbours that stay as they are, and those to be opened, with their records.
+        """Yield runs of batches that are not decoded, and each decoded batch with its records, in order.
 
-        A batch that cannot be decoded is left out, where damage is skipped.
+        If damage is skipped, batches that cannot be decoded are omitted.
         """
         opened = self._open(data, batches, to_open)
         for start, stop in _runs(batches, set(np.flatnonzero(to_open).tolist())):
@@ -263,7 +267,7 @@ class Renumbering:
                 yield start, stop, opened_batch
 
     def _open(self, data: Bytes, batches: Batches, to_open: Flags) -> Iterator[Opened | None]:
-        """Decode batches in turn, as the budget of memory allows; ``None`` is one that cannot be decoded."""
+        """Decode batches in order, within the memory budget. ``None`` is a batch that cannot be decoded."""
         for decoded in decode_steps(data, batches.select(to_open)):
             bad = self._undecodable(decoded)
             offsets = decoded.index.offsets
@@ -279,7 +283,7 @@ class Renumbering:
         """Return the batches that cannot be decoded.
 
         Raises:
-            LogDirError: there is one, and damage is not skipped.
+            LogDirError: a batch cannot be decoded, and damage is not skipped.
         """
         bad = {at: problem.reason for at, problem in decoded.problems.items()}
         if bad and self._settings.on_damage != DROP:
@@ -290,7 +294,7 @@ class Renumbering:
         return set(bad)
 
     def _count_left_out(self, data: Bytes, batches: Batches, bad: set[int]) -> None:
-        """Count all records of batches that were opened as left out; what is kept of the good ones comes off again."""
+        """Count all records of the decoded batches as omitted. The selected records are subtracted later."""
         flags = np.zeros(len(batches), np.bool_)
         flags[list(bad)] = True
         for reason, chosen in ((UNDECODABLE, flags), (OUTSIDE, ~flags)):
@@ -298,7 +302,7 @@ class Renumbering:
                 self.left_out[reason] += count_records(data, batches.select(chosen))
 
     def _find_times(self, data: Bytes, batches: Batches) -> None:
-        """Turn the requested times into offsets as soon as a record reaches them."""
+        """Replace each requested time with an offset as soon as a record reaches it."""
         if self._from_time is not None:
             offset = _first_reaching(data, batches, self._from_time, self.first_offset)
             if offset is not None:
@@ -310,7 +314,7 @@ class Renumbering:
 
 
 def _each_opened(decoded: Decoded, index: Index, bad: Collection[int]) -> Iterator[Opened | None]:
-    """Yield the records of each batch that ``index`` still has."""
+    """Yield the selected records of each batch, which are those that ``index`` has."""
     rows = rows_of_index(decoded.sections, index, offsets=index.offsets.copy())
     for at, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
         is_whole = count == int(decoded.index.rows[at])
@@ -322,7 +326,7 @@ def _part(batches: Batches, start: int, stop: int) -> Batches:
 
 
 def _runs(batches: Batches, opened: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Yield runs of batches that are neighbours and stay as they are, and each batch that was opened by itself."""
+    """Yield runs of neighboring batches that are not decoded, and each decoded batch as a run of its own."""
     positions, sizes = batches.column("position"), batches.column("size")
     apart = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
     edges = sorted({0, len(batches), *apart.tolist(), *opened, *(row + 1 for row in opened)})
@@ -330,7 +334,7 @@ def _runs(batches: Batches, opened: Collection[int]) -> Iterator[tuple[int, int]
 
 
 def _first_reaching(data: Bytes, batches: Batches, timestamp_ms: int, least_offset: int) -> int | None:
-    """Return the offset of the first record that reaches a time, at or above an offset."""
+    """Return the offset of the first record, from ``least_offset`` on, whose timestamp reaches a time."""
     for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
         if int(batches.column("last_offset")[row]) < least_offset:
             continue

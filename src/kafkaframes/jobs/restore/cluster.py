@@ -1,13 +1,12 @@
-"""The files of a log directory beside its partitions, as a broker that stopped cleanly leaves them.
+"""Write the files of a log directory outside its partitions, as after a clean shutdown of a broker.
 
-``meta.properties``, the offset checkpoints and the marker of a clean shutdown; with it a broker trusts the indexes and
-snapshots that lie beside the segments. For a node of its own also what KRaft starts from.
+These are ``meta.properties``, the offset checkpoints and the clean shutdown file. Because of the latter, a broker
+trusts the indexes and snapshots of segments. A new single node also gets ``bootstrap.checkpoint``, from which a KRaft
+controller with an empty metadata log reads its first records (KIP-778).
 
-``bootstrap.checkpoint``: what a KRaft controller with an empty metadata log takes for its first records (KIP-778).
-
-``kafka-storage format`` writes the release's feature levels into it. A controller appends whatever records are there,
-so topics with their ids, their partitions' leader epochs and configurations can stand in it too; the node then finds
-its partitions' directories to be those topics' and keeps them. Tried with 3.9.1 and 4.3.1.
+``kafka-storage format`` writes only feature levels to this file. A controller appends all its records, so it can also
+register topics with their ids, leader epochs and settings. The broker then recognizes the partition directories as
+those of registered topics and keeps them. Tested with 3.9.1 and 4.3.1.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ from kafkaframes.storage.files.checkpoints import (
 )
 from kafkaframes.storage.files.names import TopicPartition
 
-_SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = (number.to_bytes(2) for number in (3, 4))  # types of control records (KIP-630)
+_SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = (number.to_bytes(2) for number in (3, 4))  # control record types (KIP-630)
 _CONTROL_VERSION: Final = (0).to_bytes(2)
 _TOPIC_RESOURCE: Final = 2
 _NO_LEADER: Final = -1
 _BATCH_BYTES: Final = 1 << 20
 _MOST_REGISTERED: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
-_VERSIONS: Final = {"PartitionRecord": 1}  # with directories, from metadata.version 3.7 on; the others are at 0
+_VERSIONS: Final = {"PartitionRecord": 1}  # 1 has directories (metadata.version 3.7 and later); other records are at 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout:
-    """One topic as it is registered with the controller.
+    """A topic to register with the controller.
 
     Attributes:
         topic_id: 22 characters of URL-safe base64.
-        leader_epochs: partition number to leader epoch, at least the latest in the partition's log.
-        configs: the topic's own settings.
+        leader_epochs: leader epoch by partition number, at least the latest epoch in the partition's log.
+        configs: settings of the topic itself.
     """
 
     name: str
@@ -60,7 +59,7 @@ class TopicLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The node that the directory is meant for; ids are 22 characters of URL-safe base64 or what the cluster has."""
+    """The node of the new directory. Ids are 22 characters of URL-safe base64, or the ids of an existing cluster."""
 
     node_id: int
     cluster_id: str
@@ -69,18 +68,18 @@ class Node:
 
 
 def registered_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
-    """Return the partition numbers to register with a controller for a topic of which the log has some partitions.
+    """Return the partition numbers to register with a controller for a topic, given the partitions that have a log.
 
-    Kafka numbers a topic's partitions from 0 without a gap, and producers count on it: so the restore registers the
-    numbers between, and a broker that starts makes their empty logs. Where that would be more than Kafka creates in
-    one request, it registers those that occur and no others.
+    Kafka numbers partitions from 0 without gaps, and producers rely on it. The missing partitions are therefore
+    registered too, and the broker creates empty logs for them. If Kafka could not create this many partitions in one
+    request, only the partitions with a log are registered.
 
     >>> registered_numbers({0, 2}), registered_numbers({0, 2**31 - 1})
     (range(0, 3), [0, 2147483647])
 
     Args:
-        have: the partitions that a log has.
-        count: how many the topic had where the log comes from.
+        have: partitions that have a log.
+        count: number of the topic's partitions in the source.
     """
     count = max(max(have) + 1, count)
     return range(count) if count <= _MOST_REGISTERED else sorted(have)
@@ -92,7 +91,7 @@ def layouts_of(
     configs: Mapping[str, Mapping[str, str]],
     counts: Mapping[str, int],
 ) -> list[TopicLayout]:
-    """Return topics as they are registered; ``counts``: how many partitions each had where the log comes from."""
+    """Return the topics to register. ``counts`` is the number of partitions in the source, by topic."""
     have: dict[str, set[int]] = {}
     for partition in leader_epochs:
         have.setdefault(partition.topic, set()).add(partition.partition)
@@ -105,16 +104,17 @@ def layouts_of(
 
 
 def bootstrap_checkpoint(topics: Iterable[TopicLayout], node: Node, *, now_ms: int, next_producer_id: int = 0) -> bytes:
-    """Write a ``bootstrap.checkpoint`` for a single node that is broker and controller.
+    """Return a ``bootstrap.checkpoint`` for a single node that is broker and controller.
 
     Args:
-        topics: their partitions have one replica, on this node, and no leader until the broker has registered.
-        node: its release is one of ``RELEASES``, for the feature levels.
-        now_ms: the time that its records carry.
-        next_producer_id: where the controller goes on, beyond every producer that a log names; 0 writes none.
+        topics: topics to register. Each partition has one replica, on this node, and no leader until the broker
+            registers.
+        node: the node. Its release, which determines the feature levels, is one of ``RELEASES``.
+        now_ms: timestamp of the records, in milliseconds.
+        next_producer_id: first producer id that the controller assigns, greater than all in the logs; 0 writes none.
 
     Raises:
-        OptionError: the release or an id is unknown.
+        OptionError: the release is unknown, or an id is invalid.
     """
     if node.release not in RELEASES:
         raise OptionError(f"no release {node.release!r}: one of {', '.join(RELEASES)}")
@@ -151,7 +151,7 @@ def _topic(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[M
 
 
 def _snapshot(values: list[bytes], now_ms: int) -> bytes:
-    """Put records between the header and the footer of a snapshot (KIP-630)."""
+    """Return records with the header and the footer of a snapshot (KIP-630)."""
     header = message("SnapshotHeaderRecord")(version=0, last_contained_log_timestamp=0).encode(0)
     footer = message("SnapshotFooterRecord")(version=0).encode(0)
     rows = {"value": values, "timestamp": [now_ms] * len(values)}
@@ -166,13 +166,13 @@ def _control(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
 
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
-_KRAFT = 1  # the version of meta.properties
-STOPPED_CLEANLY = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # -1: the epoch of no broker
+_KRAFT = 1  # version of meta.properties
+STOPPED_CLEANLY = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # -1: unknown broker epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Where a restored log begins and ends: offsets."""
+    """The start and end offsets of a restored log."""
 
     log_start_offset: int
     first_segment_offset: int
@@ -180,7 +180,7 @@ class Ends:
 
 
 def checkpoint_files(logs: Mapping[TopicPartition, Ends]) -> Iterator[tuple[str, bytes]]:
-    """Yield the offset checkpoints: all is flushed and replicated; a start is named where no segment begins there."""
+    """Yield the offset checkpoints. A log start offset is included only if it is not the base offset of a segment."""
     ends = {partition: one.log_end_offset for partition, one in sorted(logs.items())}
     starts = {
         partition: one.log_start_offset
@@ -196,10 +196,10 @@ def checkpoint_files(logs: Mapping[TopicPartition, Ends]) -> Iterator[tuple[str,
 def node_files(
     node: Node, topics: Sequence[TopicLayout], *, now_ms: int, next_producer_id: int = 0
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield what makes the directory that of a single KRaft node which has stopped cleanly.
+    """Yield the files of a directory of a single KRaft node after a clean shutdown.
 
     Raises:
-        OptionError: an id is not valid.
+        OptionError: an id is invalid.
     """
     values = {
         "node.id": str(node.node_id),
@@ -213,10 +213,10 @@ def node_files(
 
 
 def write_all(directory: Path, contents: Iterator[tuple[str, bytes]]) -> None:
-    """Write small files into a directory, each whole or absent.
+    """Write small files to a directory, each atomically.
 
     Raises:
-        LogDirError: the disk is full, or something is forbidden.
+        LogDirError: a file cannot be written.
     """
     for name, raw in contents:
         with atomic.new_file(directory / name) as out:
@@ -224,13 +224,13 @@ def write_all(directory: Path, contents: Iterator[tuple[str, bytes]]) -> None:
 
 
 def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:
-    """Read topics and their ids: what ``kafka-topics --describe`` prints, or lines of a name and an id.
+    """Parse topic ids from the output of ``kafka-topics --describe``, or from lines with a name and an id.
 
     >>> read_topic_ids("Topic: orders\\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\\tPartitionCount: 3")
     {'orders': 'AAAAAAAAAAAAAAAAAAAAAQ'}
 
     Raises:
-        OptionError: a line is neither, or an id is not valid.
+        OptionError: a line has neither form, or an id is invalid.
     """
     topic_ids: dict[str, str] = {}
     for line in text.splitlines():

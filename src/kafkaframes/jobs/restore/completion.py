@@ -1,4 +1,4 @@
-"""The end of every restore: committed offsets, topic settings and the files of the node, beside finished partitions."""
+"""Complete a restored log directory after its partitions: committed offsets, topic settings and files of the node."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from kafkaframes.storage.log.discover import discover
 
 GROUP_OFFSETS_CSV = "group-offsets.csv"
 _DEFAULT_OFFSETS_PARTITIONS = 50
-_PRODUCER_ID_BLOCK = 1000  # a broker asks the controller for blocks of this size
+_PRODUCER_ID_BLOCK = 1000  # number of producer ids that a broker requests from the controller
 _OFFSETS_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
-_LEAST = {"segment.bytes": 1 << 20}  # a 4.x broker does not start with a topic that has less (KIP-1030)
+_LEAST = {"segment.bytes": 1 << 20}  # a 4.x broker does not start if a topic has a smaller value (KIP-1030)
 _HOLD = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Completion:
-    """Completes a directory whose partitions are written; the report has them and their topics' ids.
+    """Completes a directory whose partitions are written. The report has the partitions and topic ids.
 
     Args:
-        metadata: what the source's controller knew.
-        now_ms, new_id: the clock, and what makes ids.
-        offsets_topic_ids: those that the sources' ``__consumer_offsets`` have.
+        metadata: metadata of the source's controller.
+        now_ms: current time, in milliseconds.
+        new_id: returns a new id.
+        offsets_topic_ids: ids of ``__consumer_offsets`` in the sources.
     """
 
     def __init__(
@@ -53,18 +54,19 @@ class Completion:
         self._now_ms, self._new_id, self._offsets_topic_ids = now_ms, new_id, offsets_topic_ids
 
     def note_held(self) -> None:
-        """Put the topics that keep everything into the report."""
+        """Add the topics with unlimited retention to the report."""
         self._report.held = sorted(name for name, said in self._configs().items() if _is_held(said))
 
     def write(self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups) -> None:
-        """Write everything that a broker finds beside partitions.
+        """Write everything except the restored partitions.
 
         Args:
-            commits: as the new log has them.
-            groups: the sources'; their protocols and the number of partitions.
+            directory: the new log directory.
+            commits: committed offsets for the new log.
+            groups: groups of the sources, with their protocols and the partition count of ``__consumer_offsets``.
 
         Raises:
-            LogDirError: the disk fails.
+            LogDirError: a file cannot be written.
         """
         logs = {TopicPartition(one.topic, one.partition): one.ends for one in self._report.partitions}
         if self._settings.bootstrap != KRAFT:
@@ -119,7 +121,7 @@ class Completion:
         write_all(directory, node_files(node, layouts, now_ms=self._now_ms, next_producer_id=first_free))
 
     def _configs(self) -> dict[str, dict[str, str]]:
-        """Return each topic's settings: the source's, what keeps a broker from deleting it all, what is requested."""
+        """Return each topic's settings: from the source, unlimited retention, and those that the user requested."""
         sources = {self._settings.new_name(topic): said for topic, said in self._metadata.topics.items()}
         configs = {topic: self._configs_of(topic, sources.get(topic)) for topic in self._report.topic_ids}
         if self._settings.groups:
@@ -139,10 +141,10 @@ class Completion:
 
 
 def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
-    """Check that every partition has the id of its topic: a broker puts a log with another id aside.
+    """Check that each partition has the id of its topic, because a broker sets other partitions aside.
 
     Raises:
-        LogDirError: one does not, or says none.
+        LogDirError: a partition has another id or none.
     """
     (log_directory,) = discover(str(directory))
     for partition in log_directory.partitions:

@@ -1,12 +1,13 @@
-"""Committed offsets: read from the sources' ``__consumer_offsets``, and written into a fresh, compact one.
+"""Read committed offsets from the sources' ``__consumer_offsets``, and write them to a new, compacted one.
 
-Read as a group coordinator loads them: in the order of the log, tombstones remove, what a transaction committed counts
-when its marker says so and is forgotten when it was aborted or never ended. An offset of a topic that is not restored
-is dropped and counted. Members and subscriptions are not restored: every group starts empty, at its generation, and its
-consumers join anew.
+They are read as a group coordinator reads them: in log order, with tombstones. Commits of a transaction count from its
+commit marker on, and are discarded if the transaction was aborted or is open. Offsets of topics that are not restored
+are omitted and counted. Members and subscriptions are not restored. Each group is empty and keeps its generation, and
+its consumers join again.
 
-A coordinator expires the offsets of a group that has been empty for ``offsets.retention.minutes``, or a commit of a
-group without any protocol that is so old; so both carry the time of the restore unless they are to keep theirs.
+A coordinator expires the offsets of a group that has been empty for ``offsets.retention.minutes``. In a group without a
+protocol it expires commits of this age. Groups and commits therefore get the time of the restore, unless the settings
+keep the original times.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from kafkaframes.storage.files.names import TopicPartition, coordinator_partitio
 from kafkaframes.storage.log.segment_writer import PartitionWriter
 
 OFFSETS_TOPIC = "__consumer_offsets"
-_OFFSET_VERSION, _GROUP_VERSION = 3, 3  # as 2.1 and later write them
+_OFFSET_VERSION, _GROUP_VERSION = 3, 3  # as in Kafka 2.1 and later
 _COMMIT_TYPES, _GROUP_TYPE = (0, 1), 2
 _NONE = -1
 _Record = tuple[int, bytes, bytes | None]  # offset, key, value
 
 
 class CommitKey(NamedTuple):
-    """Whose offset it is."""
+    """The group and topic partition of a committed offset."""
 
     group: str
     topic: str
@@ -47,12 +48,12 @@ class CommitKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One committed offset: the next to be read.
+    """A committed offset, which is the next offset to read.
 
     Attributes:
-        leader_epoch: -1 where none was said.
-        commit_timestamp_ms: when it was committed.
-        expire_timestamp_ms: when it expires; -1 where the broker's retention decides (since 2.1).
+        leader_epoch: leader epoch of the commit; -1 if it has none.
+        commit_timestamp_ms: time of the commit, in milliseconds.
+        expire_timestamp_ms: time of expiry, in milliseconds; -1 if the broker's retention applies (since 2.1).
     """
 
     offset: int
@@ -64,13 +65,13 @@ class Commit:
 
 @dataclass(slots=True)
 class Groups:
-    """What the sources' coordinators knew.
+    """The groups of the sources.
 
     Attributes:
-        commits: the latest of each group, topic and partition.
-        protocols: group to its protocol's type and generation, where it had any.
-        partitions: how many the topic had, as far as the sources show.
-        unread: records that could not be opened.
+        commits: latest commit of each group, topic and partition.
+        protocols: protocol type and generation by group, for groups that have a protocol.
+        partitions: number of partitions of ``__consumer_offsets``, as far as the sources show.
+        unread: number of records that could not be decoded.
     """
 
     commits: dict[CommitKey, Commit] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Groups:
     unread: int = 0
 
     def committed(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return the offsets that are committed in each partition of the sources."""
+        """Return the committed offsets of each source partition."""
         committed: dict[TopicPartition, set[int]] = {}
         for key, commit in self.commits.items():
             committed.setdefault(TopicPartition(key.topic, key.partition), set()).add(commit.offset)
@@ -92,7 +93,7 @@ class Groups:
 def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> Groups:
     """Read the committed offsets of the sources.
 
-    Where two sources hold the same partition of ``__consumer_offsets``, later ones in the list win.
+    If two sources have the same partition of ``__consumer_offsets``, the later source in the list takes precedence.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -102,7 +103,7 @@ def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> Groups:
         groups.partitions = max(groups.partitions, partition.partition + 1)
         latest: dict[bytes, tuple[int, bytes | None]] = {}
         for offset, key, value in _records(directory, partition):
-            if key not in latest or latest[key][0] < offset:  # a transaction's commit may be older than one without
+            if key not in latest or latest[key][0] < offset:  # a transactional commit may precede a plain one
                 latest[key] = (offset, value)
         for key, (_, value) in sorted(latest.items(), key=lambda entry: entry[1][0]):
             _note(groups, key, value)
@@ -129,7 +130,7 @@ def _note(groups: Groups, key: bytes, value: bytes | None) -> None:
 
 
 def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]:
-    """Yield the records in their order; those of a transaction when it commits."""
+    """Yield the records in order. Records of a transaction follow at its commit marker."""
     waiting: dict[int, list[_Record]] = {}
     for segment in partition.segments:
         part = SegmentPart(directory.filesystem, segment.path, segment.base_offset, segment.size_bytes, is_last=True)
@@ -167,12 +168,12 @@ def _rows(decoded: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | No
 
 @dataclass(slots=True)
 class GroupsReport(Values):
-    """What became of the committed offsets.
+    """The report of the committed offsets.
 
     Attributes:
-        groups, commits: how many were restored.
-        moved: how many commits point at another number than before.
-        dropped: commits that were left out, by reason.
+        groups, commits: number of restored groups and commits.
+        moved: number of commits whose offset changed.
+        dropped: number of omitted commits, by reason.
     """
 
     groups: int = 0
@@ -187,12 +188,14 @@ Translate = Callable[[TopicPartition, int], tuple[TopicPartition, int] | None]
 def translated(
     groups: Groups, translate: Translate, *, now_ms: int, keep_times: bool, keep_epochs: bool
 ) -> tuple[dict[CommitKey, Commit], GroupsReport]:
-    """Return the commits under the new names and offsets.
+    """Return the commits with new topic names and offsets.
 
     Args:
-        translate: a partition of the sources and an offset to the new ones; None where it is not restored.
-        now_ms: an explicit expiry before it is past; the new time of commits unless ``keep_times``.
-        keep_epochs: leader epochs are those of the source's batches still.
+        groups: groups of the sources.
+        translate: translates a source partition and offset; returns None if the partition is not restored.
+        now_ms: time of the restore. Commits that expired before it are omitted; the others get this commit time.
+        keep_times: whether commits keep their times instead.
+        keep_epochs: whether the restored batches have the source's leader epochs.
     """
     report, commits = GroupsReport(), dict[CommitKey, Commit]()
     for key, commit in groups.commits.items():
@@ -225,15 +228,19 @@ def write_groups(
     now_ms: int,
     keep_times: bool = False,
 ) -> dict[TopicPartition, int]:
-    """Write ``__consumer_offsets``; return the end offset of each partition.
+    """Write ``__consumer_offsets``, and return the end offset of each partition.
 
     Args:
-        directory: of the new log.
-        commits: the latest of each key.
-        now_ms: since when the groups are empty; with ``keep_times`` since their latest commit.
+        directory: the new log directory.
+        commits: latest commit of each key.
+        protocols: protocol type and generation by group.
+        partitions: number of partitions.
+        topic_id: topic id of ``__consumer_offsets``.
+        now_ms: time from which on the groups are empty, in milliseconds.
+        keep_times: whether groups are empty from their latest commit on instead.
 
     Raises:
-        LogDirError: it cannot be written.
+        LogDirError: a file cannot be written.
     """
     rows: dict[int, list[tuple[bytes, bytes]]] = {number: [] for number in range(partitions)}
     latest: dict[str, list[int]] = {}
@@ -286,7 +293,7 @@ def _commit_record(key: CommitKey, commit: Commit) -> tuple[bytes, bytes]:
 
 
 def csv_text(commits: Mapping[CommitKey, Commit]) -> str:
-    """Return the offsets as ``kafka-consumer-groups --reset-offsets --from-file`` takes them.
+    """Return the offsets as input for ``kafka-consumer-groups --reset-offsets --from-file``.
 
     >>> csv_text({CommitKey("g", "orders", 0): Commit(7, -1, "", 0)})
     '"g","orders",0,7\\n'

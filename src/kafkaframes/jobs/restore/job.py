@@ -1,8 +1,8 @@
-"""Restore logs into a new directory: the whole of it, complete or absent.
+"""Restore logs to a new directory, which appears only after it is complete.
 
-Partitions are restored one a task, here, in a pool of processes or on Spark, with the same result. Then come the
-committed offsets, and the files that make the directory one that a broker opens (``cluster.py``). The report is left in
-it as ``_SUCCESS``: a broker looks at directories only, so it may stay, and another run of the same job is done at once.
+Each partition is a task, which runs in this process, in a pool of processes or on Spark, with equal results. Then the
+committed offsets are written, and the files that a broker needs to open the directory (``cluster.py``). The report is
+stored in the directory as ``_SUCCESS``, which brokers ignore. If the same job runs again, it returns this report.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def restore(
     run: Runner = run_here,
     dry_run: bool = False,
 ) -> RestoreReport:
-    """Restore segments, or Parquet; ``kind`` says which, or it is seen from the files.
+    """Restore segments or Parquet files. ``kind`` is the kind of source; by default it is detected from the files.
 
     Raises:
         LogDirError, OptionError, EncodeError: as ``restore_segments`` and ``parquet.restore_parquet``.
@@ -67,12 +67,12 @@ def restore(
 
 
 def new_id() -> str:
-    """Return a new id of a topic or a cluster."""
+    """Return a new topic id or cluster id."""
     return uuid_to_text(uuid.uuid4())
 
 
 def is_parquet(named: Sequence[str]) -> bool:
-    """Say whether the first source is a Parquet file, or a local directory with one in it.
+    """Return whether the first source is a Parquet file, or a local directory that contains one.
 
     >>> is_parquet(["s3://backup/orders.parquet"])
     True
@@ -96,16 +96,19 @@ def restore_segments(
     """Restore segments into ``destination``, a directory that does not exist yet.
 
     Args:
-        sources: log directories, partitions or segments, on a disk or by URL; they are only read.
-        now_ms, new_id: the clock, and what makes ids (22 characters of URL-safe base64).
-        run: carries tasks out, in their order.
-        dry_run: say what would be done; committed offsets and listings are read, segments are not.
-        storage: options of the stores that have the sources; ``key_files`` of encrypted tiered segments.
+        sources: local paths or URLs of log directories, partitions or segments. They are not modified.
+        destination: output directory.
+        settings: settings of the restore.
+        now_ms: current time, in milliseconds.
+        new_id: returns a new id (22 characters of URL-safe base64).
+        run: runs tasks in order.
+        dry_run: only report what would be done. Committed offsets and listings are read, segments are not.
+        storage: options of the sources' stores, and ``key_files`` of encrypted tiered segments.
 
     Raises:
-        LogDirError: something is damaged, contradicts something else, cannot be read or written, or exists; nothing
-            is left behind.
-        OptionError: there is nothing to restore, or a setting does not fit the sources.
+        LogDirError: a source is damaged, contradicts another one or cannot be read, or the destination exists or
+            cannot be written. Incomplete output is removed.
+        OptionError: no record is to be restored, or a setting does not apply to the sources.
     """
     target = Path(destination)
     named = [sources] if isinstance(sources, str) else list(sources)
@@ -121,7 +124,7 @@ def restore_segments(
 
 
 def _fingerprint(directories: Sequence[LogDirectory]) -> str:
-    """Return a digest of the segments' names, sizes and times: a source that went on is another job."""
+    """Return a digest of the segments' names, sizes and modification times, so that a changed source is another job."""
     listed = [
         (file.path, file.log.size_bytes, file.log.mtime_ms)
         for directory in directories
@@ -132,7 +135,7 @@ def _fingerprint(directories: Sequence[LogDirectory]) -> str:
 
 
 class _Job:
-    """One restore while it is worked out and carried out."""
+    """One restore, from its plan to the output."""
 
     def __init__(
         self,
@@ -155,7 +158,7 @@ class _Job:
         )
 
     def preview(self) -> None:
-        """Fill the report with what would be done."""
+        """Fill the report of a dry run."""
         self._report.partitions = [
             PartitionReport(
                 one.target.topic,
@@ -175,7 +178,7 @@ class _Job:
         self._end.note_held()
 
     def write(self, directory: Path, run: Runner) -> None:
-        """Write everything into an empty directory."""
+        """Write the output to an empty directory."""
         tasks = self._tasks(directory)
         for task, attempt in zip(tasks, run(restore_partition, tasks), strict=True):
             move_attempt(attempt.path, directory / str(task.target))

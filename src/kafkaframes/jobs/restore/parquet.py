@@ -1,8 +1,8 @@
-"""Restore from Parquet: as ``kafkaframes export`` wrote it, or any files with topic, partition and value.
+"""Restore from Parquet files of ``kafkaframes export``, or from any files with topic, partition and value.
 
-Each partition's rows are read file by file in the order of their offsets, in batches of some megabytes
-(``parquet_rows.py``). If files or rows are in another order, the partition is sorted in memory, up to a bound
-(``spark/restore.py`` sorts larger ones).
+The rows of a partition are read file by file in offset order, in batches of some megabytes (``parquet_rows.py``). If
+files or rows are in another order, the partition is sorted in memory, up to a limit (``spark/restore.py`` sorts larger
+partitions).
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from kafkaframes.scan.arrow import FAR_TIMES, merge_far_times
 from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
 
-SORTED_RATIO = 8  # what sorting a partition may take, in budgets
-MAX_SORTED_BYTES = 2**31 - 1  # of a column of Arrow
+SORTED_RATIO = 8  # memory limit for sorting a partition, in multiples of the budget
+MAX_SORTED_BYTES = 2**31 - 1  # limit of an Arrow column
 _HIVE = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
 _READ = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetTask:
-    """One partition to restore from Parquet; picklable.
+    """One partition to restore from Parquet. Tasks are picklable.
 
     Attributes:
-        target, source: what it will be called, and what it is called in the files.
-        files: those with its rows, in the order of their first offsets.
-        is_hive: topic and partition stand in the files' paths.
-        rows: how many of the files' rows are this partition's, as they were counted when the files were looked through.
-        budget_bytes: about how much memory reading may take.
+        target, source: topic partition in the new log, and in the files.
+        files: files with rows of the partition, in order of their first offsets.
+        is_hive: whether topic and partition are in the files' paths.
+        rows: number of the partition's rows in the files, as counted during planning.
+        budget_bytes: approximate memory limit for reading, in bytes.
     """
 
     target: TopicPartition
@@ -78,15 +78,17 @@ def restore_parquet(
     """Restore records from Parquet files into ``destination``, a directory that does not exist yet.
 
     Args:
-        source: a file or a directory, on a disk or by URL: columns ``value`` (binary or string), ``key``, ``headers``,
-            ``timestamp``, ``timestampType``, ``offset`` where there are such; ``topic`` and ``partition`` as columns,
-            or in the path (``topic=T/partition=P/``).
-        now_ms, new_id, run, dry_run: as for ``job.restore_segments``.
+        source: local path or URL of a file or directory. The required column is ``value`` (binary or string). ``key``,
+            ``headers``, ``timestamp``, ``timestampType`` and ``offset`` are optional. ``topic`` and ``partition`` are
+            columns, or are in the path (``topic=T/partition=P/``).
+        destination: output directory.
+        settings: settings of the restore.
+        now_ms, new_id, run, dry_run: as in ``job.restore_segments``.
 
     Raises:
-        LogDirError: a file cannot be read or written, or the destination exists; nothing is left behind.
-        EncodeError: a value does not fit, or an offset is there twice.
-        OptionError: a column is missing, or nothing is requested.
+        LogDirError: a file cannot be read or written, or the destination exists. Incomplete output is removed.
+        EncodeError: a value is out of range, or an offset occurs twice.
+        OptionError: a column is missing, or no row is selected.
     """
     table = _Files(source if "://" in source else str(Path(source).absolute()), settings)
     targets = {
@@ -120,7 +122,7 @@ def restore_parquet(
 
 
 def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId) -> None:
-    """Write what a broker finds beside partitions; the report has those that are written."""
+    """Write everything except the partitions, which the report lists."""
     report.partitions.sort(key=lambda partition: (partition.topic, partition.partition))
     Completion(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write(directory, {}, Groups())
 
@@ -129,8 +131,8 @@ def restore_task(task: ParquetTask) -> Attempt[PartitionReport]:
     """Write one partition's directory, as an attempt in ``task.directory``.
 
     Raises:
-        LogDirError: a file cannot be read, or the disk fails.
-        EncodeError: a value does not fit; names the partition.
+        LogDirError: a file cannot be read or written.
+        EncodeError: a value is out of range. The message has the partition.
     """
     with begin_attempt(task.directory, str(task.target)) as directory:
         writer = RowsWriter(directory, task.target, task.settings, topic_id=task.topic_id)
@@ -151,7 +153,7 @@ def restore_task(task: ParquetTask) -> Attempt[PartitionReport]:
 
 
 class _Files:
-    """The Parquet files of a source, and which of them hold which partition."""
+    """The Parquet files of a source, and the partitions of each."""
 
     def __init__(self, source: str, settings: RestoreSettings) -> None:
         self._settings = settings
@@ -173,12 +175,12 @@ class _Files:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the files' names and sizes, and of their offsets where they say them."""
+        """A digest of the files' names and sizes, and of their offsets if the footers have them."""
         listed = sorted((path, self._sizes[path], self._firsts[path]) for path in self._sizes)
         return hashlib.sha256(repr(listed).encode()).hexdigest()
 
     def size_of(self, partition: TopicPartition) -> int:
-        """Return the bytes of the files that hold a partition."""
+        """Return the size of the files that have rows of a partition."""
         return sum(self._sizes[path] for path in self.by_partition[partition])
 
     def task(self, source: TopicPartition, target: TopicPartition, directory: Path, topic_id: str) -> ParquetTask:
@@ -198,7 +200,7 @@ class _Files:
         )
 
     def _partitions(self, fragment: Any) -> dict[TopicPartition, int]:
-        """Return the partitions that a file has rows of, and how many."""
+        """Return the number of a file's rows by partition."""
         keys = ds.get_partition_keys(fragment.partition_expression) if self.is_hive else {}
         if {"topic", "partition"} <= keys.keys():
             return {_partition(keys["topic"], keys["partition"], fragment.path): fragment.count_rows()}
@@ -212,13 +214,13 @@ class _Files:
 
 
 def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
-    """Refuse a table that does not hold records.
+    """Reject a table whose columns are not those of records.
 
-    A number that is no integer (1.5 in a column of doubles) would fall into another partition, or nowhere, without a
-    word: so the columns' types are checked, not their values.
+    The types of columns are checked instead of their values, because a number that is not an integer (1.5 in a column
+    of doubles) would silently go to another partition, or be lost.
 
     Raises:
-        OptionError: names what is missing, or what has another type.
+        OptionError: a column is missing or has the wrong type. The message names it.
     """
     have = set(schema.names)
     lacking = [name for name in ("topic", "partition", "value") if name not in have]
@@ -264,7 +266,7 @@ def _partition(topic: Any, partition: Any, path: str) -> TopicPartition:
 
 
 def _full(base: str, path: str) -> str:
-    """Return a file's path as ``ds.dataset`` takes it: a store's files are named without the URL's scheme."""
+    """Return a file's path with the URL scheme of its store, which ``ds.dataset`` omits from file names."""
     scheme, mark, _ = base.partition("://")
     return f"{scheme}://{path}" if mark else path
 
@@ -275,10 +277,10 @@ def _size(fragment: Any) -> int:
 
 
 def _first_offset(fragment: Any) -> int:
-    """Return the offset of a file's first row; 0 where there is none.
+    """Return the offset of a file's first row; 0 if there is none.
 
-    Not from the statistics: of a footer whose columns are of another type than its schema says, asking for them ends
-    the process (Arrow's C++ throws where Python cannot catch it), reading is an error.
+    The row is read instead of the statistics. If a footer's column types differ from its schema, reading raises an
+    error, but asking for statistics ends the process, because Arrow's C++ throws an exception that Python cannot catch.
     """
     if "offset" not in fragment.physical_schema.names or not fragment.num_row_groups:
         return 0
@@ -288,10 +290,10 @@ def _first_offset(fragment: Any) -> int:
 
 
 def _in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
-    """Yield a partition's rows by offset.
+    """Yield a partition's rows in offset order.
 
     Raises:
-        OptionError: they are not in order, and too many to be sorted in memory.
+        OptionError: the rows are not in order, and sorting them would exceed the memory limit.
     """
     with reading(task.files[0]):
         if _is_ordered(task):
@@ -318,7 +320,7 @@ def _is_ordered(task: ParquetTask) -> bool:
     last = -1
     for batch in _batches(task, ("offset",)):
         if "offset" not in batch.schema.names:
-            return True  # they are numbered as they come
+            return True  # offsets are assigned in file order
         offsets = pc.fill_null(batch.column("offset").cast(pa.int64()), -1).to_numpy()
         if len(offsets) and (offsets[0] <= last or (np.diff(offsets) <= 0).any()):
             return False
@@ -336,8 +338,8 @@ def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordB
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn what Arrow says of a file into an error that names it."""
+    """Convert Arrow's errors about a file to an error that has its path."""
     try:
         yield
-    except (OSError, pa.ArrowException, ValueError) as error:  # ValueError: names or statistics that are no UTF-8
+    except (OSError, pa.ArrowException, ValueError) as error:  # ValueError: names or statistics that are not UTF-8
         raise LogDirError(f"cannot be read as Parquet: {error}", file=path) from error

@@ -1,8 +1,7 @@
-"""Restore one partition, from segments or from rows in Arrow: the task that a worker is given, and its report.
+"""Restore one partition from segments or from Arrow rows: the task of a worker, and its report.
 
-Rows come in the order of their offsets; batches are built of them, transactions are not made again. Offsets are kept,
-holes and all, or assigned. What a row does not say (a producer) the batches do not have; their leader epoch is the
-first, 0, unless one is requested.
+``RowsWriter`` builds batches from rows, which must be in offset order. Offsets are kept, including gaps, or assigned.
+These batches have no transactions and no producer. Their leader epoch is 0 unless the settings specify one.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ from kafkaframes.storage.log.segment_writer import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTask:
-    """One partition to restore; picklable.
+    """One partition to restore. Tasks are picklable.
 
     Attributes:
-        directory: of the new log.
-        parts: the source's segments, in order.
-        log_start_offset: of the source.
-        committed: the offsets that groups of the source have committed.
-        now_ms: the time of markers that are added.
+        directory: directory for the output of task attempts.
+        parts: segments of the source, in order.
+        log_start_offset: log start offset of the source.
+        committed: committed offsets of the source's groups.
+        now_ms: timestamp of added markers, in milliseconds.
     """
 
     target: TopicPartition
@@ -63,28 +62,28 @@ class RestoreTask:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to read."""
+        """The number of bytes to read."""
         return sum(part.size_bytes for part in self.parts)
 
 
 @dataclass(slots=True)
 class PartitionReport(Values):
-    """What was done to one partition.
+    """The report of one partition.
 
     Attributes:
-        topic, partition: as they are called now.
-        log_start_offset, log_end_offset: of the new log.
-        first_segment_offset: the base offset of its first segment.
-        leader_epoch: the latest in its batches; -1 for none.
-        last_producer_id: the largest in its batches; -1 for none.
-        lost: bytes of the source that are not in the result.
-        dropped: what was left out on purpose, by kind.
-        open_transactions: producers whose transaction has no marker at the end.
-        aborted: how many such were ended with a marker.
-        committed: pairs of a committed offset of the source and the new one.
-        records_read, records_written: of the source and of the new log; a marker that ends a transaction here is
-            among ``aborted``, not among these.
-        records_left_out: reason to records that were read and not written.
+        topic, partition: new topic name, and partition number.
+        log_start_offset, log_end_offset: offset range of the new log.
+        first_segment_offset: base offset of its first segment.
+        leader_epoch: latest leader epoch of its batches; -1 if none.
+        last_producer_id: largest producer id of its batches; -1 if none.
+        lost: byte ranges of the source that were lost through damage.
+        dropped: data that was omitted on purpose, by kind.
+        open_transactions: producer ids of transactions without a marker at the log end.
+        aborted: number of open transactions that the restore aborted with a marker.
+        committed: pairs of a committed source offset and its new offset.
+        records_read, records_written: number of records of the source and of the new log. Added markers are only
+            counted in ``aborted``.
+        records_left_out: number of records that were read and not written, by reason.
     """
 
     topic: str
@@ -109,11 +108,11 @@ class PartitionReport(Values):
 
     @property
     def ends(self) -> Ends:
-        """Where the new log begins and ends."""
+        """The start and end offsets of the new log."""
         return Ends(self.log_start_offset, self.first_segment_offset, self.log_end_offset)
 
     def note(self, written: WrittenPartition, *, records: int) -> None:
-        """Take over what was written, with so many records of the source."""
+        """Set the facts about a written partition, and add the number of records read."""
         self.segments, self.bytes_written = len(written.segments), written.size_bytes
         self.batches = sum(one.batches for one in written.segments)
         self.log_end_offset, self.first_segment_offset = written.log_end_offset, written.log_start_offset
@@ -121,10 +120,10 @@ class PartitionReport(Values):
         self.records_written = records
 
     def check_records(self) -> None:
-        """Compare the records that were read with those that were written.
+        """Check that the counts of read and written records match.
 
         Raises:
-            LogDirError: they differ.
+            LogDirError: the counts do not match.
         """
         check_row_counts(
             self.records_read, self.records_written, self.records_left_out, where=f"{self.topic}-{self.partition}"
@@ -132,7 +131,7 @@ class PartitionReport(Values):
 
 
 def latest_epoch(written: WrittenPartition) -> int:
-    """Return the latest leader epoch of a log; -1 for none."""
+    """Return the latest leader epoch of a log; -1 if none."""
     return max((one.leader_epoch for one in written.epochs), default=-1)
 
 
@@ -147,7 +146,7 @@ def restore_partition(task: RestoreTask) -> Attempt[PartitionReport]:
 
 
 class _Restoring:
-    """One task while it is carried out."""
+    """The restore of one partition."""
 
     def __init__(self, task: RestoreTask, directory: Path) -> None:
         settings = task.settings
@@ -170,7 +169,7 @@ class _Restoring:
                 self._writer.__exit__(None, None, None)
 
     def _segment(self, part: SegmentPart) -> None:
-        """Copy one segment; the new log has one that begins there too, unless segments are cut anew."""
+        """Copy one segment. The new log starts a segment there too, unless ``segment_bytes`` is set."""
         is_first = True
         for run in good_batches(part, self._report.lost, skip=self._task.settings.on_damage == DROP):
             for chunk in self._chunks(part, run):
@@ -190,7 +189,7 @@ class _Restoring:
             raise
 
     def _writer_for(self, part: SegmentPart, *, is_first: bool) -> PartitionWriter:
-        """Return the writer; it begins with the segment of the first batch, and a segment where the source does."""
+        """Return the writer. The new log begins with the first restored batch, and keeps the segment boundaries."""
         moves = self._task.settings.moves_offsets
         if self._writer is None:
             self._writer = self._new_writer(self._task.settings.start_offset if moves else part.base_offset)
@@ -224,13 +223,13 @@ class _Restoring:
         return report
 
     def _empty_start(self) -> int:
-        """Return where a log begins if no record of it was selected: kept offsets end where the source's log does."""
+        """Return the start offset of a log without selected records: the source end if offsets are kept."""
         if self._task.settings.moves_offsets:
             return self._task.settings.start_offset
         return max(self._source_end(), self._chosen.seen_end, self._chosen.first_offset if not self._task.parts else 0)
 
     def _source_end(self) -> int:
-        """Return where the last segment begins, if all of the source was selected: its log ends there or behind it."""
+        """Return the base offset of the source's last segment if all is selected: a lower bound of its end offset."""
         is_all = not self._task.settings.moves_offsets and not self._chosen.is_done and self._task.parts
         return self._task.parts[-1].base_offset if is_all else 0
 
@@ -255,7 +254,7 @@ class _Restoring:
         self._report.aborted = len(opened)
 
     def _translated(self) -> dict[int, int]:
-        """Return where each committed offset points now; kept ones stay, but inside the log."""
+        """Return the new value of each committed offset. Kept offsets are only limited to the log's range."""
         report = self._report
         if self._task.settings.moves_offsets:
             return self._translation.finish(report.log_end_offset)
@@ -264,16 +263,16 @@ class _Restoring:
 
 @dataclass(slots=True, repr=False)
 class RestoreReport(Shown, Done):
-    """What a restore did, or (``dry_run``) would do.
+    """The report of a restore. With ``dry_run`` it describes what the restore would do.
 
     Attributes:
-        partitions: in their order.
-        topic_ids: name to id.
-        groups: what became of the committed offsets; None where none were requested.
-        left_out: directories of the sources that were not restored, with the reason.
-        decisions: what was decided where partitions have several copies.
-        held: topics that keep everything (``retention.ms`` is -1) until the setting is changed.
-        cluster_id: of the new node; empty for an existing cluster.
+        partitions: reports of the partitions, in order.
+        topic_ids: topic id by topic name.
+        groups: report of the committed offsets; None if they were not requested.
+        left_out: source directories that were not restored, with the reason.
+        decisions: choices between several copies of a partition.
+        held: topics with unlimited retention (``retention.ms`` is -1) until the user changes the setting.
+        cluster_id: cluster id of the new node; empty for an existing cluster.
     """
 
     partitions: list[PartitionReport] = field(default_factory=list)
@@ -287,17 +286,17 @@ class RestoreReport(Shown, Done):
 
     @property
     def bytes_lost(self) -> int:
-        """Bytes of damaged batches that are not in the result; unfinished tails do not count."""
+        """The size of damaged batches that were lost, in bytes. Incomplete tails do not count."""
         return sum(one.end - one.start for report in self.partitions for one in report.lost if not one.is_tail)
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing that the sources should have had."""
+        """Whether no data of the sources were lost."""
         return not self.bytes_lost and all(one["severity"] != "error" for one in self.decisions)
 
     @property
     def counted(self) -> str:
-        """How many records were read and written, and why others were left out."""
+        """The numbers of records read and written, and of omitted records by reason, as text."""
         return counts_text(self.partitions, "records_read", "records_written", "records_left_out")
 
     def __str__(self) -> str:
@@ -309,10 +308,10 @@ class RestoreReport(Shown, Done):
 
 
 class RowsWriter:
-    """Writes the rows of one partition into its directory, which exists and is empty.
+    """Writes the rows of one partition to its directory, which must be empty.
 
     Args:
-        topic_id: for ``partition.metadata``; without it that file is left to the caller.
+        topic_id: topic id for ``partition.metadata``; None leaves this file to the caller.
     """
 
     def __init__(
@@ -334,11 +333,11 @@ class RowsWriter:
         self._first_offset: int | None = None
 
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Write rows that follow those before.
+        """Write rows, which must follow the previous ones.
 
         Raises:
-            EncodeError: a value does not fit, or offsets do not ascend; names column and row.
-            LogDirError: the disk fails.
+            EncodeError: a value is out of range, or offsets do not increase. The message has column and row.
+            LogDirError: a file cannot be written.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         self._report.bytes_read += table.nbytes
@@ -352,10 +351,10 @@ class RowsWriter:
             self._write(self._builder.add(selected))
 
     def close(self) -> PartitionReport:
-        """Complete the directory and return the report.
+        """Complete the directory, and return the report.
 
         Raises:
-            LogDirError: not every selected row was written, or the disk fails.
+            LogDirError: not every selected row was written, or a file cannot be written.
         """
         self._write(self._builder.finish())
         writer = self._writer = self._writer or self._opened()
@@ -366,7 +365,7 @@ class RowsWriter:
         return report
 
     def abandon(self) -> None:
-        """Remove the file that is open."""
+        """Remove the file that is being written."""
         if self._writer is not None:
             self._writer.__exit__(None, None, None)
 
@@ -377,7 +376,7 @@ class RowsWriter:
             self._writer.append(batch)
 
     def _opened(self) -> PartitionWriter:
-        """Return the writer of a log that begins with its first record."""
+        """Return the writer of the log, which starts at its first record."""
         first = self._first_offset
         start_offset = self._settings.start_offset if first is None else first
         settings = SegmentSettings(
@@ -388,9 +387,9 @@ class RowsWriter:
 
 
 class RowRange:
-    """Which rows of a partition are selected: from one offset or time on, up to another.
+    """The selected range of a partition's rows, by offset or time.
 
-    As for segments, a time stands for the offset of the first record that reaches it.
+    As for segments, a time means the offset of the first record that reaches it.
     """
 
     def __init__(self, settings: RestoreSettings) -> None:

@@ -1,11 +1,11 @@
-"""Which partitions a restore makes of its sources, and with which topic ids; what is left out, and why.
+"""Plan a restore: the partitions of the new log, their topic ids, and the directories that are not restored.
 
-Kafka's own topics: ``__consumer_offsets`` is made anew from the committed offsets (``groups.py``),
-``__cluster_metadata`` is read for the topics' settings (``source.py``); ``__transaction_state`` and
-``__share_group_state`` are copied where nothing has moved, for what they say is about offsets and ids of these very
-partitions. Others of its own are left out unless they are named.
+Internal topics are handled separately. ``__consumer_offsets`` is rebuilt from the committed offsets (``groups.py``).
+``__cluster_metadata`` is read for topic settings (``source.py``). ``__transaction_state`` and ``__share_group_state``
+refer to offsets and ids of other partitions, so they are copied only if neither offsets nor names change. Other
+internal topics are restored only if the user names them.
 
-A partition that is there more than once (replicas' backups, later parts of one log) is one log from many copies
+If a partition occurs several times (backups of replicas, later parts of a log), the copies are read as one log
 (``copies``; ``docs/many-copies.md`` has the rules).
 """
 
@@ -39,10 +39,10 @@ class PlannedPartition:
     """One partition of the new log.
 
     Attributes:
-        target: as it will be called.
-        source: as the sources call it.
-        parts: the sources' segments, in order.
-        directory: the source's; ``merged/...`` where it is one log from several copies.
+        target: topic partition in the new log.
+        source: topic partition in the sources.
+        parts: segments of the sources, in order.
+        directory: directory of the source; ``merged/...`` for a log from several copies.
     """
 
     target: TopicPartition
@@ -53,19 +53,20 @@ class PlannedPartition:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the sources' segments."""
+        """The size of the sources' segments, in bytes."""
         return sum(part.size_bytes for part in self.parts)
 
 
 @dataclass(slots=True)
 class RestorePlan:
-    """What would be done.
+    """The plan of a restore.
 
     Attributes:
-        topic_ids: new name to id.
-        offsets_copies: the partitions of ``__consumer_offsets`` to read, with their directories.
+        partitions: partitions of the new log.
+        topic_ids: topic id by new topic name.
+        offsets_copies: partitions of ``__consumer_offsets`` to read, with their directories.
         left_out: directories that are not restored, with the reason.
-        decisions: what was decided where partitions have several copies.
+        decisions: choices between several copies of a partition.
     """
 
     partitions: list[PlannedPartition] = field(default_factory=list)
@@ -82,15 +83,17 @@ def plan_restore(
     new_id: NewId,
     storage: Mapping[str, Any] | None = None,
 ) -> RestorePlan:
-    """Work out what becomes of the sources. They are listed; of a partition with several copies headers are read.
+    """Plan a restore from listings of the sources. Batch headers are read only for partitions with several copies.
 
     Args:
-        new_id: makes an id for a topic that has none.
-        storage: options of the stores that have the sources.
+        directories: log directories of the sources.
+        settings: settings of the restore.
+        new_id: returns a new topic id.
+        storage: options of the sources' stores.
 
     Raises:
-        LogDirError: copies disagree about a topic's id, or (unless damage is skipped) about records.
-        OptionError: nothing is left to restore, or a name of the map does not exist.
+        LogDirError: copies have different topic ids, or (unless damage is skipped) different records.
+        OptionError: no partition is to be restored, or a topic of the topic map does not exist.
     """
     plan = RestorePlan()
     log = one_log_of([_chosen_of(directory, settings, plan) for directory in directories], options=storage)
@@ -114,7 +117,7 @@ def plan_restore(
 
 
 def _chosen_of(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
-    """Return a source with the partitions that are read, and note the others."""
+    """Return a source with the partitions to read, and add the others to the plan's ``left_out``."""
     chosen = []
     for partition in directory.partitions:
         is_offsets = settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live
@@ -139,7 +142,7 @@ def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) 
 
 
 def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
-    """Return why a partition is not restored; nothing for one that is."""
+    """Return the reason for not restoring a partition; empty if it is restored."""
     topic = partition.topic
     if partition.state:
         return f"renamed by the broker: {partition.state}"
@@ -157,7 +160,7 @@ def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
 
 
 def is_as_it_was(settings: RestoreSettings) -> bool:
-    """Say whether everything is restored as the source has it, for a node that knows nothing else."""
+    """Return whether all offsets, names and topics are restored unchanged, for a new node."""
     changes = (
         settings.topics,
         settings.partitions,
@@ -175,7 +178,7 @@ def is_as_it_was(settings: RestoreSettings) -> bool:
 def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
     topics = {one.topic for one in copies}
     for topic in sorted(topics):
-        if settings.new_name(topic) == topic:  # a log directory may be called anything
+        if settings.new_name(topic) == topic:  # existing topics may have names that Kafka no longer allows
             names.check_topic(topic)
     for old, new in settings.topic_map:
         if old not in topics:
@@ -186,10 +189,10 @@ def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettin
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse what Kafka does not let a user call a topic.
+    """Reject names that Kafka does not allow for topics.
 
     Raises:
-        OptionError: names it.
+        OptionError: the name is not allowed.
     """
     names.check_topic(name)
     if name.startswith("__"):
@@ -210,7 +213,7 @@ def _planned(target: TopicPartition, directory: LogDirectory, partition: Partiti
 
 
 def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPart]:
-    """Yield the segments that count, half-finished swaps settled as Kafka would."""
+    """Yield the valid segments, after resolving incomplete swaps by Kafka's rules."""
     times = {segment.path: segment.log.mtime_ms for segment in partition.segments}
     times |= {file.path: file.mtime_ms for file in partition.temporary}
     plan = plan_layout(directory, partition)
@@ -223,10 +226,10 @@ def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPar
 
 
 def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings, new_id: NewId) -> dict[str, str]:
-    """Return each topic's id: the one that is given, else the sources', else a new one (a renamed topic is another).
+    """Return each topic's id: from the settings, else from the sources, else a new one. Renamed topics get new ids.
 
     Raises:
-        LogDirError: the sources disagree about one that is not given.
+        LogDirError: the sources have different ids for a topic.
     """
     by_topic: dict[str, dict[str, str]] = {}
     for source, (_, partition) in copies.items():

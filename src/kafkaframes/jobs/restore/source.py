@@ -1,11 +1,11 @@
-"""The good batches of one source segment, in order, with what lies between them said to be lost.
+"""Read the valid batches of a source segment in order, and the topic metadata of a source.
 
-A tail that a broker never finished (a torn last batch, zeros of a preallocated file) is no damage at a log's end: its
-recovery would cut it off. Anything else is, and stops the restore unless it is to be skipped.
+Bytes between valid batches are reported as lost. An incomplete tail at the log end (a torn batch, or zeros of a
+preallocated file) is not damage, because a broker's recovery truncates it. Any other invalid data stops the restore
+unless damage is skipped.
 
-What a source's own ``__cluster_metadata`` says of its topics: settings and numbers of partitions (KRaft).
-
-The latest snapshot and the log behind it are read; a source without them, or of ZooKeeper's time, says nothing.
+Topic settings and partition counts are read from the source's ``__cluster_metadata`` (KRaft): the latest snapshot, and
+the log after it. Sources without them, such as those from ZooKeeper clusters, have no topic metadata.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LARGEST_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """A segment of a source; picklable.
+    """A segment of a source. Parts are picklable.
 
     Attributes:
-        end_offset: offsets at or above it are not this segment's.
-        is_last: whether it ends its partition, so that its tail may be torn.
+        end_offset: end of the offsets to read (exclusive).
+        is_last: whether this is the partition's last segment, which may have an incomplete tail.
     """
 
     filesystem: FileSystem
@@ -49,7 +49,7 @@ class SegmentPart:
 
 
 class Lost(NamedTuple):
-    """Bytes of a source that are not in the result; ``is_tail``: which a broker's recovery would cut off, too."""
+    """Lost bytes of a source. ``is_tail``: whether a broker's recovery would truncate them too."""
 
     file: str
     start: int
@@ -59,11 +59,11 @@ class Lost(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Good batches in their order.
+    """Valid batches in order.
 
     Attributes:
-        batches: positions count from ``data``'s first byte.
-        start: the position of ``data[0]`` in the file.
+        batches: columns of the batches. Positions are relative to ``data``.
+        start: position of ``data`` in the file.
     """
 
     data: Bytes
@@ -72,11 +72,12 @@ class Run(NamedTuple):
 
 
 def good_batches(part: SegmentPart, lost: list[Lost], *, skip: bool) -> Iterator[Run]:
-    """Yield the batches of a segment, some megabytes at a time.
+    """Yield the valid batches of a segment, some megabytes at a time.
 
     Args:
-        lost: gets what is left out.
-        skip: leave damaged batches out instead of stopping.
+        part: segment to read.
+        lost: receives the lost byte ranges.
+        skip: whether to omit damaged batches instead of failing.
 
     Raises:
         LogDirError: a batch is damaged, or the segment cannot be read.
@@ -105,7 +106,7 @@ class _Stop(NamedTuple):
 
 
 def _good_until(window: Window, part: SegmentPart, next_offset: int) -> int:
-    """Return how many batches are good before the first that is not."""
+    """Return the number of valid batches before the first invalid one."""
     batches = window.in_data()
     first, last = batches.column("base_offset"), batches.column("last_offset")
     good = are_good(as_array(window.data), batches, part.base_offset, part.end_offset)
@@ -117,7 +118,7 @@ def _good_until(window: Window, part: SegmentPart, next_offset: int) -> int:
 def _rest(
     part: SegmentPart, read_at: ReadAt, stop: _Stop, next_offset: int, lost: list[Lost], skip: bool
 ) -> Iterator[Run]:
-    """Yield what is good behind the first place that is not."""
+    """Yield the valid batches after the first damage."""
     if stop.position >= part.size_bytes:
         return
     rest = np.frombuffer(read_at(stop.position, part.size_bytes - stop.position), np.uint8)
@@ -140,7 +141,7 @@ _TOPIC_RESOURCE = 2
 
 @dataclass(slots=True)
 class TopicSettings:
-    """One topic, as the source's controller knew it."""
+    """The settings of one topic, from the source's controller."""
 
     partitions: int = 0
     configs: dict[str, str] = field(default_factory=dict)
@@ -148,11 +149,11 @@ class TopicSettings:
 
 @dataclass(slots=True)
 class SourceMetadata:
-    """What the sources' controllers knew.
+    """The metadata of the sources' controllers.
 
     Attributes:
-        topics: by name.
-        next_producer_id: the first that no producer has been given; 0 if it is not known.
+        topics: settings by topic.
+        next_producer_id: first producer id that is not assigned yet; 0 if unknown.
     """
 
     topics: dict[str, TopicSettings] = field(default_factory=dict)
@@ -160,7 +161,7 @@ class SourceMetadata:
 
 
 def metadata_of(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
-    """Return what the sources' metadata logs say; a record of a later release, or damage, is passed over.
+    """Read the sources' metadata logs. Records of later releases and damaged records are skipped.
 
     Raises:
         LogDirError: a file cannot be read.
@@ -204,7 +205,7 @@ def _read(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
 
 
 def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
-    """Yield the records' values: the latest snapshot's, and those of the log that follow it."""
+    """Yield the values of records in the latest snapshot, and in the log after it."""
     snapshots = sorted(partition.kraft_snapshots, key=lambda file: (file.base_offset, file.log.name.leader_epoch or 0))
     start = 0
     for snapshot in snapshots[-1:]:
