@@ -1,8 +1,7 @@
-"""What streams of logs and topics share: a reader that Spark asks for the end of the next micro-batch.
+"""The base class of stream readers for logs and topics, from which Spark requests the end of the next micro-batch.
 
-Spark keeps one reader alive in a planner process for each query, and writes offsets to its checkpoint before any row is
-read. Needs Spark 4.2 or later. Twenty streams are twenty
-processes, so this module imports neither source.
+Spark keeps one reader for each query in a planner process, and writes offsets to its checkpoint before rows are read.
+It requires Spark 4.2 or later. Twenty streams are twenty processes, so this module imports neither source.
 """
 
 from __future__ import annotations
@@ -28,33 +27,33 @@ _Options = TypeVar("_Options", bound="ReadOptions | TopicOptions")
 
 @tells_plainly
 class FollowingReader(TaskReader[_Options], DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches in the planner process, reads them in the workers: what streams of logs and topics share."""
+    """A stream reader, which plans micro-batches in the planner process and reads them in the workers."""
 
     def __init__(self, options: _Options, columns: tuple[Column, ...], values: Values | None = None) -> None:
         super().__init__(options, columns, values)
-        self.goal: Nested | None = None  # of Trigger.AvailableNow
+        self.goal: Nested | None = None  # end of the run for Trigger.AvailableNow
         self.first = FirstBatch()
 
     def start(self) -> Nested:
-        """Return where a query without a checkpoint starts by now."""
+        """Return the current start of a query without a checkpoint."""
         raise NotImplementedError
 
     def ends(self) -> Nested:
-        """Return the ends as they are now."""
+        """Return the current end offsets."""
         raise NotImplementedError
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
-        """Return where a query without a checkpoint starts."""
+        """Return the start of a query without a checkpoint. Repeated calls return the same offsets."""
         return self.first.begin(self.start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return what the options allow a micro-batch."""
+        """Return the options' limit for a micro-batch."""
         return read_limit(self.options)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the ends, for the query's progress."""
+        """Return the current end offsets for the query's progress."""
         return self.ends() if self.goal is None else self.goal
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of this run: what comes later is the next run's."""
+        """Fix the end of this run. Later records are read by the next run."""
         self.goal = self.ends()

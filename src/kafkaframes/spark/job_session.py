@@ -1,4 +1,4 @@
-"""Start Spark for one job, show how far its tasks are, and stop it, whenever a signal comes in between."""
+"""A Spark session for one job: start it, show the progress of its tasks, and stop it, also after a signal."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _PATIENCE_SECONDS = 20
 
 @contextmanager
 def session_at(app_name: str, master: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
-    """Start Spark at a master for one job, and stop it afterwards; Ctrl-C stops it, too.
+    """Start Spark at a master for one job, and stop it afterwards or after Ctrl-C.
 
     Raises:
-        MissingExtraError: PySpark or a fit Java is absent.
-        OptionError: the master's URL is invalid, even if a session of this process is used instead of it.
-        KafkaframesError: Spark does not start there, or fails in its own way (an executor that was lost, ...).
+        MissingExtraError: PySpark or a supported Java is not installed.
+        OptionError: The master's URL is invalid, even if an existing session of this process is used instead.
+        KafkaframesError: Spark does not start, or fails with an error of its own (such as a lost executor).
     """
     from kafkaframes.spark.builder import check_master_url
 
@@ -55,7 +55,7 @@ def session_at(app_name: str, master: str, *, config: dict[str, str] | None = No
 
 @contextmanager
 def _handlers_of_signals() -> Iterator[_Handlers]:
-    """Give what Python does at SIGINT and SIGTERM, where it does something, and put it back at the end."""
+    """Yield the current handlers of SIGINT and SIGTERM, and restore them at the end."""
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
     known = {number: signal.getsignal(number) for number in numbers}
@@ -74,7 +74,7 @@ def _put_back(handlers: _Handlers) -> None:
 def _session(
     app_name: str, master: str, handlers: _Handlers, config: dict[str, str] | None
 ) -> tuple[SparkSession, list[int]]:
-    """Start Spark, and return the signals that came meanwhile: a JVM half started would outlive this process."""
+    """Start Spark, and return the signals received in the meantime: a partly started JVM would outlive this process."""
     from kafkaframes.spark.builder import session
 
     came: list[int] = []
@@ -86,13 +86,14 @@ def _session(
 
 @contextmanager
 def _without_pysparks_handler() -> Iterator[None]:
-    """Keep a SparkContext that starts from putting its own handler of SIGINT in the place of ours.
+    """Prevent a new SparkContext from replacing the handler of SIGINT.
 
-    It asks the JVM to cancel all jobs on the connection that a question was cut off on: two tracebacks of py4j's.
+    PySpark's handler asks the JVM to cancel all jobs on a connection whose request was interrupted, which prints two
+    py4j tracebacks.
     """
     try:
         module: Any = importlib.import_module("pyspark.core.context")
-    except ImportError:  # Spark Connect's client alone has no contexts
+    except ImportError:  # the package of Spark Connect's client has no SparkContext
         yield
         return
     kept = module.signal
@@ -105,10 +106,10 @@ def _without_pysparks_handler() -> Iterator[None]:
 
 @contextmanager
 def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
-    """Let a signal end the JVM first: a thread that waits for its answer would wait until its tasks are done.
+    """End the JVM before other effects of a signal. Otherwise a waiting thread would wait for its running tasks.
 
-    What PySpark says when its JVM is gone (py4j's log, the server of accumulators, a warning at the stop) is what was
-    asked for. A JVM that spark-submit has started is ended by spark-submit: signals then do what they did before.
+    PySpark's messages about the ended JVM (py4j's log, the accumulator server, a warning at the stop) are suppressed.
+    If spark-submit has started the JVM, it also ends it; signals then have their previous handlers.
     """
     jvm = _jvm_of(spark)
     if jvm is None:
@@ -141,13 +142,13 @@ def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None
 
 
 def _jvm_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
-    """Return the JVM that this process has started; none where spark-submit has, which ends it."""
+    """Return the JVM that this process has started; None if spark-submit has started it, which also ends it."""
     result: subprocess.Popen[bytes] | None = getattr(getattr(spark.sparkContext, "_gateway", None), "proc", None)
     return result
 
 
 def _say_nothing(request: object, client_address: object) -> None:
-    """Take the place of :meth:`socketserver.BaseServer.handle_error`, which prints a traceback."""
+    """Replace :meth:`socketserver.BaseServer.handle_error`, which prints a traceback."""
 
 
 def _end(jvm: subprocess.Popen[bytes]) -> None:
@@ -169,13 +170,13 @@ _ASK_EVERY_SECONDS = 0.2
 
 @contextmanager
 def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``show(done, total)`` with the tasks of the jobs that run meanwhile, from another thread.
+    """Call ``show(done, total)`` with the task counts of running jobs, from another thread, while the block runs.
 
-    Spark Connect has no such counts: nothing is shown then.
+    Spark Connect does not report task counts, so ``show`` is not called.
     """
     try:
         tracker = spark.sparkContext.statusTracker()
-    except Exception:  # PySparkAttributeError where there is no SparkContext; a missing bar is no reason to fail
+    except Exception:  # PySparkAttributeError without a SparkContext; a missing progress bar must not fail the job
         yield
         return
     finished = threading.Event()
@@ -192,14 +193,14 @@ def _ask(tracker: Any, show: Callable[[int, int], None], finished: threading.Eve
     while not finished.wait(_ASK_EVERY_SECONDS):
         try:
             done, total = _counts(tracker)
-        except Exception:  # the JVM is gone, as after Ctrl-C: who waits for its result tells why
+        except Exception:  # the JVM has ended, as after Ctrl-C; the thread that waits for its result reports it
             return
         if total:
             show(done, total)
 
 
 def _counts(tracker: Any) -> tuple[int, int]:
-    """Return how many tasks of the running stages are done, and how many there are."""
+    """Return the numbers of completed tasks and of all tasks in the running stages."""
     stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
     result = [(info.numCompletedTasks, info.numTasks) for info in stages if info is not None]
     return sum(done for done, _ in result), sum(total for _, total in result)

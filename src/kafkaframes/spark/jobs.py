@@ -1,7 +1,7 @@
-"""Have a plain function run on a list of values by Spark's workers: for jobs whose bytes need not pass through the JVM.
+"""Run a plain function on Spark's workers for each value of a list, for jobs whose data need not pass through the JVM.
 
-The values and answers are small (a segment's path, what was counted); what is large is read and written by the workers.
-Executors need this package and its dependencies, and see the same paths as the driver.
+The values and results are small, such as a segment path or counts. The workers read and write large data themselves.
+Executors need this package and its dependencies, and must see the same paths as the driver.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def run_on_spark(
     """Return ``function(task)`` for each task, in order.
 
     Args:
-        spark: a session that is no Spark Connect.
-        function: importable by its name on the executors.
-        tasks: values that pickle.
-        total_bytes: of all tasks, where many are small: neighbours then go into one task of Spark's.
+        spark: Session, other than Spark Connect.
+        function: Function that executors can import by its name.
+        tasks: Picklable values.
+        total_bytes: Total size of many small tasks. Adjacent tasks are then combined to one Spark task.
 
     Raises:
-        KafkaframesError: a task failed with one of our errors, as often as Spark tries it.
+        KafkaframesError: A task failed with such an error. Spark's retries apply.
     """
     if not tasks:
         return iter(())
@@ -55,7 +55,7 @@ def run_on_spark(
 
 
 def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
-    """Return among how many of Spark's tasks our tasks are shared out."""
+    """Return the number of Spark tasks."""
     if total_bytes is None:
         return min(count, TASKS_AT_MOST)
     cores: int = spark.sparkContext.defaultParallelism
@@ -72,12 +72,13 @@ def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_b
 
 
 def runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) -> Runner:
-    """Return what jobs take as ``run``: an error of ours keeps its class and its place.
+    """Return the argument ``run`` of jobs. Errors of this package keep their class and location.
 
-    Such an error is an answer to Spark, not a failure: trying again would not help.
+    Spark does not retry a task with such an error, because a retry would fail as well.
 
     Args:
-        size_of: a task's bytes, where many are small: neighbours then go into one task of Spark's.
+        spark: Session, other than Spark Connect.
+        size_of: Function that returns the size of a small task. Adjacent tasks are then combined to one Spark task.
     """
 
     def run(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
@@ -92,14 +93,14 @@ def runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) 
 
 
 def split(spark: SparkSession) -> Split:
-    """Return how compaction shares out large partitions."""
+    """Return the function with which compaction divides large partitions."""
     from kafkaframes.jobs.compact.staged_compaction import Split
 
     return Split(secret=new_secret(), workers=spark.sparkContext.defaultParallelism)
 
 
 def new_secret() -> tuple[int, int]:
-    """Return two random numbers of 64 bits, with their signs: the key of a compaction's digests."""
+    """Return two random signed integers of 64 bits, the key of a compaction's digests."""
     return secrets.randbits(64) - 2**63, secrets.randbits(64) - 2**63
 
 

@@ -1,10 +1,10 @@
-"""``spark.read.format("kafka-capture")``: recorded traffic and request logs as rows. Thin: ``capture`` does the work.
+"""The Spark data source ``kafka-capture``, which reads captured traffic and request logs with the package ``capture``.
 
-Tasks share connections, not bytes: each walks the headers of all files, which takes little, and reads the payload of
-the connections that fall to it. Nothing is shuffled. As a stream, a directory that fills up: a file is read when it is
-finished; some files before it are read again for the calls and connections that go over the border.
+Connections, not bytes, are divided among tasks. Each task reads all packet headers, which is cheap, and the payload of
+its own connections. There is no shuffle. A stream reads a directory to which files are added. A file is read when it is
+complete, and some earlier files are read again for calls and connections that continue in it.
 
-What reads captures is imported by the functions that need it: Spark imports this module to find ``kafka-log``, too.
+The capture reader is imported by the functions that need it, because Spark also imports this module for ``kafka-log``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KafkaCaptureDataSource(DataSource):
         return "kafka-capture"
 
     def schema(self) -> StructType:
-        """Return the schema of the table and columns asked for."""
+        """Return the schema of the table and the selected columns."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         from kafkaframes.capture.columns import schema_of
@@ -61,7 +61,7 @@ class KafkaCaptureDataSource(DataSource):
         return KafkaCaptureReader(self._narrowed(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return the reader of a directory that fills up."""
+        """Return the reader of a directory to which files are added."""
         options = self._narrowed(schema)
         if options.read.table not in ("calls", "records"):
             raise OptionError(f"table={options.read.table} is for batch reads; a stream reads calls or records")
@@ -86,13 +86,13 @@ def _planned(files: Sequence[str], options: SourceOptions) -> list[InputPartitio
 
 @tells_plainly
 class _CaptureReader:
-    """Reads in the workers what a batch or a stream has planned."""
+    """The part of a reader that runs in workers, for batches and streams."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task as Arrow batches of about 1 MB; log what was not read and may hide a call."""
+        """Yield the rows of a task as Arrow batches of about 1 MB. Log unread data that may contain calls."""
         from kafkaframes.capture.coverage import Coverage
         from kafkaframes.capture.reader import read_traffic
         from kafkaframes.scan.arrow import rebatch
@@ -107,23 +107,23 @@ class _CaptureReader:
 
 @tells_plainly
 class KafkaCaptureReader(_CaptureReader, DataSourceReader):
-    """Plans in the planner process."""
+    """A batch reader, which plans in the planner process."""
 
     def partitions(self) -> list[InputPartition]:
-        """Share the connections out."""
+        """Divide the connections among tasks."""
         return _planned(self.options.files(), self.options)
 
 
 @tells_plainly
 class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
-    """Follows a directory; an offset is the name of the last file that was read."""
+    """The reader of a stream of files in a directory. An offset is the name of the last file that was read."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
-        """Return where a query without a checkpoint starts: at the first file."""
+        """Return the start of a query without a checkpoint: the first file."""
         return {"after": ""}
 
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
-        """Return the last finished file, or the last that one micro-batch may read."""
+        """Return the last complete file, or the last file that fits into the micro-batch."""
         from kafkaframes.capture.files import natural
         from kafkaframes.scan.capture import finished_files
 
@@ -135,7 +135,7 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
         return {"after": new[-1] if new else after}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """Share out what the files after ``start`` hold, with some files before them for what goes over the border."""
+        """Return the tasks for the files after ``start``. They also read some earlier files for continued calls."""
         from kafkaframes.capture.files import natural
         from kafkaframes.scan.capture import Work, finished_files
 

@@ -1,16 +1,16 @@
-"""``spark.read.format("kafka-log")``: the segments of a log as rows, with no broker and no jar; and the way back.
+"""The Spark data source ``kafka-log``, which reads segments of logs and writes them, without a broker or a jar.
 
-Thin on purpose: options, planning and reading are plain Python in the files of those names. What Spark does when:
+This module only connects Spark to the modules for options, planning and reading. Spark calls it as follows:
 
-* ``__init__`` and ``schema`` run in a planner process on the driver's machine, once for each ``load()``;
-* ``partitions`` runs there too, at the first action, **once for each DataFrame**: segments that appear later are seen
-  by the next ``load()`` only, so a DataFrame is a snapshot;
-* ``read`` runs in a worker for each task; a LIMIT closes the generator early.
+* ``__init__`` and ``schema`` run in a planner process on the driver's machine, once for each ``load()``.
+* ``partitions`` runs there too, at the first action, **once for each DataFrame**. A DataFrame is therefore a snapshot:
+  later segments are only in the next ``load()``.
+* ``read`` runs in a worker for each task. A LIMIT closes the generator early.
 
-There is no ``pushFilters``, although Spark has it: with Spark 4.3 a DataFrame used twice with different filters gives
-wrong rows, since the filters of the last use are kept for all (``tests/spark/test_push_filters.py`` shows it). Offsets
-and columns are narrowed by options instead. So ``WHERE topic = 'orders'`` reads every topic and drops most of them, and
-nothing in the plan says so: where a read is large and no option narrows it, one line of the log names the options.
+``pushFilters`` is not implemented. With Spark 4.3, a DataFrame that is used twice with different filters would return
+wrong rows, because Spark keeps the filters of the last use for all uses (``tests/spark/test_push_filters.py``). Options
+select offsets and columns instead. ``WHERE topic = 'orders'`` reads every topic and drops most rows, which the query
+plan does not show. For a large read without such options, a log message therefore names them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class KafkaLogDataSource(DataSource):
         return "kafka-log"
 
     def schema(self) -> str:
-        """Return the schema of Spark's Kafka source, or of the columns asked for."""
+        """Return the schema of Spark's Kafka source, or of the selected columns."""
         values, own = parted(without_added(self._options), other_modes=DECODERS)
         options = log_options(own)
         every_copy = options.replicas == "all"
@@ -71,25 +71,25 @@ class KafkaLogDataSource(DataSource):
         return decoded_ddl(chosen, values, comment_of(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
+        """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
         return KafkaLogReader(*self._to_read(schema))
 
     def _to_read(self, schema: StructType, **settings: Any) -> tuple[ReadOptions, tuple[Column, ...], Values | None]:
-        """Return what a reader is made of; ``settings`` are for what the options do not say."""
+        """Return the arguments of a reader. ``settings`` are values of fields for which there are no options."""
         values, own = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
         plain, values = plain_schema(schema, values)
         options = log_options(own, **settings)
         return options, columns_of(plain, table=options.layout), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a DataFrame; ``overwrite``: mode overwrite, else append."""
+        """Return the writer of a DataFrame. ``overwrite`` is set for mode overwrite; otherwise rows are appended."""
         from kafkaframes.spark.log_writer import KafkaLogWriter
         from kafkaframes.spark.write_options import parse_write
 
         return KafkaLogWriter(*parse_write(without_added(self._options)), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
-        """Return the writer of a stream, exactly once; ``overwrite``: output mode complete."""
+        """Return the exactly-once writer of a stream. ``overwrite`` is set for output mode complete."""
         try:
             from kafkaframes.spark.log_stream_writer import KafkaLogStreamWriter
         except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
@@ -100,7 +100,7 @@ class KafkaLogDataSource(DataSource):
         return KafkaLogStreamWriter(path, values, schema, overwrite=overwrite, checkpoint=checkpoint)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return the reader of a stream; it starts at latest where no offset is given, as Spark's Kafka source does."""
+        """Return the reader of a stream. By default it starts at latest, as Spark's Kafka source does."""
         try:
             from kafkaframes.spark.stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
@@ -110,12 +110,12 @@ class KafkaLogDataSource(DataSource):
 
 @tells_plainly
 class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
-    """Plans in the planner process, reads in the workers."""
+    """A batch reader, which plans in the planner process and reads in the workers."""
 
     read_work = staticmethod(read_table)
 
     def partitions(self) -> list[InputPartition]:
-        """Find the segments and share them out."""
+        """List the segments and divide them among tasks."""
         from kafkaframes.scan.log.resolve import plan_log
 
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
@@ -126,15 +126,17 @@ class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
         return [InputPartition(work) for work in plan.works or [()]]
 
 
-LARGE_BYTES = 1 << 30  # less is read in the time that reading the hint takes
+LARGE_BYTES = 1 << 30  # a smaller read takes no longer than a user takes to read the message
 _GIB = 1 << 30
 
 
 def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = LARGE_BYTES) -> str | None:
-    """Return the line for a read that no option narrows; None for one that is small, or narrowed.
+    """Return the message for a large read that no option limits; None for other reads.
 
     Args:
-        large_bytes: from how many bytes of log on it is worth a word.
+        options: Options of the read.
+        plan: Plan of the read.
+        large_bytes: Smallest size of a large read, in bytes of log.
     """
     if plan.bytes_to_read < large_bytes:
         return None

@@ -1,11 +1,12 @@
-"""``format("kafka-topic")``: live topics as rows, and rows into topics, without a jar.
+"""The Spark data source ``kafka-topic``, which reads live topics and writes to them, without a jar.
 
-Thin on purpose, as ``kafka_log.py``, which says what Spark calls where: options, planning, reading and writing are
-plain Python in the files ``topic_*.py``. Spark asks for the tasks of a DataFrame once. Each action runs them, and each
-task learns its offsets then (``execution_offsets.py``), so that every action reads what the topics hold at that time.
+This module only connects Spark to the modules ``topic_*.py`` for options, planning, reading and writing.
+``kafka_log.py`` describes when Spark calls which method. Spark requests the tasks of a DataFrame once, and runs them
+for each action. Each task looks up its offsets when it runs (``execution_offsets.py``), so that every action reads the
+current records.
 
-The client is imported by the functions that need it: Spark imports this module to find ``kafka-log``, too, and half of
-what that cost a new session's first ``load()`` was the client.
+The client is imported by the functions that need it. Spark also imports this module to find ``kafka-log``, and the
+client took half of the time of a new session's first ``load()``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from kafkaframes.scan.topic.options import TopicOptions
 
-_OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that no topic has
+_OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that topics do not have
 
 
 @tells_plainly
@@ -51,7 +52,7 @@ class KafkaTopicDataSource(DataSource):
         return "kafka-topic"
 
     def schema(self) -> str:
-        """Return the schema of Spark's Kafka source, or of the columns asked for."""
+        """Return the schema of Spark's Kafka source, or of the selected columns."""
         values, own = parted(without_added(self._options))
         columns = _chosen(own)
         settle()
@@ -72,7 +73,7 @@ class KafkaTopicDataSource(DataSource):
     def _to_read(
         self, schema: StructType, *, is_stream: bool
     ) -> tuple[TopicOptions, tuple[Column, ...], Values | None]:
-        """Return what a reader is made of."""
+        """Return the arguments of a reader."""
         from kafkaframes.spark.topic_options import topic_options
 
         values, own = parted(options_of(self.name(), self._options, schema))
@@ -83,7 +84,7 @@ class KafkaTopicDataSource(DataSource):
         """Return the writer of a DataFrame.
 
         Raises:
-            OptionError: mode overwrite; topics are appended to.
+            OptionError: The mode is overwrite. Topics only support append.
         """
         from kafkaframes.spark.topic_options import topic_write_options
         from kafkaframes.spark.topic_writer import KafkaTopicWriter
@@ -98,7 +99,7 @@ class KafkaTopicDataSource(DataSource):
         return KafkaTopicWriter(topic_write_options(without_added(self._options)), types_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
-        """Return the writer of a stream: at least once, or with ``delivery=exactly-once``."""
+        """Return the writer of a stream: at-least-once, or exactly-once with ``delivery=exactly-once``."""
         try:
             from kafkaframes.spark.topic_options import topic_write_options
             from kafkaframes.spark.topic_stream_writer import ExactlyOnceStreamWriter, KafkaTopicStreamWriter
@@ -114,12 +115,12 @@ class KafkaTopicDataSource(DataSource):
 
 @tells_plainly
 class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
-    """Plans in the planner process, reads in the workers."""
+    """A batch reader, which plans in the planner process and reads in the workers."""
 
     read_work = staticmethod(read_topic)
 
     def partitions(self) -> list[InputPartition]:
-        """Share topic partitions out to tasks; those learn their offsets when they run, unless options fix them."""
+        """Divide topic partitions among tasks. Tasks look up their offsets when they run, unless options fix them."""
         from kafkaframes.scan.topic.planning import plan_shares, plan_topic
         from kafkaframes.spark.execution_offsets import defer
 
@@ -139,15 +140,15 @@ def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
 
 
 def _may_be_stream(options: Mapping[str, str]) -> bool:
-    """Return whether a stream takes these options; ``schema`` is asked before Spark says which it is."""
+    """Return whether a stream could have these options. Spark calls ``schema`` before it requests a reader."""
     return not any(name.lower().startswith("ending") for name in options)
 
 
 def _checked(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns.
+    """Return the columns after a check.
 
     Raises:
-        OptionError: one that says something of a file; a topic has none.
+        OptionError: A column, such as ``file``, does not exist for topics.
     """
     wrong = [column.name for column in columns if column.name in _OF_FILES]
     if wrong:

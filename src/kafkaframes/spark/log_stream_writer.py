@@ -1,14 +1,14 @@
-"""``df.writeStream.format("kafka-log")``: each micro-batch into a log directory, exactly once.
+"""``df.writeStream.format("kafka-log")``, which writes each micro-batch to a log directory exactly once.
 
-Spark makes this writer twice for each micro-batch, in two planner processes: once for the tasks, once for ``commit`` or
-``abort``. So making it does nothing, and what both must know is computed from what both are given, or travels in the
-tasks' messages:
+Spark creates this writer twice for each micro-batch, in two planner processes: for the tasks, and for ``commit`` or
+``abort``. Its creation therefore has no side effects. Shared state is computed from the arguments, or sent in the
+messages of the tasks:
 
-* the staging directory is named by the path, the checkpoint and the batch; each attempt of a task has a directory of
-  its own in it, of which the commit takes those that Spark names, and removes all;
-* the query's id comes with the messages; the commit puts it, the batch's number and the sources' offsets, from the
-  checkpoint, into the log directory together with the rows (``jobs/micro_batch.py``). A batch that is
-  sent again after its commit is thus known, and another one of the same number is refused.
+* The path, the checkpoint and the batch number determine the name of the staging directory. Each attempt of a task has
+  a directory in it. The commit uses the directories of the attempts that Spark names, and removes all of them.
+* The messages contain the query id. The commit stores it in the log directory together with the rows, the batch number
+  and the offsets of the sources, from the checkpoint (``jobs/micro_batch.py``). It can therefore recognize a batch that
+  is repeated after its commit, and reject a different batch with the same number.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ _NAME_LENGTH: Final = 16
 
 @tells_plainly
 class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch's writer."""
+    """The writer of a micro-batch."""
 
     def __init__(
         self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool, checkpoint: str
     ) -> None:
-        """``overwrite``: each micro-batch takes the place of all (output mode complete)."""
+        """If ``overwrite`` is set, each micro-batch replaces the whole log (output mode complete)."""
         self.target, self.settings = look(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
         self._checkpoint = checkpoint and _absolute(checkpoint)
         self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_NAME_LENGTH]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one attempt of a task as runs."""
+        """Write the rows of a task attempt as runs."""
         context, query_id, batch_id = micro_batch_of_task()
         number = context.partitionId()
         directory = self._staging(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
@@ -72,7 +72,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number), query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Put all runs into the log, those of a partition in the order of the tasks, unless they are there."""
+        """Append all runs to the log unless they are in it. The runs of a partition are in task order."""
         tasks = in_order(messages)
         runs = [run for entry in tasks for run in entry.runs]
         if runs or (self.overwrite and tasks):
@@ -82,11 +82,11 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         self._clean(tasks, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Remove what the tasks wrote."""
+        """Remove the files of the tasks."""
         self._clean(in_order(messages), batchId)
 
     def _batch(self, query_id: str, batch_id: int) -> StreamBatch:
-        """Return what identifies a micro-batch, as far as the checkpoint can be read on this machine."""
+        """Return the identity of a micro-batch, as far as this machine can read the checkpoint."""
         begins, ends = offsets_in(self._read, batch_id) if self._checkpoint else (None, None)
         return StreamBatch(query_id, batch_id, self._checkpoint, begins=begins, ends=ends)
 
@@ -101,10 +101,10 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         return top.with_name(f"{top.name}{STAGING}-stream-{self._query}-{batch_id}")
 
     def _clean(self, tasks: Iterable[TaskRuns], batch_id: int) -> None:
-        """Remove what attempts of this batch and of those before it left, also those that Spark knows nothing of.
+        """Remove the files of all attempts of this batch and of earlier ones, including those unknown to Spark.
 
-        Two queries that write to one path without an option ``checkpointLocation`` meet in a staging directory; the
-        query's id, where a task knows it, keeps them apart.
+        Without the option ``checkpointLocation``, two queries that write to one path share a staging directory. The
+        query id, if a task knows it, distinguishes their files.
         """
         mine = next((f"{one.query_id}-" for one in tasks), "")
         prefix = self._staging("").name
@@ -116,11 +116,11 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
             for attempt in (parent / name).iterdir():
                 if attempt.name.startswith(mine):
                     shutil.rmtree(attempt, ignore_errors=True)
-            with suppress(OSError):  # another query's are still in it
+            with suppress(OSError):  # it still contains files of another query
                 (parent / name).rmdir()
 
 
 def _absolute(checkpoint: str) -> str:
-    """Return the path of a checkpoint in one form, however it was given."""
+    """Return the normalized path of a checkpoint."""
     path = checkpoint.removeprefix("file://").removeprefix("file:")
     return path if "://" in path else str(Path(path).resolve())

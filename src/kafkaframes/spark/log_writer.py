@@ -1,9 +1,9 @@
-"""``df.write.format("kafka-log")``: rows into a log directory that a broker opens; see ``restore/writing``.
+"""``df.write.format("kafka-log")``, which writes rows to a log directory that a broker can open (``restore/writing``).
 
-What Spark does when: ``writer`` is called once, in a planner process on the driver's machine; ``write`` in a worker for
-each task, perhaps more than once; then ``commit`` with what all tasks returned, or ``abort``, on the driver's machine
-again. A task writes into a directory of its own below a staging directory beside the log; whatever happens, that
-directory is gone in the end, unless the driver itself is killed.
+Spark calls ``writer`` once, in a planner process on the driver's machine. It calls ``write`` in a worker for each task,
+possibly more than once. Then it calls ``commit`` with the results of all tasks, or ``abort``, on the driver's machine.
+A task writes to its own directory inside a staging directory next to the log. The staging directory is always removed
+at the end, unless the driver itself is killed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STAGING = ".kafkaframes-staging"
 
 @dataclass
 class TaskRuns(WriterCommitMessage):
-    """What one task wrote, and of a stream for which query."""
+    """The result of a write task, and for a stream, the id of its query."""
 
     task: int
     runs: list[Run]
@@ -47,7 +47,7 @@ class TaskRuns(WriterCommitMessage):
 
 @tells_plainly
 class KafkaLogWriter(DataSourceArrowWriter):
-    """One write; pickled to the tasks and to the commit."""
+    """The writer of a batch, which is pickled to the tasks and to the commit."""
 
     def __init__(self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> None:
         self.target, self.settings = look(path, values, schema, overwrite=overwrite)
@@ -58,7 +58,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
             Path(self.staging).mkdir(parents=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows as runs."""
+        """Write the rows of a task as runs."""
         context = TaskContext.get()
         number = context.partitionId() if context else 0
         directory = Path(self.staging) / f"task-{number:06}-{uuid.uuid4().hex}"
@@ -67,7 +67,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Put all runs into the log, those of a partition in the order of the tasks."""
+        """Append all runs to the log. The runs of a partition are in task order."""
         runs = [run for entry in in_order(messages) for run in entry.runs]
         try:
             check_there(runs)
@@ -76,12 +76,12 @@ class KafkaLogWriter(DataSourceArrowWriter):
             shutil.rmtree(self.staging, ignore_errors=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote."""
+        """Remove the files of the tasks."""
         shutil.rmtree(self.staging, ignore_errors=True)
 
 
 def look(path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> tuple[Target, WriteSettings]:
-    """Look at the log that is written to, and check the columns against the settings."""
+    """Inspect the target log, and check the columns against the settings."""
     target = Target.look(path)
     counts = {} if overwrite else dict(target.counts)
     settings = WriteSettings(now_ms=time.time_ns() // 1_000_000, partitions=counts, **values)
@@ -90,12 +90,12 @@ def look(path: str, values: Mapping[str, Any], schema: StructType, *, overwrite:
 
 
 def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRuns]:
-    """Return what the tasks wrote, in their order."""
+    """Return the results of the tasks in task order."""
     return sorted((entry for entry in messages if isinstance(entry, TaskRuns)), key=lambda entry: entry.task)
 
 
 def write_runs(rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteSettings, *, task: int) -> list[Run]:
-    """Write one task's rows into a directory of its own, which goes again if they cannot be written."""
+    """Write the rows of a task to a directory of its own, which is removed if the write fails."""
     try:
         writer = RunWriter(directory, settings, task=task)
         for batch in rows:
@@ -107,16 +107,16 @@ def write_runs(rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteS
 
 
 def _known(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns that are written; a column of nulls only is as good as none."""
+    """Return the columns to write. Columns with only nulls are dropped."""
     names = [field.name for field in rows.schema if field.name in COLUMN_TYPES and not pa.types.is_null(field.type)]
     return rows.select(names)
 
 
 def check_there(runs: Iterable[Run]) -> None:
-    """Check that what the tasks wrote is visible on this machine.
+    """Check that the files of the tasks are visible on this machine.
 
     Raises:
-        LogDirError: workers and driver see different files.
+        LogDirError: Workers and driver do not share the directory.
     """
     for run in runs:
         path = Path(run.path)
@@ -126,7 +126,7 @@ def check_there(runs: Iterable[Run]) -> None:
 
 
 def in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-    """Carry out the tasks of a commit side by side: they copy without Python's lock, and wait for the disk."""
+    """Run the tasks of a commit in parallel. They release the GIL to copy files, and wait for the disk."""
     if len(tasks) < 2:
         return [function(task) for task in tasks]
     with ThreadPoolExecutor(min(len(tasks), 4 * (os.cpu_count() or 1))) as pool:

@@ -1,4 +1,4 @@
-"""A task of ``kafkaframes.spark.read(scan)``: it reads its slices, in the types that Spark has. No pyspark."""
+"""A task of ``kafkaframes.spark.read(scan)``, which reads its slices in Spark's types. No pyspark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("kafkaframes.spark")
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with types that Spark has: instants in microseconds, no dictionaries."""
+    """Return the schema with Spark's types: instants in microseconds, and no dictionaries."""
     return pa.schema([pa.field(field.name, _spark_type(field.type)) for field in schema])
 
 
@@ -29,7 +29,7 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def reader_of(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what a task runs: rows of the column ``slice`` in, the rows of these slices out."""
+    """Return the function of a task, which converts rows with the column ``slice`` to the rows of these slices."""
 
     def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -54,7 +54,7 @@ def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch with the types of ``schema``.
 
     Raises:
-        OptionError: Spark's microseconds cannot hold a timestamp.
+        OptionError: A timestamp is out of the range of Spark's microseconds.
     """
     if TIMES in batch.schema.names and batch.schema.field(TIMES).type == TIMESTAMP:
         check_instants(batch, remedy="Select the other columns of the scan")

@@ -1,10 +1,10 @@
-"""Schemas as Spark hands them over: their columns, and the options that a catalog keeps in one. No pyspark.
+"""Spark schemas: their columns, and the options that a catalog stores in them. No pyspark.
 
-Spark (4.3) hands the options of CREATE TABLE to a Python data source once, when it asks for the table's schema,
-together with what the catalog adds (``owner``, ``provider``, ``location``, each option again under ``option.``). A
-query on the table gets none of them: it gets what stands in ``WITH (...)`` and the table's schema
-(``tests/spark/test_catalog_tables.py`` shows both). So the options are kept where the catalog gives them back: in the
-comment of the first column, which reads ``kafka-log?path=/x&subscribe=orders``, as DESCRIBE TABLE shows.
+Spark (4.3) passes the options of CREATE TABLE to a Python data source only once, when it requests the table's schema.
+It adds the catalog's properties (``owner``, ``provider``, ``location``, each option again under ``option.``). A query
+on the table passes only the options in ``WITH (...)`` and the table's schema (``tests/spark/test_catalog_tables.py``
+shows both). The options are therefore stored in the schema, in the comment of the first column. DESCRIBE TABLE shows it
+as ``kafka-log?path=/x&subscribe=orders``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# What a writer takes: column -> the types that it may have, as Spark's simpleString.
+# Columns of a write -> their valid types, as Spark's simpleString.
 _TEXT: Final = ("binary", "string")
 COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": _TEXT,
@@ -32,19 +32,19 @@ COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "timestamp": ("timestamp", "bigint"),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-# What the catalog adds to a table's options: TableCatalog's reserved properties, and Hive's own.
+# Properties that the catalog adds to a table's options: reserved properties of TableCatalog, and Hive's own.
 _ADDED: Final = frozenset(
     (
         "collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
         "serialization.format", "table_type", "transient_lastddltime",
     )
 )  # fmt: skip
-_AGAIN: Final = "option."  # a catalog keeps what stands in OPTIONS (...) a second time, under this
-_PATHS: Final = ("path", "paths", "kafka.bootstrap.servers")  # options that say what is read
+_AGAIN: Final = "option."  # prefix under which a catalog stores options of OPTIONS (...) a second time
+_PATHS: Final = ("path", "paths", "kafka.bootstrap.servers")  # options that identify the source
 
 
 def without_added(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options as they were written, without what a catalog adds; a table's location is its path.
+    """Return the options without a catalog's additions. A table's location becomes its path.
 
     >>> without_added({"owner": "root", "location": "file:/x", "option.subscribe": "t", "provider": "kafka-log"})
     {'path': '/x', 'subscribe': 't'}
@@ -67,15 +67,15 @@ def without_added(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _local(path: str) -> str:
-    """Return a path as a catalog writes it, ``file:/x``, as the file system does."""
+    """Convert a catalog's form of a local path, ``file:/x``, to a file system path."""
     return f"/{path[5:].lstrip('/')}" if path.startswith("file:/") and not path.startswith("file://") else path
 
 
 def comment_of(source: str, options: Mapping[str, str]) -> str:
-    """Return the comment that keeps the options of a table being created; "" where no table is created.
+    """Return the comment that stores the options of a new table; an empty string if no table is created.
 
     Raises:
-        OptionError: a secret among the options, by its name or in its value; everybody who sees the table would see it.
+        OptionError: An option contains a secret, by its name or in its value. All users of the table could read it.
     """
     if not any(name.lower() == "provider" for name in options):
         return ""
@@ -90,10 +90,10 @@ def comment_of(source: str, options: Mapping[str, str]) -> str:
 
 
 def options_of(source: str, options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """Return the options of a read: those given, and where they do not say what is read, those that a table keeps.
+    """Return the options of a read: the given ones, or those of the table if the given ones do not name a source.
 
     Raises:
-        OptionError: neither says what is read.
+        OptionError: Neither the options nor the table name a source.
     """
     values = without_added(options)
     names = {name.lower() for name in values}
@@ -112,15 +112,15 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
 
 
 def types_of(schema: StructType) -> dict[str, str]:
-    """Return name and type of each column of a schema, the type as Spark writes it in short (``simpleString``)."""
+    """Return the type of each column in a schema by name, as Spark's ``simpleString``."""
     return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def columns_of(schema: StructType, *, table: str = "records") -> tuple[Column, ...]:
-    """Return the columns that a schema names, ours or one that the user has given.
+    """Return the columns of a schema, which may come from the user.
 
     Raises:
-        OptionError: a column is unknown, named twice, or of another type here.
+        OptionError: A column is unknown, is named twice, or has an invalid type.
     """
     columns = choose_columns(schema.names, table=table)
     for theirs, ours in zip(schema, columns, strict=True):

@@ -1,7 +1,7 @@
-"""``spark.readStream.format("kafka-log")``: a log directory that grows, followed. Needs Spark 4.2 or later.
+"""``spark.readStream.format("kafka-log")``, which follows a growing log directory. Requires Spark 4.2 or later.
 
-Thin: ``following.py`` does the work. Spark keeps one of these readers alive in a planner process for each query, asks
-it for the end of the next micro-batch, and writes offsets to its checkpoint before any row is read.
+``following.py`` implements it. Spark keeps one reader for each query in a planner process, requests the end of the next
+micro-batch from it, and writes offsets to its checkpoint before rows are read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkaframes.spark.worker import tells_plainly
 
 @tells_plainly
 class KafkaLogStreamReader(FollowingReader[ReadOptions]):
-    """Follows a log directory."""
+    """The reader of a stream of a log directory."""
 
     read_work = staticmethod(read_table)
 
@@ -35,16 +35,16 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
         self.follower = Follower(options).checked()
 
     def start(self) -> Nested:
-        """Return what the options say."""
+        """Return the start offsets of the options."""
         ids = self.follower.ids()
         return StreamOffsets(self.follower.start(), ids).to_json()
 
     def ends(self) -> Nested:
-        """Return the ends of the log."""
+        """Return the current end offsets of the log."""
         return nested(self.follower.ends())
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        """Return where the next micro-batch ends."""
+        """Return the end of the next micro-batch."""
         self.first.looked()
         limited = not isinstance(limit, ReadAllAvailable)
         at = StreamOffsets.from_json(start)
@@ -56,10 +56,10 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
             is_first=self.first.is_at(start),
         )
         is_same = result.offsets == at.offsets and all(at.ids.get(name, id_) == id_ for name, id_ in result.ids.items())
-        return dict(start) if is_same else result.to_json()  # a checkpoint without ids makes no empty micro-batch
+        return dict(start) if is_same else result.to_json()  # adding ids to old checkpoints needs no micro-batch
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """Share out a micro-batch."""
+        """Return the tasks of a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
         at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
         begins = self.follower.drop_recreated(dict(at.offsets), at.ids, goal.ids)

@@ -1,7 +1,7 @@
-"""The main job: a log in, Parquet and a summary out. What people run first on their own logs.
+"""The main job: convert logs to Parquet, and summarize them. Users usually run it first on their own logs.
 
-One pass reads the records with ``kafka-log`` and writes Parquet; the figures come from that Parquet and from a scan of
-the batches' headers at the same time, which decompresses nothing. So the job reads every value of the log once.
+One pass reads the records with ``kafka-log`` and writes Parquet. The figures come from the Parquet files, and from a
+concurrent scan of batch headers, which decompresses nothing. The job therefore reads every value of the log once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _GROUPS = ("topic", "partition", "codec")
-# The bytes that a producer handed over: keys, values, and names and values of headers.
+# Producer payload: keys, values, and names and values of headers.
 _PAYLOAD = """
     coalesce(octet_length(key), 0L) + coalesce(octet_length(value), 0L)
     + coalesce(aggregate(headers, 0L, (sum, h) -> sum + octet_length(h.key) + coalesce(octet_length(h.value), 0)), 0L)
@@ -39,19 +39,19 @@ def summarize(
     overwrite: bool = False,
     plan: ReadPlan | None = None,
 ) -> Summary:
-    """Read the logs under ``paths``, write them as Parquet below ``to`` (a folder a topic), and sum up.
+    """Read the logs under ``paths``, write them as Parquet under ``to`` (a directory per topic), and summarize them.
 
     Args:
-        spark: the session.
-        paths: what ``kafka-log`` loads: log directories, partition directories, segments, patterns.
-        to: a folder, or a URL that Spark can write.
-        options: of ``kafka-log`` (``subscribe``, ``startingOffsets``, ``mode``, ...).
-        overwrite: replace what is at ``to``; otherwise something there is an error of Spark's.
-        plan: of ``plan_summary``, where the caller has looked already.
+        spark: Session.
+        paths: Paths for ``kafka-log``: log directories, partition directories, segments or patterns.
+        to: Directory, or a URL to which Spark can write.
+        options: Options of ``kafka-log`` (``subscribe``, ``startingOffsets``, ``mode``, ...).
+        overwrite: Whether existing data at ``to`` is replaced. Otherwise Spark raises an error.
+        plan: Result of ``plan_summary``, if the caller has it.
 
     Raises:
-        OptionError: an option names what is not there, or what the log has lost.
-        LogDirError: a path cannot be read; or the Parquet holds another number of rows than were read.
+        OptionError: A topic, partition or offset in the options does not exist, or is lost.
+        LogDirError: A path cannot be read, or the Parquet files have another number of rows than the log.
     """
     from pyspark.sql import Observation
     from pyspark.sql.functions import expr
@@ -66,7 +66,7 @@ def summarize(
     with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes scan") as pool:  # while Parquet is written
         scan = pool.submit(_scanned, spark, where, values)
         records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
-        # with the types that were written: of a topic 2024, Spark's look at the folders would make a number
+        # with the schema that was written: Spark would infer an integer from the directory name of a topic 2024
         written = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
     summary = _summed_up(written, scan.result(), plan.internal_topics, to, started)
     rows_read = read.get.get("rows", 0)
@@ -75,13 +75,13 @@ def summarize(
 
 
 def plan_summary(paths: Sequence[str], options: Mapping[str, str]) -> ReadPlan:
-    """Look into the logs, without a session: what will be read; raises as ``summarize``."""
+    """Return the plan of the read, without a session. Exceptions are those of ``summarize``."""
     read = replace(log_options(options, paths=tuple(paths)), replicas="all")  # copies are merged once, by who reads
     return plan_log(read, cores=1)
 
 
 def _scanned(spark: SparkSession, where: list[str], values: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the sizes of batches by codec, kind and damage, from their headers."""
+    """Return the sizes of batches by codec, kind and damage, from batch headers."""
     batches = _load(spark, where, {**values, "table": "batches", "deepIteration": "true"})
     return _dicts(batches.groupBy("codec", "control", "error").agg(*_sizes()))
 
@@ -143,7 +143,7 @@ def _summed_up(
 
 
 def _dropped(row: dict[str, Any]) -> Dropped | None:
-    """Return what a group of batches lost, None if nothing: a wrong checksum alone costs no record."""
+    """Return the loss of a group of batches; None if there is none. A wrong checksum alone loses no record."""
     if row["error"] is not None:
         lost = None if row["counted"] is None else row["counted"] - (row["readable"] or 0)
         return None if lost == 0 else Dropped(row["error"], row["batches"], lost, row["log_bytes"])

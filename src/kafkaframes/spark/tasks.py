@@ -1,4 +1,4 @@
-"""What reads the work of one Spark task of ``kafka-log`` and ``kafka-topic``: the same for batch and stream."""
+"""The task readers of ``kafka-log`` and ``kafka-topic``, shared by batches and streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.topic.shares import Range
     from kafkaframes.spark.execution_offsets import DeferredWork
 
-# layout of the rows -> the function that reads a task's work, imported in the worker only
+# Layout of the rows -> name of the function that reads a task's work. Only workers import it.
 _READERS = {
     "records": ("kafkaframes.scan.log.reading", "read_work"),
     "batches": ("kafkaframes.scan.log.tables", "read_batch_work"),
@@ -31,7 +31,7 @@ _READERS = {
 
 
 def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, of the table that the options ask for, in Arrow batches of about 1 MB."""
+    """Yield the rows of a task as Arrow batches of about 1 MB, with the columns of the options' table."""
     from kafkaframes.scan.arrow import rebatch
 
     module, function = _READERS[options.layout]
@@ -42,12 +42,12 @@ def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOp
 def read_topic(
     work: DeferredWork | Range | None, columns: Sequence[Column], options: TopicOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task.
+    """Yield the rows of a task.
 
     Args:
-        work: a range of one topic partition, or shares of several whose offsets are looked up now; None: no rows.
-        columns: of the result.
-        options: of the read.
+        work: Range of one topic partition, or shares of several whose offsets are looked up now. None: no rows.
+        columns: Columns of the result.
+        options: Options of the read.
     """
     from kafkaframes.scan.topic.reading import read_range
     from kafkaframes.spark.execution_offsets import DeferredWork

@@ -1,7 +1,7 @@
-"""A listener that tells how far behind streams of live topics are, and commits their offsets for tools that show lag.
+"""A listener that reports the lag of streams of live topics, and commits their offsets for tools that show lag.
 
-Spark calls a listener after each micro-batch, also after the last one of ``Trigger.AvailableNow``, which a source
-itself never learns of. The calls come on Spark's own thread, so all that asks brokers is done on another one.
+Spark calls a listener after each micro-batch, including the last one of ``Trigger.AvailableNow``, which is not reported
+to a source. The calls run in Spark's thread, so requests to brokers are sent in a separate thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WAIT_MS: Final = "10000"
 
 
 class TopicListener(StreamingQueryListener):
-    """Tells of the queries that it was made for; see ``kafkaframes.spark.watch_topics``."""
+    """A listener for the queries of ``kafkaframes.spark.watch_topics``."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class TopicListener(StreamingQueryListener):
         self._group_id = group_id
         self._report = report
         self._samples = samples
-        self._runs: set[str] = set()  # that have begun and not ended
+        self._runs: set[str] = set()  # runs that have started and not ended
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._consumer: Consumer | None = None
         self._thread = threading.Thread(target=self._work, name="kafkaframes lag", daemon=True)
@@ -53,17 +53,17 @@ class TopicListener(StreamingQueryListener):
     # ------------------------------------------------------------------------------------------------- Spark's calls
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name, as those below)
-        """Note that a query runs."""
+        """Record the start of a query."""
         if self._query_name in (None, event.name):
             self._runs.add(str(event.runId))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Take a micro-batch's progress."""
+        """Queue the progress of a micro-batch."""
         if self._query_name in (None, event.progress.name):
             self._events.put(event.progress.json)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Note that a query has ended."""
+        """Record the end of a query."""
         self._runs.discard(str(event.runId))
 
     # ---------------------------------------------------------------------------------------------------- the thread
@@ -87,7 +87,7 @@ class TopicListener(StreamingQueryListener):
         while (text := self._events.get()) is not None:
             try:
                 self._take(text)
-            except Exception as error:  # a lag that cannot be found is no reason to end the query
+            except Exception as error:  # a failed lag report must not end the query
                 log.warning("the lag of a stream cannot be found: %s", error)
         if self._consumer is not None:
             self._consumer.close()

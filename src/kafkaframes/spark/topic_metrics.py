@@ -1,7 +1,7 @@
-"""How far behind the streams of a session are, for Prometheus; ``metrics_port`` of ``session()`` and ``register()``.
+"""The lag of a session's streams as Prometheus metrics: ``metrics_port`` of ``session()`` and ``register()``.
 
-Spark asks sources in Python for no metrics, so a listener takes the offsets from the progress of each micro-batch: no
-broker is asked. A query's values go when it ends.
+Spark does not request metrics from Python sources, so a listener reads the offsets from the progress of each
+micro-batch, without requests to brokers. The values of a query are removed when it ends.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kafkaframes.spark.topic_progress import PartitionLag, TopicProgress, progre
 
 log = logging.getLogger("kafkaframes.spark")
 _PREFIX: Final = "kafkaframes_spark_"
-_SERVED: Final[dict[tuple[str, int], TopicMetrics]] = {}  # a session that is asked for again has them already
+_SERVED: Final[dict[tuple[str, int], TopicMetrics]] = {}  # servers, which later calls for the same address reuse
 
 
 def serve_metrics(spark: SparkSession, host: str, port: int) -> None:
     """Serve the lag of a session's streams at ``http://HOST:PORT/metrics``, until this process ends.
 
     Raises:
-        OptionError: nobody can listen there.
+        OptionError: The address cannot be used.
     """
     if (host, port) not in _SERVED:
         _SERVED[host, port] = TopicMetrics(host, port)
@@ -36,7 +36,7 @@ def serve_metrics(spark: SparkSession, host: str, port: int) -> None:
 
 
 class TopicMetrics(StreamingQueryListener):
-    """Keeps the last progress of each query, and answers with it."""
+    """A listener that stores the last progress of each query, and serves it."""
 
     def __init__(self, host: str, port: int) -> None:
         self._latest: dict[str, tuple[TopicProgress, float]] = {}
@@ -48,7 +48,7 @@ class TopicMetrics(StreamingQueryListener):
         log.info("lag of streams on %s/metrics", self._server.url)
 
     def listen(self, spark: SparkSession) -> None:
-        """Take the queries of a session, once for each application of Spark's."""
+        """Listen to the queries of a session, once for each Spark application."""
         application = spark.conf.get("spark.app.id")
         if application != self._application:
             self._application = application
@@ -56,16 +56,16 @@ class TopicMetrics(StreamingQueryListener):
             spark.streams.addListener(self)
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name, as those below)
-        """Do nothing: there is no offset yet."""
+        """Do nothing, because there are no offsets yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Keep a micro-batch's progress."""
+        """Store the progress of a micro-batch."""
         progress = progress_of(event.progress.json)
         if progress is not None:
             self._latest[progress.run_id] = progress, time.time()
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Forget a query that has ended."""
+        """Remove the progress of a query that has ended."""
         self._latest.pop(str(event.runId), None)
 
     def _answer(self, _: object) -> Text:
@@ -93,7 +93,7 @@ _OF_PARTITIONS: Final[tuple[tuple[str, str, Callable[[PartitionLag], int]], ...]
 
 
 def _labels_of(progress: TopicProgress, lag: PartitionLag) -> str:
-    """Return the labels of a gauge: a query that reads a topic twice has one for each of its sources."""
+    """Return the labels of a gauge. If a query reads a topic twice, each of its sources has a gauge."""
     partition = str(lag.partition)
     return labels(query=_name(progress), topic=lag.topic, partition=partition, source=str(lag.source))
 

@@ -1,8 +1,8 @@
-"""How far behind a stream is, from what Spark says after each micro-batch. No pyspark.
+"""The lag of a stream, from Spark's progress after each micro-batch. No pyspark.
 
-The lag in offsets is exact: it is the difference of two numbers in Spark's progress, ``latestOffset`` and
-``endOffset``. Offsets are not records (compacted and transactional topics have holes), nor bytes, nor time: these are
-estimated from the batches at the place where the query goes on, and are named so.
+The lag in offsets is exact: the difference of ``latestOffset`` and ``endOffset`` in Spark's progress. Offsets are not
+records (compacted and transactional topics have gaps), bytes or time. These are estimated from the batches at the
+query's next offsets, and their names contain ``estimated``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SAMPLE_WAIT_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Where one source of a query continues in one partition, and where the partition ends.
+    """The lag of a query's source in a partition.
 
     Attributes:
-        topic, partition: the partition.
-        next_offset: the first offset that is not read yet.
-        latest_offset: the end of the partition when the micro-batch was planned.
-        source: the number of the source in the query, which may read a topic several times.
+        topic, partition: The partition.
+        next_offset: First offset that has not been read.
+        latest_offset: End of the partition when the micro-batch was planned.
+        source: Number of the source in the query, which may read a topic several times.
     """
 
     topic: str
@@ -47,22 +47,22 @@ class PartitionLag:
 
     @property
     def offsets(self) -> int:
-        """How many offsets are not read yet."""
+        """The lag in offsets."""
         return max(self.latest_offset - self.next_offset, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """What is known of one query after one micro-batch.
+    """The progress of a query after a micro-batch.
 
     Attributes:
-        query_id, run_id, name: as Spark has them.
-        batch_id: of the micro-batch that is done.
-        rows: how many rows it had.
-        partitions: the lag of each.
-        estimated_records, estimated_bytes: about how much is not read yet, as the brokers hold it (compressed).
-        estimated_seconds: about how old the oldest record is that is not read yet; None where none is, or it has no
-            timestamp, or nothing was sampled.
+        query_id, run_id, name: Ids and name of the query in Spark.
+        batch_id: Number of the completed micro-batch.
+        rows: Number of rows in the micro-batch.
+        partitions: Lag of each partition.
+        estimated_records, estimated_bytes: Approximate backlog in records, and in bytes on the brokers (compressed).
+        estimated_seconds: Approximate age of the oldest unread record. None: there is none, it has no timestamp, or
+            the backlog was not sampled.
     """
 
     query_id: str
@@ -77,14 +77,14 @@ class TopicProgress:
 
     @property
     def offsets_behind(self) -> int:
-        """The exact lag: offsets that are not read yet, of all partitions and sources."""
+        """The exact lag: the number of unread offsets in all partitions and sources."""
         return sum(one.offsets for one in self.partitions)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
-        """Where the query continues: what a group of its own would have committed.
+        """The offsets at which the query continues, in the form in which a consumer group would commit them.
 
-        Of a partition that several sources read it is the lowest offset, from which none of them misses records.
+        If several sources read a partition, this is the lowest offset, from which none of them misses records.
         """
         result: dict[TopicPartition, int] = {}
         for lag in self.partitions:
@@ -93,7 +93,7 @@ class TopicProgress:
 
 
 def progress_of(text: str) -> TopicProgress | None:
-    """Read Spark's progress; None where no source has offsets of topics.
+    """Parse Spark's progress. Return None if none of its sources has offsets of topics.
 
     >>> source = {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 7}}, "numInputRows": 5}
     >>> said = {"id": "q", "runId": "r", "name": None, "batchId": 3, "numInputRows": 5, "sources": [source]}
@@ -115,25 +115,25 @@ def _lags(number: int, source: Mapping[str, Any]) -> Iterable[PartitionLag]:
 
 
 def _offsets(values: Any) -> dict[tuple[str, int], int]:
-    """Return offsets of topics; nothing where a source's offsets are of another form."""
+    """Return offsets of topics; an empty dict if a source's offsets have another form."""
     return flat(offsets_of(values if isinstance(values, str) else json.dumps(values)) or {})
 
 
 def estimates(
     progress: TopicProgress, consumer: Consumer, *, now: Callable[[], float] = time.time
 ) -> dict[str, int | float | None]:
-    """Estimate what lies before a query, from a few batches of each partition that it is behind in.
+    """Estimate the backlog of a query from a few batches of each partition with lag.
 
     Args:
-        progress: of the query.
-        consumer: of no group; it is assigned anew.
-        now: seconds since 1970.
+        progress: Progress of the query.
+        consumer: Consumer without a group. Its assignment is replaced.
+        now: Clock, in seconds since 1970.
 
     Returns:
         Values for the fields ``estimated_...`` of ``TopicProgress``.
 
     Raises:
-        NetworkError: no broker answers.
+        NetworkError: No broker responds.
     """
     records = size = 0.0
     oldest: int | None = None
@@ -152,7 +152,7 @@ def estimates(
 
 
 def _sample(consumer: Consumer, lag: PartitionLag) -> Sample | None:
-    """Return the batches where a query goes on; None where they cannot be had."""
+    """Return a sample of the batches at the query's next offset; None if they cannot be fetched."""
     try:
         return sample(consumer, lag.topic_partition, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)
     except KafkaframesError:

@@ -1,6 +1,6 @@
-"""``spark.readStream.format("kafka-topic")``: live topics, followed. Needs Spark 4.2 or later.
+"""``spark.readStream.format("kafka-topic")``, which follows live topics. Requires Spark 4.2 or later.
 
-Thin: ``topic/following.py`` does the work; ``following_reader.py`` says how Spark treats such a reader.
+``topic/following.py`` implements it. ``following_reader.py`` describes how Spark uses the reader.
 """
 
 from __future__ import annotations
@@ -24,33 +24,32 @@ from kafkaframes.spark.worker import tells_plainly
 
 @tells_plainly
 class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
-    """Follows live topics."""
+    """The reader of a stream of live topics."""
 
     read_work = staticmethod(read_topic)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the planner's connections out: tasks need none of them."""
+        """Return the state without the planner's connections, which tasks do not need."""
         return {name: value for name, value in self.__dict__.items() if name != "follower"}
 
     @cached_property
     def follower(self) -> TopicFollower:
-        """What asks the cluster; it lives in the planner process."""
+        """The planner of the stream, which exists only in the planner process."""
         return TopicFollower(self.options)
 
     def start(self) -> Nested:
-        """Return what the options say, with the ids of the topics."""
+        """Return the start offsets of the options, with the topic ids."""
         ids = self.follower.listing().ids
         return StreamOffsets(by_name(self.follower.start()), ids).to_json()
 
     def ends(self) -> Nested:
-        """Return the ends of the topics."""
+        """Return the current end offsets of the topics."""
         return StreamOffsets(by_name(self.follower.ends())).to_json()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        """Return where the next micro-batch ends; ``start`` itself if no partition has new offsets.
+        """Return the end of the next micro-batch; ``start`` itself if no partition has new offsets.
 
-        So a list of topics that is empty, or lacks some, makes no micro-batch, and neither does a checkpoint without
-        ids.
+        Thus, neither missing topics in the metadata nor a checkpoint without topic ids causes a micro-batch.
         """
         self.first.looked()
         least = self.options.min_offsets_per_trigger is not None
@@ -69,16 +68,16 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         return StreamOffsets(by_name(ends), listing.ids, absent).to_json()
 
     def _goal_of(self, listing: Listing) -> Offsets | None:
-        """Return where this run of AvailableNow ends in the listed partitions; None for other triggers."""
+        """Return the end of this AvailableNow run in the listed partitions; None for other triggers."""
         if self.goal is None:
             return None
-        if not self.goal and listing.partitions:  # nothing was listed when the run began
+        if not self.goal and listing.partitions:  # brokers listed no partitions when the run began
             self.goal = self.ends()
         offsets, listed = by_partition(StreamOffsets.from_json(self.goal).offsets), set(listing.partitions)
         return {partition: offset for partition, offset in offsets.items() if partition in listed}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """Share out a micro-batch."""
+        """Return the tasks of a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
         at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
         begins = self.follower.planned_start(at, goal)
@@ -88,6 +87,6 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         return [InputPartition(work) for work in works]
 
     def stop(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         if "follower" in self.__dict__:
             self.follower.close()

@@ -1,8 +1,8 @@
-"""``df.write.format("kafka-topic")``: rows into topics; each task sends Arrow batches through a producer of its own.
+"""``df.write.format("kafka-topic")``, which writes rows to topics. Each task sends Arrow batches through its producer.
 
-At least once, as Spark's own sink: a task that Spark repeats writes its rows again.
+Delivery is at-least-once, as in Spark's own sink: a task that Spark repeats writes its rows again.
 
-Spark makes a writer in a planner process to check the columns, and again to commit: neither imports the client.
+Spark creates a writer in a planner process to check the columns, and again for the commit. Neither imports the client.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaframes.spark")
 _READER_COLUMNS: Final = frozenset(column.name for column in RECORDS)
-_SEND_BYTES: Final = 8 << 20  # of rows that are sent together
-_MOST_UNDER_WAY: Final = 2  # beside those that are gathered
+_SEND_BYTES: Final = 8 << 20  # size of rows that are sent together
+_MOST_UNDER_WAY: Final = 2  # in addition to the rows that are being collected
 
 
 @dataclass
 class TaskSent(WriterCommitMessage):
-    """What one task wrote: how many records to each topic partition."""
+    """The result of a write task: the number of records in each topic partition."""
 
     task: int
     counts: dict[tuple[str, int], int]
 
 
 def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
-    """Return the columns that become records, before any task begins.
+    """Return the columns that become records, before tasks start.
 
-    Other columns are ignored, as Spark's sink does; the names of those that no reader has are logged once.
+    Other columns are ignored, as in Spark's sink. The names of those that no reader returns are logged once.
 
     Raises:
-        OptionError: ``value`` or a topic is missing; a column is of another type.
+        OptionError: ``value`` or a topic is missing, or a column has an invalid type.
     """
     names = [name for name in types if _is_written(name, options)]
     for name in names:
@@ -66,7 +66,7 @@ def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> lis
     return names
 
 
-@cache  # once for each set of names in a process: writers are made again for commits and micro-batches
+@cache  # once for each set of names in a process: writers are created for each commit and micro-batch
 def _log_ignored_columns(topic: str | None, names: tuple[str, ...]) -> None:
     if names:
         target = "topics" if topic is None else f"topic {topic}"
@@ -80,7 +80,7 @@ def _is_written(name: str, options: TopicWriteOptions) -> bool:
 
 @tells_plainly
 class TopicTaskWriter:
-    """A writer of a batch or a stream; a commit finds the records there, an abort leaves them, as in Spark's sink."""
+    """A writer of a batch or a stream. As in Spark's sink, commit does nothing, and abort does not remove records."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         written_columns(types, options)
@@ -89,7 +89,7 @@ class TopicTaskWriter:
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send one task's rows, and wait until the brokers have them."""
+        """Send the rows of a task, and wait for the acknowledgements of the brokers."""
         context = TaskContext.get()
         sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
         settle()
@@ -97,7 +97,7 @@ class TopicTaskWriter:
 
 
 class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
-    """One write; pickled to the tasks and to the commit."""
+    """The writer of a batch, which is pickled to the tasks and to the commit."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         if options.delivery == "exactly-once":
@@ -106,10 +106,10 @@ class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
 
 
 def first_failure(reported: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
-    """Return the error to raise of those that tasks report: one of a task itself comes before tasks that were lost.
+    """Return the first error of the tasks; errors of a task itself take precedence over lost tasks.
 
     Args:
-        reported: whether it is of a lost task, and its text; None where the task has succeeded.
+        reported: For each task, whether the error is a lost task, and the text. The text is None if the task succeeded.
     """
     for is_lost, failure in sorted((bool(is_lost), text) for is_lost, text in reported if text is not None):
         return LostTaskError(failure) if is_lost else KafkaframesError(failure)
@@ -117,7 +117,7 @@ def first_failure(reported: Iterable[tuple[bool | None, str | None]]) -> Kafkafr
 
 
 def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dict[tuple[str, int], int]:
-    """Send rows to their topics; return how many records each topic partition got."""
+    """Send rows to their topics, and return the number of records in each topic partition."""
     with open_producer(options) as producer:
         return send_all(producer, options, rows)
 
@@ -125,9 +125,9 @@ def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dic
 def send_all(
     producer: Producer, options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]
 ) -> dict[tuple[str, int], int]:
-    """Send rows through a producer; return how many records each topic partition got.
+    """Send rows through a producer, and return the number of records in each topic partition.
 
-    While brokers answer for some rows, the next are taken from Spark and built, in the rows' order.
+    While requests are in flight, the next rows are read from Spark and encoded, in order.
     """
     from kafkaframes.jobs.write_topic.packing import gathered
 
@@ -149,7 +149,7 @@ def _count(sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
 
 
 def written_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the columns that are written, in the types that the producer takes."""
+    """Yield the columns to write, in the types that the producer accepts."""
     return (_written_columns(batch, options) for batch in rows if batch.num_rows)
 
 
