@@ -1,4 +1,4 @@
-"""What one Fetch answer holds of one partition: as Arrow columns, or as Python values. Pure."""
+"""The fetched batches of one partition in a Fetch response, read as Arrow columns or as Python values. No I/O."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from kafkaframes.records.scan import Batches, Memory, as_array, scan_all
 if TYPE_CHECKING:
     from kafkaframes.storage.log.transactions import TransactionState
 
-_PART_BYTES: Final = 8 << 20  # of records, that one Arrow batch is made of: a fetch is kept as a whole
-# 25 ns a value, as to_numpy, which imports pandas: a second of a consumer's first poll. Older versions take 600 ns.
+_PART_BYTES: Final = 8 << 20  # size of the records in one Arrow batch
+# This takes 25 ns a value, like to_numpy, which imports pandas and so delays a first poll by a second. Older versions
+# take 600 ns.
 _LISTS_ARE_FAST: Final = int(pa.__version__.partition(".")[0]) >= 26
-_STEP_ROWS: Final = 4_096  # whose values are made at once: they are read while the processor has them at hand
+_STEP_ROWS: Final = 4_096  # rows whose values are created at once and read while they are in the processor's cache
 TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
@@ -142,7 +143,7 @@ class Fetched:
             offset: offset of the first record.
         """
         first = int(np.searchsorted(self.batches.column("last_offset"), offset))
-        if self.aborted:  # the batches before tell which transactions are aborted
+        if self.aborted:  # the earlier batches are needed to find aborted transactions
             return replace(self, fetch_offset=offset)
         start = int(self.batches.column("position")[first]) if first < len(self.batches) else 0
         return replace(self, fetch_offset=offset, data=memoryview(self.data)[start:])
@@ -150,7 +151,7 @@ class Fetched:
     @property
     def transactions(self) -> TransactionState:
         """The transactions in ``data`` whose records read_committed excludes."""
-        from kafkaframes.storage.log.transactions import transactions_of_fetched  # 15 ms that few tasks need
+        from kafkaframes.storage.log.transactions import transactions_of_fetched  # takes 15 ms; few tasks need it
 
         return transactions_of_fetched(self.data, self.batches, self.aborted or ())
 
@@ -179,7 +180,7 @@ class ConsumerRecord(NamedTuple):
 
 @lru_cache(maxsize=64)
 def schema_of(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
-    """Return the columns that are the records' own, and the schema of all."""
+    """Return the columns of the records themselves, and the schema of all columns."""
     inner = tuple(name for name in columns if name not in TARGET_COLUMNS)
     known = ReadOptions(columns=inner).validate().schema
     return inner, pa.schema([(name, TARGET_COLUMNS.get(name) or known.field(name).type) for name in columns])
@@ -188,7 +189,7 @@ def schema_of(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
 def placed(
     batch: pa.RecordBatch, partition: TopicPartition, columns: Sequence[str], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Return these columns of a batch, with the partition that it is of where they name it."""
+    """Return the requested columns of a batch, with topic and partition if they are requested."""
     if batch.schema.names == list(columns):
         return batch
     target: dict[str, str | int] = {"topic": partition.topic, "partition": partition.partition}
@@ -200,12 +201,13 @@ def placed(
 
 
 class Records:
-    """Fetched records of one partition as Python values, each built when it is taken; an iterator.
+    """An iterator over fetched records of one partition as Python values. Each is created when it is taken.
 
-    One thread may iterate while another, with the GIL, interrupts or drops them: every record is built by C code alone.
+    One thread may iterate while another interrupts or drops the records under the GIL, because C code creates each
+    record as a whole.
 
     Attributes:
-        partition: their partition.
+        partition: partition of the records.
     """
 
     __slots__ = (
@@ -221,48 +223,48 @@ class Records:
     )
 
     def __init__(self, batch: pa.RecordBatch, partition: TopicPartition) -> None:
-        """Take a batch that has the default columns."""
+        """Create an iterator over a batch with the default columns."""
         self.partition = partition
         self._batch = batch
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
-        self._unread = iter(self._offsets)  # advances as records are taken, and knows how many are left
-        self._taken: int | None = None  # once the others were dropped
+        self._unread = iter(self._offsets)  # advances with each record, and has the number of the remaining ones
+        self._taken: int | None = None  # number of taken records after the others were dropped
         self._counted = 0
         self._begin()
 
     def count_taken(self) -> int:
-        """Return how many records were taken since the last call; each is counted once, however it was taken."""
+        """Return the number of records that were taken since the last call."""
         taken = len(self._offsets) - length_hint(self._unread) if self._taken is None else self._taken
         count, self._counted = taken - self._counted, taken
         return count
 
     @property
     def unread_count(self) -> int:
-        """How many records are left."""
+        """The number of remaining records."""
         return length_hint(self._unread)
 
     @property
     def position(self) -> int:
-        """The offset of the next record; there is one."""
+        """The offset of the next record, which must exist."""
         return self._offsets[-length_hint(self._unread)]
 
     @property
     def is_empty(self) -> bool:
-        """Whether all were taken, or dropped."""
+        """Whether all records were taken or dropped."""
         return not length_hint(self._unread)
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the iteration was ended before all records were taken."""
+        """Whether the iteration was interrupted before all records were taken."""
         return self._is_interrupted
 
     def interrupt(self) -> None:
-        """End an iteration before its next record; ``resume`` goes on."""
+        """End an iteration before its next record. ``resume`` continues it."""
         self._is_interrupted = True
-        self._gate.clear()  # after the flag: a step that begins now sees one of the two
+        self._gate.clear()  # after the flag: a concurrent step sees at least one of the two
 
     def resume(self) -> None:
-        """Let the next iteration begin with the first record that was not taken."""
+        """Let the next iteration start with the first record that was not taken."""
         if self._is_interrupted:
             self._begin()
 
@@ -272,14 +274,14 @@ class Records:
         self._records = map(_NEW_RECORD, chain.from_iterable(self._steps()))
 
     def drop(self) -> None:
-        """End the iteration: what is left is not handed out."""
+        """End the iteration and drop the remaining records."""
         self.interrupt()
         if self._taken is None:
             self._taken = len(self._offsets) - length_hint(self._unread)
         self._offsets.clear()
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return the next records, at most ``count``."""
+        """Return at most ``count`` next records."""
         self.resume()
         return list(islice(self._records, count))
 
@@ -287,7 +289,7 @@ class Records:
         return self._records
 
     def _steps(self) -> Iterator[Iterable[Any]]:
-        """Yield the fields of some records at a time, until their offsets have ended."""
+        """Yield the fields of groups of records, until their offsets end."""
         first = len(self._offsets) - length_hint(self._unread)
         for row in range(first, self._batch.num_rows, _STEP_ROWS):
             part = self._batch.slice(row, _STEP_ROWS)
@@ -298,19 +300,19 @@ class Records:
 
 
 class BufferedBatches:
-    """Fetched batches of one partition that the caller has not read yet: bytes first, records once they are opened.
+    """Fetched batches of one partition that the caller has not read yet. They are decoded when they are opened.
 
     Attributes:
-        next_offset: the offset after the last batch.
-        leader_epoch: of the last batch.
-        is_opened: whether some were decoded.
+        next_offset: offset after the last batch.
+        leader_epoch: leader epoch of the last batch.
+        is_opened: whether a batch was decoded.
     """
 
     __slots__ = ("_fetched", "_opened", "_rest", "is_opened", "leader_epoch", "next_offset")
 
     def __init__(self, fetched: Fetched) -> None:
-        self._fetched = fetched  # all of it, for the epochs
-        self._rest: Fetched | None = fetched  # not decoded yet
+        self._fetched = fetched  # all batches, for their leader epochs
+        self._rest: Fetched | None = fetched  # the batches that are not decoded yet
         self._opened: deque[Records] = deque()
         self.is_opened = False
         self.next_offset = fetched.next_offset
@@ -318,12 +320,12 @@ class BufferedBatches:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all records were handed out."""
+        """Whether all records were returned."""
         return self.next_records is None and self._rest is None
 
     @property
     def next_records(self) -> Records | None:
-        """The decoded records that are handed out next; None if more must be decoded."""
+        """The decoded records to return next; None if more must be decoded."""
         while self._opened and self._opened[0].is_empty:
             self._opened.popleft()
         return self._opened[0] if self._opened else None
@@ -337,7 +339,7 @@ class BufferedBatches:
         return self.next_offset if self._rest is None else self._rest.fetch_offset
 
     def last_epoch(self, otherwise: int) -> int:
-        """Return the leader epoch of the batch before the position; ``otherwise`` if nothing was handed out."""
+        """Return the leader epoch of the batch before the position; ``otherwise`` if no record was returned."""
         position = self.position
         return otherwise if position <= self._fetched.fetch_offset else self._epoch_before(position)
 
@@ -347,7 +349,7 @@ class BufferedBatches:
         return int(batches.column("leader_epoch")[min(row, len(batches) - 1)])
 
     def take_bytes(self) -> Fetched | None:
-        """Return all that is left as bytes; nothing is left then."""
+        """Remove and return all remaining batches as bytes."""
         position = self.position
         if self.is_empty:
             return None
@@ -362,10 +364,10 @@ class BufferedBatches:
         return len(self._fetched.data)
 
     def select_formats(self, formats: Sequence[int]) -> None:
-        """Keep the batches before the first one of another format; that one is fetched again, and refused then.
+        """Keep the batches before the first one in another format. That batch is fetched again, and rejected then.
 
         Raises:
-            UnsupportedFormatError: the next batch has another format; nothing is taken.
+            UnsupportedFormatError: the next batch has another format. No batch is removed.
         """
         if self._rest is None or self._fetched.formats.issubset(formats):
             return
@@ -373,7 +375,7 @@ class BufferedBatches:
         self.next_offset, self.leader_epoch = self._rest.next_offset, self._rest.leader_epoch
 
     def undo_open(self) -> None:
-        """Take back what was decoded and not handed out, so that it can be decoded to other columns."""
+        """Undo the decoding of records that were not returned, so that they can be decoded to other columns."""
         if self._opened:
             position = self.position
             for records in self._opened:
@@ -383,10 +385,10 @@ class BufferedBatches:
             self.next_offset, self.leader_epoch = self._fetched.next_offset, self._fetched.leader_epoch
 
     def open(self, columns: Sequence[str], budget_bytes: int, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Yield columns of what is not decoded yet, until ``budget_bytes`` of them are out; the rest stays.
+        """Decode and yield columns, until ``budget_bytes`` are decoded. The other batches remain.
 
         Raises:
-            CorruptRecordError: a batch is damaged. It is read again, and raises again, until the caller seeks.
+            CorruptRecordError: a batch is damaged. The next call reads it again and raises again, until a seek.
         """
         self.is_opened = True
         rest, self._rest = self._rest, None
@@ -407,17 +409,17 @@ class BufferedBatches:
             raise
 
     def open_records(self, budget_bytes: int, **options: Any) -> None:
-        """Decode records for ``next_records``; raises as ``open``, and keeps the records before the damage."""
+        """Decode records for ``next_records``. Raises as ``open``, and keeps the records before the damage."""
         for batch in self.open(DEFAULT_COLUMNS, budget_bytes, **options):
             self._opened.append(Records(batch, self._fetched.partition))
 
     def interrupt(self) -> None:
-        """End an iteration before its next record; a later one goes on."""
+        """End an iteration before its next record. A later iteration continues."""
         for records in self._opened:
             records.interrupt()
 
     def stop(self) -> None:
-        """Hand out nothing more."""
+        """Return no more records."""
         self._rest = None
         for records in self._opened:
             records.drop()
@@ -429,10 +431,10 @@ _NEW_RECORD: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partial(t
 def _fields(
     batch: pa.RecordBatch, topics: list[str], offsets: Iterator[int], partition: TopicPartition
 ) -> Iterable[tuple[Any, ...]]:
-    """Return the fields of each record, by an iterator that runs no Python code; it ends when ``topics`` is cleared."""
+    """Return the fields of each record, with an iterator in C only. It ends when ``topics`` is cleared."""
     headers = batch.column("headers")
     columns = (
-        iter(topics),  # ends first, so that no offset is taken that is not handed out
+        iter(topics),  # ends first, so that no offset is consumed without its record
         repeat(partition.partition),
         offsets,
         int64_values(batch.column("timestamp"), missing=NO_TIMESTAMP).tolist(),

@@ -1,8 +1,8 @@
-"""Look-ups of offsets at the leaders: by time, the log's ends, the epochs of leaders (KIP-79, KIP-207, KIP-320), gaps.
+"""Look-ups at partition leaders: offsets by time, log ends, ends of leader epochs, and gaps (KIP-79, KIP-207, KIP-320).
 
-A log's end may lie behind its last batch: compaction can take every batch of its last segments. A consumer waits there
-for what never comes: an answer without records says nothing by itself, as a broker leaves out what another partition
-had no space for, and answers nothing while a tiered store is slow (KIP-405).
+A log can end after its last batch, because compaction can remove every batch of its last segments. A consumer there
+waits for records that do not exist. A response without records does not prove a gap: a broker omits records if another
+partition has used the space, or if a tiered store is slow (KIP-405).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ MAX_TIMESTAMP: Final = -3
 """Timestamp that ``list_offsets`` resolves to the offset of the record with the largest timestamp."""
 EARLIEST_LOCAL: Final = -4
 """Timestamp that ``list_offsets`` resolves to the first offset on the leader's own disk (KIP-405)."""
-_OLD: Final = 0  # the version that answers with a list of offsets
-_LOCAL_SINCE: Final = 8  # of ListOffsets: brokers of before have no tiered storage
+_OLD: Final = 0  # version of ListOffsets whose response has a list of offsets
+_LOCAL_SINCE: Final = 8  # first version of ListOffsets with EARLIEST_LOCAL; older brokers have no tiered storage
 _LIST_OFFSETS, _EPOCH_ENDS = 2, 23  # API keys
-_EPOCH_ENDS_FOR_CLIENTS: Final = 3  # OffsetForLeaderEpoch's first version that clients may send with DESCRIBE alone
+_EPOCH_ENDS_FOR_CLIENTS: Final = 3  # first version of OffsetForLeaderEpoch that requires only DESCRIBE
 _FETCH_BYTES: Final = 1 << 20
 
 
 class EpochQuery(NamedTuple):
-    """One partition of an OffsetForLeaderEpoch request: the leader's epoch, and the epoch to look up."""
+    """A partition of an OffsetForLeaderEpoch request: the current leader epoch, and the epoch to look up."""
 
     current_epoch: int
     epoch: int
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ends in a leader's log; -1 for each if the leader does not know."""
+    """The end of an epoch in a leader's log; -1 for each field if the leader does not know it."""
 
     epoch: int
     end_offset: int
@@ -65,16 +65,16 @@ class OffsetAndTimestamp(NamedTuple):
 async def list_offsets(
     cluster: ClusterClient, requested: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """Return for each partition the first offset whose record has the given time or a later one.
+    """Return the first offset at or after a time, for each partition.
 
     Args:
-        cluster: whom to ask; leaders are asked side by side.
-        requested: milliseconds since 1970, or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL`` (the
-            first that is not only in a tiered store).
-        read_committed: whether the latest is the last stable offset.
+        cluster: client of the cluster. Requests to several leaders are sent concurrently.
+        requested: milliseconds since 1970, or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, or ``EARLIEST_LOCAL`` (the
+            first offset that is not only in a tiered store).
+        read_committed: whether ``LATEST`` is the last stable offset.
 
     Raises:
-        BrokerError: a partition does not exist, may not be read, or nobody leads it for too long.
+        BrokerError: a partition does not exist, may not be read, or has had no leader for too long.
     """
     result: dict[TopicPartition, OffsetAndTimestamp] = {}
 
@@ -113,7 +113,7 @@ async def list_offsets(
 async def list_at_leader(
     cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | Exception]:
-    """Ask one leader once; each partition's answer is an offset or the leader's error.
+    """Send one request to a leader. The result of each partition is an offset or the leader's error.
 
     Raises:
         NetworkError, BrokerError: as ``Connection.request``.
@@ -128,7 +128,7 @@ async def list_at_leader(
 async def epoch_ends_at_leader(
     cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, EpochQuery]
 ) -> dict[TopicPartition, EpochEnd | Exception | None]:
-    """Ask one leader where epochs end (KIP-320); None for each partition if it has no version 3 of the request.
+    """Request the ends of epochs from a leader (KIP-320). All are None if it does not support version 3.
 
     Raises:
         NetworkError, BrokerError: as ``Connection.request``.
@@ -162,7 +162,7 @@ async def epoch_ends_at_leader(
 async def _ask(
     cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, int], read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | int]:
-    """Ask one leader; an int is an error code."""
+    """Send one request to a leader. An int in the result is an error code."""
     connection = await cluster.connection(leader)
     cls = cluster.settings.message("ListOffsetsRequest")
     body = cls(replica_id=-1, isolation_level=int(read_committed))
@@ -201,17 +201,19 @@ async def ends(
 async def holds_nothing(
     cluster: ClusterClient, partition: TopicPartition, first: int, end: int, *, read_committed: bool = False
 ) -> bool:
-    """Return whether a log is known to have no batch with offsets from ``first`` on, below ``end``.
+    """Return whether a log certainly has no batch with offsets from ``first`` (inclusive) to ``end`` (exclusive).
 
-    The leader is asked for this partition alone, of which it must give a batch if there is one; what a tiered store
-    holds may come later, and is never said not to be there.
+    The request has only this partition, so the leader must return a batch if there is one. Records in a tiered store
+    may arrive later. The result is then False.
 
     Args:
-        first, end: offsets; the end is exclusive.
-        read_committed: whether ``end`` is a last stable offset, else a high watermark.
+        cluster: client of the cluster.
+        partition: partition to check.
+        first, end: range of offsets; the end is exclusive.
+        read_committed: whether ``end`` is a last stable offset, not a high watermark.
 
     Raises:
-        BrokerError: the leader refuses, or nobody leads the partition.
+        BrokerError: the leader rejects the request, or the partition has no leader.
         NetworkError: the leader cannot be reached.
     """
     leader = await cluster.leader_of(partition)
@@ -231,7 +233,7 @@ async def holds_nothing(
     number = response.error_code or (answers[0].error_code if answers else 0)
     if number:
         raise broker_error(number, f"fetch of {partition}")
-    if len(answers) != 1 or answers[0].records:  # a broker that throttles names no partition
+    if len(answers) != 1 or answers[0].records:  # the response of a throttling broker has no partition
         return False
     known: int = answers[0].last_stable_offset if read_committed else answers[0].high_watermark
     return known >= end

@@ -1,7 +1,7 @@
-"""What the constructors take as keywords, for editors and mypy: the fields of ``settings``, all of them optional.
+"""The keyword arguments of the clients' constructors, for editors and type checkers: optional fields of ``settings``.
 
-An editor shows the text below a name; ``properties`` says which other names are taken at run time, when nothing imports
-this: the types would take 30 ms of each worker of Spark's.
+Editors show the text below a name. At run time no module imports these types, because that would take 30 ms in each
+Spark worker. ``properties`` lists the other names that are accepted.
 """
 
 from __future__ import annotations

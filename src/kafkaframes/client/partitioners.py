@@ -1,8 +1,8 @@
 """Partitioners of a producer: Java's and librdkafka's by name, or a function of the caller.
 
-A partitioner chooses the partition of each record that names none. The built-in one of Java is the default: it hashes
-keys, and keeps records without a key on one partition (the *sticky* partition) until a batch's worth of bytes is there
-(KIP-480, KIP-794). The accumulator implements it. All others are functions here, called once for each record.
+A partitioner chooses the partition of each record that does not specify one. The default is Java's built-in one. It
+hashes keys, and keeps records without a key on one partition (the *sticky* partition) for one batch size in bytes
+(KIP-480, KIP-794). The accumulator implements it. All others are functions, which are called once for each record.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ STICKY: Final = -1  # the partition of a checked record that goes to the sticky 
 _INT32_SIGN: Final = 1 << 31
 _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
 _UINT32: Final = 2**32 - 1
-_RANDOM: Final = random.Random()  # the state of the program's own random numbers stays as it is
+_RANDOM: Final = random.Random()  # does not change the state of the program's global random generator
 _JAVA_PREFIX: Final = "org.apache.kafka.clients.producer."
 
 
 def fnv1a(key: bytes) -> int:
-    """Return the FNV-1a hash of a key as librdkafka and Sarama have it: the absolute value of a signed number.
+    """Return the FNV-1a hash of a key as in librdkafka and Sarama: the absolute value of a signed number.
 
     >>> fnv1a(b""), fnv1a(b"a")
     (2128831035, 468965076)
@@ -67,7 +67,7 @@ def _choose_random(
 def _hash_partitioner(
     hash_key: Callable[[bytes, int], int], *, is_sticky: Callable[[bytes | None], bool]
 ) -> Partitioner:
-    """Return a partitioner that hashes keys; ``is_sticky`` says which keys go to the sticky partition instead."""
+    """Return a partitioner that hashes keys. ``is_sticky`` selects the keys for the sticky partition instead."""
 
     def choose(
         topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
@@ -97,7 +97,7 @@ def _is_empty(key: bytes | None) -> bool:
     return not key
 
 
-# By the names of this setting. The built-in partitioner has no function: with keys, or with keys ignored.
+# Functions by setting value. The built-in partitioner, which hashes or ignores keys, has no function.
 _FUNCTIONS: Final[dict[str, Callable[[], Partitioner]]] = {
     "round_robin": _RoundRobin,
     "random": lambda: _choose_random,
@@ -119,12 +119,12 @@ PARTITIONERS: Final = (*_BUILT_IN, _UNIFORM_STICKY, *_FUNCTIONS)
 
 
 class PartitionChoice(NamedTuple):
-    """The partitioner that the settings of a producer name.
+    """The partitioner in the settings of a producer.
 
     Attributes:
-        name: for errors.
-        function: chooses the partition of each record that names none; None for the built-in partitioner.
-        ignores_keys: whether the built-in partitioner uses the sticky partition for records with a key, too.
+        name: name in error messages.
+        function: chooses the partition of records that do not specify one; None for the built-in partitioner.
+        ignores_keys: whether the built-in partitioner also uses the sticky partition for records with a key.
     """
 
     name: str = "default"
@@ -134,7 +134,7 @@ class PartitionChoice(NamedTuple):
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
     ) -> int:
-        """Call the function; return a partition, or ``STICKY``.
+        """Call the function. Return a partition, or ``STICKY``.
 
         Raises:
             EncodeError: the function raises an exception, or returns a number that is not a partition of the topic.
@@ -156,7 +156,7 @@ DEFAULT_PARTITIONER: Final = PartitionChoice()
 
 
 def partition_choice(partitioner: str | Partitioner | None, *, ignores_keys: bool) -> PartitionChoice:
-    """Return what the settings ``partitioner`` and ``partitioner_ignore_keys`` mean.
+    """Return the partitioner of the settings ``partitioner`` and ``partitioner_ignore_keys``.
 
     Args:
         partitioner: a name of ``PARTITIONERS``, one of Java's classes, ``module:function``, a function, or None for the
@@ -183,7 +183,7 @@ def partition_choice(partitioner: str | Partitioner | None, *, ignores_keys: boo
 
 
 def _check_signature(function: Any) -> str:
-    """Return a function's name for errors; reject a function that takes other arguments."""
+    """Return a function's name for errors. Reject a function with other parameters."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     if not callable(function):
         raise OptionError(f"partitioner {name} is not a function")

@@ -1,8 +1,8 @@
-"""What becomes of a property: Java's consumer, producer and admin settings, and other clients' names for the same.
+"""Maps property names to settings: Java's consumer, producer and admin settings, and the names of other clients.
 
-``java_properties`` has a row for every setting in Kafka 4.3.1's ConfigDefs: honoured, ignored because it has no meaning
-here (a line of the log says so, once), or refused with the reason. ``translated`` is where a client's constructor, the
-command line and Spark's options turn what users know into the names of ``settings``.
+``java_properties`` has a row for every setting in Kafka 4.3.1's ConfigDefs. A setting is supported, ignored because it
+has no meaning here (which is logged once), or rejected with a reason. ``translated`` converts the names that users
+specify in constructors, on the command line and in Spark options to the names in ``settings``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Treatment = Literal["honoured", "ignored", "refused"]
 
 @dataclass(frozen=True)
 class Property:
-    """One setting of Java's clients.
+    """A setting of Java's clients.
 
     Attributes:
-        name: as Java has it.
-        clients: those that take it, of "consumer", "producer", "admin", "share consumer".
-        treatment: what becomes of it here.
-        reason: why it is not honoured; empty if it is.
+        name: Java's name.
+        clients: clients that have it: "consumer", "producer", "admin", "share consumer".
+        treatment: how it is treated here.
+        reason: why it is not supported; empty if it is.
     """
 
     name: str
@@ -197,7 +197,7 @@ _REFUSED: Final = {
     "give an ssl.SSLContext as ssl_context": "ssl.crl.location ssl.crlfile ssl.engine.location ssl.providers",
     "a position is stored when a record is handed out": "enable.auto.offset.store",
 }
-# Other names for our settings: of librdkafka (confluent-kafka), of kafka-python, and of older releases of Kafka.
+# Other names of settings: of librdkafka (confluent-kafka), of kafka-python, and of older Kafka releases.
 _OTHER_NAMES: Final = {
     "metadata.broker.list": "bootstrap_servers",
     "partitioner.class": "partitioner",
@@ -241,7 +241,7 @@ def _rows(table: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def java_properties() -> dict[str, Property]:
-    """Return the row of every setting of Java's clients, by its name."""
+    """Return the rows of all settings of Java's clients, by name."""
     ignored, refused, rows = _rows(_IGNORED), _rows(_REFUSED), {}
     for name, letters in _rows(_JAVA_NAMES).items():
         treatment: Treatment = "ignored" if name in ignored else "refused" if name in refused else "honoured"
@@ -251,15 +251,15 @@ def java_properties() -> dict[str, Property]:
 
 
 def translated(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, Any]:
-    """Return options under the names of our settings; a line of the log says which have no meaning here.
+    """Return options under the names in ``settings``. Log the options that have no meaning here.
 
     Args:
-        options: by our names, Java's, librdkafka's or kafka-python's.
-        names: of the client's settings.
+        options: options under this package's, Java's, librdkafka's or kafka-python's names.
+        names: names of the client's settings.
         client: "consumer", "producer" or "admin".
 
     Raises:
-        OptionError: a name that no client has, with the nearest one; one that is refused here.
+        OptionError: a name is unknown (the error suggests a similar one) or rejected.
     """
     keys = honoured(options, names, client)
     say_ignored(options.keys() - keys.keys())
@@ -267,7 +267,7 @@ def translated(options: Mapping[str, Any], names: Collection[str], client: str) 
 
 
 def honoured(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, str]:
-    """Return which of our settings each option fills; those without meaning here are left out. See ``translated``."""
+    """Return the setting of each option, without options that have no meaning here. See ``translated``."""
     keys: dict[str, str] = {}
     codec = next((str(value) for name, value in options.items() if _key_of(name) == "compression_type"), "none")
     for name, value in options.items():
@@ -286,19 +286,19 @@ def _dotted(name: str) -> str:
 
 
 def _key_of(name: str) -> str:
-    """Return the name that a setting has, or would have, here."""
+    """Return the name of a setting in the form of this package's settings."""
     return _OTHER_NAMES.get(_dotted(name)) or _dotted(name).replace(".", "_")
 
 
 def _refuse(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
-    """Raise for a name that may not be ignored; what is refused may be there if it is off."""
-    spellings = [_dotted(name), _dotted(key)]  # as given, and the name it stands for
+    """Raise an error for a name that cannot be ignored. A rejected setting is accepted if it is switched off."""
+    spellings = [_dotted(name), _dotted(key)]  # the given name, and the setting's name
     if any(spelling in _rows(_IGNORED) for spelling in spellings):
         return
     for known in filter(None, map(java_properties().get, spellings)):
         if known.clients == (SHARE_CONSUMER,) and client == "consumer":
             raise OptionError(f"{name} is a setting of ShareConsumer; a consumer does not acknowledge single records")
-        if known.treatment == "honoured" or client not in known.clients:  # of another client
+        if known.treatment == "honoured" or client not in known.clients:  # a setting of another client
             return
     reason = next(filter(None, map(_rows(_REFUSED).get, spellings)), None)
     if reason is None:
@@ -307,13 +307,13 @@ def _refuse(name: str, key: str, value: Any, names: Collection[str], client: str
         raise OptionError(f"{name}: {reason}")
 
 
-_FEW: Final = 12  # of names that an error lists
+_FEW: Final = 12  # largest number of names that an error lists
 _CALLED: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "an admin client"}
 _HARMLESS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
 
 
 def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of several mappings; a later one overrides an earlier one, whatever name either uses.
+    """Return the settings of several mappings. Later ones override earlier ones, also under another name.
 
     >>> merge_settings({"compression.type": "none"}, {"compression.codec": "zstd"})
     {'compression.codec': 'zstd'}
@@ -330,7 +330,7 @@ def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def say_ignored(names: Collection[str]) -> None:
-    """Say why these have no meaning here, once in a process for each set of names."""
+    """Log why settings have no meaning here, once per process for each set of names."""
     _say_once(frozenset(names))
 
 
@@ -343,7 +343,7 @@ def _say_once(names: frozenset[str]) -> None:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Return what to say of a name that is not known: the one that is most like it, in its spelling, or a few.
+    """Return a hint for an unknown name: the most similar known name in the same spelling, or a list of names.
 
     >>> nearest("linger.sm", ["acks", "linger_ms"]), nearest("key", ["acks", "linger_ms"])
     ('; did you mean linger.ms?', '; there are acks, linger_ms')

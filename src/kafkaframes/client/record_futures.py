@@ -1,6 +1,6 @@
-"""What a sender of single records holds: one result for a whole batch, and a future for each record that looks at it.
+"""The results of single records: one result for a whole batch, and a future of each record that refers to it.
 
-A batch has one answer, so its records share one state and one lock; what a future says is made when it is looked at.
+A batch has one response, so its records share one state and one lock. A future computes its result on access.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kafkaframes.errors import KafkaframesError
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 _LOG: Final = logging.getLogger(__name__)
 _FIRST: Final = attrgetter("first")
-_PENDING, _FINISHED = "PENDING", "FINISHED"  # as ``concurrent.futures`` names them
+_PENDING, _FINISHED = "PENDING", "FINISHED"  # the names in ``concurrent.futures``
 
 
 class Owner(Protocol):
-    """A producer, as its futures know it."""
+    """The interface of a producer to its futures."""
 
     def check_wait(self, what: str) -> None:
         """Raise OptionError if waiting would never end."""
@@ -44,10 +44,10 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
     def __init__(self, results: ThreadResults, row: int, owner: Owner | None) -> None:
         self._results = results
         self._row = row
-        self._owner = owner  # a producer must not end before its records have
+        self._owner = owner  # keeps the producer alive until its records have results
 
     def cancel(self) -> bool:
-        """Return False: a sent record cannot be called back."""
+        """Return False: a sent record cannot be cancelled."""
         return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
@@ -102,15 +102,15 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
         return self._results.watched(self, self._row)[2]
 
 
-Watched = tuple[RecordFuture, list[Any], list[Callable[[Any], object]]]  # a future, who waits for it, what it calls
+Watched = tuple[RecordFuture, list[Any], list[Callable[[Any], object]]]  # a future, its waiters, its callbacks
 
 
 class ThreadResults:
     """The results of one batch, for callers in other threads.
 
     Attributes:
-        hold_memory: called with the size of the records when the functions of their users are about to be called, and
-            with the negative size when these have returned; None if nothing counts it.
+        hold_memory: callback with the size of the records before the users' callbacks are called, and with the negative
+            size after they have returned; None if the memory is not counted.
         size_bytes: size of the records.
     """
 
@@ -129,12 +129,12 @@ class ThreadResults:
     )
 
     def __init__(self, target: TopicPartition, timestamps: list[int], callbacks: CallbackThread | None = None) -> None:
-        """Create them for an empty batch.
+        """Create the results of an empty batch.
 
         Args:
-            target: its partition.
-            timestamps: the list to which the batch's timestamps are appended.
-            callbacks: calls ``on_delivery`` and the futures' own callbacks; None calls them in the loop's thread.
+            target: partition of the batch.
+            timestamps: list to which the batch's timestamps are appended.
+            callbacks: thread that calls ``on_delivery`` and the futures' callbacks; None for the loop's thread.
         """
         self._target = target
         self._timestamps = timestamps
@@ -149,7 +149,7 @@ class ThreadResults:
         self.size_bytes = 0
 
     def future(self, owner: Owner | None, on_delivery: OnDelivery | None) -> RecordFuture:
-        """Return the future of the record that comes next; ``on_delivery`` is called with its error or its metadata."""
+        """Return the future of the next record. ``on_delivery`` is called with the record's error or metadata."""
         row = self.count
         self.count = row + 1
         if on_delivery is not None:
@@ -157,29 +157,29 @@ class ThreadResults:
         return RecordFuture(self, row, owner)
 
     def watched(self, future: RecordFuture, row: int) -> Watched:
-        """Return who waits for a record's future, and what it will call."""
+        """Return the waiters and the callbacks of a record's future."""
         return self._watched.setdefault(row, (future, [], []))
 
     def record(self, row: int) -> RecordMetadata | None:
-        """Return where a record is, None while that is not known."""
+        """Return the metadata of a record; None while it is unknown."""
         part = _part_of(self._parts, row)
         if part is None or part.error is not None:
             return None
         return _metadata(self._target, part, row, self._timestamps[row])
 
     def error(self, row: int) -> Exception | None:
-        """Return why a record is not in the log, None while that is not known or if it is there."""
+        """Return the error of a record; None while its result is unknown, or if it is in the log."""
         part = _part_of(self._parts, row)
         return None if part is None else part.error
 
     def failed(self, error: Exception) -> None:
-        """Take why no record of the batch is in the log, and notify the waiting threads."""
+        """Set the error of all records of the batch, and notify the waiting threads."""
         self.finish([PartResult(0, self.count, error=error)])
 
     dropped = failed
 
     def finish(self, parts: Sequence[PartResult]) -> None:
-        """Take the results of all records, and notify the waiting threads."""
+        """Set the results of all records, and notify the waiting threads."""
         with self.condition:
             self._parts = parts
             self.state = _FINISHED
@@ -209,28 +209,28 @@ class ThreadResults:
 
 
 def _part_of(parts: Sequence[PartResult], row: int) -> PartResult | None:
-    """Return the part of a batch that has a record; None while there are no results."""
+    """Return the part of a batch with a record; None while there are no results."""
     if len(parts) > 1:
         return parts[bisect_right(parts, row, key=_FIRST) - 1]
     return parts[0] if parts else None
 
 
 def _metadata(target: TopicPartition, part: PartResult, row: int, timestamp: int) -> RecordMetadata:
-    """Return where a record of a batch is. If the broker stamps records itself, the timestamp is the broker's."""
+    """Return the metadata of a record. If the broker stamps records itself, the timestamp is the broker's."""
     offset = -1 if part.base_offset < 0 else part.base_offset + row - part.first
     time_ms = timestamp if part.append_time < 0 else part.append_time
     return RecordMetadata(target.topic, target.partition, offset, time_ms)
 
 
 def _with_partition(on_delivery: OnDelivery, target: TopicPartition) -> OnDelivery:
-    """Return the function, which learns the record's partition if interceptors are called with it."""
+    """Return the function. Set the record's partition if the function calls interceptors."""
     if isinstance(on_delivery, Acknowledgement):
         on_delivery.partition = target.partition
     return on_delivery
 
 
 def _called(function: Callable[..., object], *arguments: object) -> None:
-    """Call what a user passed; what it raises is logged, for the batches of others go on."""
+    """Call a user's function. Log its exceptions, because other batches must continue."""
     try:
         function(*arguments)
     except BaseException:  # ``sys.exit``, too
@@ -250,7 +250,7 @@ class LoopResults:
         self._loop = asyncio.get_running_loop()
 
     def future(self, owner: object, on_delivery: OnDelivery | None) -> asyncio.Future[RecordMetadata]:
-        """Return the future of the record that comes next; ``on_delivery`` is called although it may be cancelled."""
+        """Return the future of the next record. ``on_delivery`` is called even if the future was cancelled."""
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
         if on_delivery is not None:
             self._calls.append((len(self._futures), _with_partition(on_delivery, self._target)))
@@ -258,7 +258,7 @@ class LoopResults:
         return future
 
     def finish(self, parts: Sequence[PartResult]) -> None:
-        """Give each future its record's metadata or its error; first call each ``on_delivery``."""
+        """Set each future's metadata or error, after a call of each ``on_delivery``."""
         calls, self._calls = self._calls, []
         for row, on_delivery in calls:
             part = _part_of(parts, row)
@@ -275,22 +275,22 @@ class LoopResults:
                     future.set_exception(part.error)
 
     def failed(self, error: Exception) -> None:
-        """Give each future the error."""
+        """Set the error of each future."""
         self.finish([PartResult(0, len(self._futures), error=error)])
 
     def dropped(self, error: Exception) -> None:
-        """Give each future the error, which nobody has to look at."""
+        """Set the error of each future and mark it as retrieved, so that asyncio does not log it."""
         self.failed(error)
         for future in self._futures:
             if not future.cancelled():
                 future.exception()  # asyncio would log it otherwise
 
 
-BatchResults = ThreadResults | LoopResults  # what becomes of the records of one batch
+BatchResults = ThreadResults | LoopResults  # the results of the records of one batch
 
 
 def settle(results: BatchResults, done: asyncio.Future[list[PartResult]]) -> None:
-    """Hand on the result of a batch."""
+    """Pass on the result of a batch."""
     if done.cancelled():
         results.failed(KafkaframesError("cancelled"))
     else:

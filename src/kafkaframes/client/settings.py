@@ -1,7 +1,7 @@
 """The settings of a client: typed settings under Kafka's property names, as keywords or as properties.
 
-``bootstrap_servers`` here is ``bootstrap.servers`` there; durations are milliseconds, sizes bytes, as in Kafka's own
-clients. What each means stands below its name in ``options``, where editors look.
+``bootstrap_servers`` is Kafka's ``bootstrap.servers``. As in Kafka's own clients, durations are in milliseconds and
+sizes in bytes. ``options`` describes each setting below its name, where editors find it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _YES_OR_NO: Final = {"true": True, "false": False, "1": True, "0": False, "yes":
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
-    """What every client needs to reach a cluster."""
+    """The settings of every client."""
 
     client: ClassVar[str] = "admin"
     metrics_prefix: ClassVar[str] = ADMIN
@@ -97,17 +97,17 @@ class ClientSettings:
     header_tags: Sequence[tuple[int, bytes]] = ()
 
     def __post_init__(self) -> None:
-        """Check what can be known at once.
+        """Check the settings without a connection.
 
         Raises:
-            OptionError: a value that does not fit; no server.
+            OptionError: a value is invalid, or there is no server.
         """
-        if self.specs is not None:  # a folder is read once, not at each request
+        if self.specs is not None:  # a directory is read once, not for each request
             object.__setattr__(self, "specs", with_catalog(self.specs))
         if self.api_version is not None and not isinstance(self.api_version, str):  # (2, 8), as kafka-python has it
             object.__setattr__(self, "api_version", ".".join(map(str, self.api_version)))
         if isinstance(self.api_version, str):
-            release(self.api_version)  # raises where it is not known
+            release(self.api_version)  # raises if the release is unknown
         object.__setattr__(self, "security_protocol", self.security_protocol.upper())  # Java takes any letter case
         choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
         for name in ("metrics_num_samples", "metrics_sample_window_ms"):
@@ -144,13 +144,13 @@ class ClientSettings:
         return [parse_address(name, protocol=protocol, protocols=SECURITY_PROTOCOLS) for name in names]
 
     def message(self, name: str) -> Any:
-        """Return the class of a message: of ``specs`` where these have it, of the catalog otherwise."""
+        """Return the class of a message: from ``specs`` if they have it, else from the catalog."""
         is_own = self.specs is not None and name in specs_by_name(self.specs)
         return message(name, specs=self.specs if is_own else None)
 
     @property
     def tls_versions(self) -> list[str]:
-        """The TLS versions that may be spoken, in order; empty for those of OpenSSL."""
+        """The accepted TLS versions, in order; empty for OpenSSL's default."""
         return sorted(_names(self.ssl_enabled_protocols))
 
     @property
@@ -165,10 +165,10 @@ class ClientSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Make settings of keywords or any client's properties (``linger.ms``), values of either type or text.
+        """Create settings from keywords or any client's properties (``linger.ms``), with typed values or text.
 
         Raises:
-            OptionError: an unknown name, with the nearest one; a value of the wrong kind.
+            OptionError: a name is unknown (the error suggests a similar one), or a value has a wrong type.
         """
         hints = _hints(cls)  # type: ignore[arg-type]
         named = translated(options, setting_names(cls), cls.client)
@@ -178,7 +178,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
-    """What a producer takes beside that."""
+    """The settings of a producer, in addition to those of every client."""
 
     client: ClassVar[str] = "producer"
     metrics_prefix: ClassVar[str] = PRODUCER
@@ -203,7 +203,7 @@ class ProducerSettings(ClientSettings):
     interceptors: str | Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        """Check what can be known at once."""
+        """Check the settings without a connection."""
         super().__post_init__()
         choices("acks", str(self.acks), ("all", "-1", "0", "1"))
         choices("compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd"))
@@ -220,13 +220,13 @@ class ProducerSettings(ClientSettings):
 
     @property
     def required_acks(self) -> int:
-        """``acks`` as the protocol has it: -1, 0 or 1."""
+        """The value of ``acks`` in requests: -1, 0 or 1."""
         return -1 if str(self.acks) == "all" else int(self.acks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
-    """What a consumer takes beside that."""
+    """The settings of a consumer, in addition to those of every client."""
 
     client: ClassVar[str] = "consumer"
     metrics_prefix: ClassVar[str] = CONSUMER
@@ -253,7 +253,7 @@ class ConsumerSettings(ClientSettings):
     interceptors: str | Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        """Check what can be known at once."""
+        """Check the settings without a connection."""
         super().__post_init__()
         if self.reset_duration_ms is None:
             choices("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none", "by_duration:PT1H ..."))
@@ -263,13 +263,13 @@ class ConsumerSettings(ClientSettings):
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How far back ``auto_offset_reset`` by_duration goes, in milliseconds; None for other policies (KIP-1106)."""
+        """The duration of the policy by_duration (KIP-1106), in milliseconds; None for other policies."""
         policy, colon, duration = self.auto_offset_reset.partition(":")
         return parse_duration(duration) if colon and policy == "by_duration" else None
 
     @property
     def reads_committed(self) -> bool:
-        """Whether records of transactions that are open or aborted are left out."""
+        """Whether records of open and aborted transactions are omitted."""
         return self.isolation_level == "read_committed"
 
     @property
@@ -295,7 +295,7 @@ class ShareConsumerSettings(ClientSettings):
     check_crcs: bool = True
 
     def __post_init__(self) -> None:
-        """Check what can be known at once."""
+        """Check the settings without a connection."""
         super().__post_init__()
         if not self.group_id:
             raise OptionError("a share consumer needs group_id")
@@ -371,7 +371,7 @@ def parse_duration(text: str) -> int:
 
 
 def merged(bootstrap_servers: Servers | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a constructor's arguments as one mapping; keywords win over properties."""
+    """Return a constructor's arguments as one mapping. Keywords override properties."""
     if bootstrap_servers is None:
         return options
     if isinstance(bootstrap_servers, Mapping):
@@ -390,13 +390,13 @@ def _hints(cls: type[ClientSettings]) -> dict[str, Any]:
 
 
 def choices(name: str, value: Any, known: Sequence[Any]) -> None:
-    """Raise OptionError unless ``value`` is among ``known``."""
+    """Raise an OptionError unless ``value`` is in ``known``."""
     if value not in known:
         raise OptionError(f"{name} is {value!r}; there are {', '.join(map(str, known))}")
 
 
 def _as(hint: Any, value: Any, name: str) -> Any:
-    """Turn text into what a setting is; leave everything else as it is."""
+    """Convert text to the type of a setting. Other values are returned unchanged."""
     if not isinstance(value, str):
         return value
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
