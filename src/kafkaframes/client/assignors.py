@@ -1,8 +1,8 @@
-"""How a classic group's leader shares partitions out among members: range, round robin, sticky. Pure.
+"""The assignors of a classic group's leader: range, round robin and sticky.
 
-Each function takes the members, by member id, and the partition counts of topics; it returns the partitions of every
-member. Results are those of Kafka's assignors of the same names: for range and round robin partition by partition;
-the sticky ones promise balance and stickiness, and leave the choice among equals free.
+Each function takes the members by member id and the topics' partition counts, and returns the partitions of every
+member. Range and round robin return the same assignment as Kafka's assignors. The sticky ones guarantee balance and
+stickiness, but may choose another of several equal assignments.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Assignment = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What the leader knows of a member.
+    """A member, as the leader knows it.
 
     Attributes:
-        topics: that it subscribes to.
-        owned: the partitions that it says it has, as of ``generation``.
-        instance_id: of a static member (KIP-345); such members are in the same order after a restart.
+        topics: names of the subscribed topics.
+        owned: partitions that the member owned in ``generation``, according to its subscription.
+        instance_id: id of a static member (KIP-345). Static members have the same order after a restart.
     """
 
     topics: frozenset[str]
@@ -38,7 +38,7 @@ Counts = Mapping[str, int]
 
 
 def assign_range(members: Members, counts: Counts) -> Assignment:
-    """Give each member of a topic a run of its partitions; the first members get one more.
+    """Assign a range of each topic's partitions to each subscribed member. The first members get one more.
 
     >>> found = assign_range({"a": Member(frozenset("t")), "b": Member(frozenset("t"))}, {"t": 3})
     >>> {name: [one.partition for one in partitions] for name, partitions in found.items()}
@@ -59,7 +59,7 @@ def assign_range(members: Members, counts: Counts) -> Assignment:
 
 
 def assign_round_robin(members: Members, counts: Counts) -> Assignment:
-    """Deal all partitions out one by one, past members that do not subscribe to the topic."""
+    """Assign all partitions in turn, and skip members that are not subscribed to the topic."""
     result: Assignment = {name: [] for name in members}
     order = _in_order(members)
     index = 0
@@ -74,7 +74,7 @@ def assign_round_robin(members: Members, counts: Counts) -> Assignment:
 
 
 def assign_sticky(members: Members, counts: Counts) -> Assignment:
-    """Keep what members have as far as a balanced assignment allows (KIP-54)."""
+    """Keep the partitions of members as far as a balanced assignment allows (KIP-54)."""
     result = _kept(members, counts)
     owner = {entry: name for name, partitions in result.items() for entry in partitions}
     for partition in _all(counts):
@@ -88,7 +88,7 @@ def assign_sticky(members: Members, counts: Counts) -> Assignment:
 
 
 def assign_cooperative_sticky(members: Members, counts: Counts) -> Assignment:
-    """Share out as ``assign_sticky``; a partition that moves stays free until its old member has let go (KIP-429)."""
+    """Assign as ``assign_sticky``. A partition that moves is unassigned until its old member gives it up (KIP-429)."""
     requested = assign_sticky(members, counts)
     owner = {entry: name for name, partitions in _kept(members, counts).items() for entry in partitions}
     return {
@@ -121,7 +121,7 @@ def _slot(partition: TopicPartition) -> tuple[str, int]:
 
 
 def _kept(members: Members, counts: Counts) -> Assignment:
-    """Return what each member rightly has: of two that claim a partition, the one of the newer generation."""
+    """Return the valid claims of the members. If two claim a partition, the newer generation wins."""
     owner: dict[TopicPartition, str] = {}
     for name in sorted(members, key=lambda entry: (-members[entry].generation, entry)):
         for partition in members[name].owned:
@@ -135,7 +135,7 @@ def _kept(members: Members, counts: Counts) -> Assignment:
 
 
 def _balance(members: Members, result: Assignment) -> None:
-    """Move partitions from the fullest members to emptier ones that may have them, while a move makes it more even."""
+    """Move partitions from members with many to members with fewer, while that improves the balance."""
     moved = True
     while moved:
         moved = False

@@ -1,8 +1,8 @@
-"""Read Java's own key store format, JKS: certificates that are trusted, and private keys with their chains.
+"""Reads JKS, Java's own key store format: trusted certificates, and private keys with their certificate chains.
 
-The format is that of ``keytool -storetype JKS`` (and of the JDK before 9): big-endian, 0xFEEDFEED, entries, and a SHA-1
-of the password and all of it at the end. Keys are hidden by a chain of SHA-1 digests; none of this resists an
-attacker, the file's permissions have to.
+This is the format of ``keytool -storetype JKS`` (and of the JDK before 9): big-endian, with the magic 0xFEEDFEED, the
+entries, and a SHA-1 digest of the password and the content. Keys are encrypted with a chain of SHA-1 digests. This does
+not resist an attacker, so the file's permissions must protect it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from kafkaframes.errors import DecodeError, OptionError
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 _DIGEST_BYTES: Final = 20
 _SALT_BYTES: Final = 20
-_SECRET: Final = b"Mighty Aphrodite"  # the digest begins with the password and these words, so that it is a keyed one
+_SECRET: Final = b"Mighty Aphrodite"  # the digest starts with the password and these words
 _PRIVATE_KEY, _CERTIFICATE = 1, 2
 _SEQUENCE, _OCTETS = 0x30, 0x04
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """An entry with a key, still hidden; ``chain``: certificates in DER, the key's own first."""
+    """An entry with an encrypted key; ``chain``: certificates in DER, the key's own first."""
 
     alias: str
     protected: bytes
@@ -33,14 +33,14 @@ class PrivateKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyStore:
-    """The entries of a store, in their order; certificates are DER."""
+    """The entries of a store, in their order. Certificates are in DER."""
 
     keys: tuple[PrivateKey, ...]
     certificates: tuple[bytes, ...]
 
 
 class _Reader:
-    """Takes bytes from the front; each length is checked against what is left."""
+    """Reads bytes from the front. Each length is checked against the remaining size."""
 
     def __init__(self, raw: bytes, position: int = 0) -> None:
         self.raw = raw
@@ -66,12 +66,12 @@ def read(raw: bytes, password: str | None) -> KeyStore:
     """Read a store.
 
     Args:
-        raw: the whole file.
-        password: of the store; without one its digest is not checked, as in Java.
+        raw: content of the file.
+        password: password of the store. If it is None, the digest is not checked, as in Java.
 
     Raises:
         OptionError: the password is wrong, or the file was changed.
-        DecodeError: it is no JKS store, or damaged; ``position`` is the byte.
+        DecodeError: the file is not a JKS store, or is damaged at the byte ``position``.
     """
     if len(raw) < len(MAGIC) + 8 + _DIGEST_BYTES or not raw.startswith(MAGIC):
         raise DecodeError("no JKS key store", position=0)
@@ -88,7 +88,7 @@ def read(raw: bytes, password: str | None) -> KeyStore:
     for _ in range(reader.number(4)):
         start = reader.position
         kind, alias = reader.number(4), reader.text()
-        reader.take(8)  # when it was made
+        reader.take(8)  # creation time
         if kind == _PRIVATE_KEY:
             protected = reader.sized()
             chain = tuple(_certificate(reader, version) for _ in range(reader.number(4)))
@@ -108,7 +108,7 @@ def unhide(protected: bytes, password: str) -> bytes:
         DecodeError: the entry is damaged.
     """
     outer = _Reader(_value(_Reader(protected), _SEQUENCE))
-    _value(outer, _SEQUENCE)  # the algorithm: there is but one in JKS
+    _value(outer, _SEQUENCE)  # the algorithm: JKS has only one
     hidden = _value(outer, _OCTETS)
     if len(hidden) < _SALT_BYTES + _DIGEST_BYTES:
         raise DecodeError("a hidden key without salt or digest", position=0)

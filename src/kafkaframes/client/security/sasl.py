@@ -1,8 +1,8 @@
-"""A client's half of SASL, without I/O: what to send next, given what the broker answered.
+"""The client's side of SASL, without I/O: computes the next token from the broker's last one.
 
-A mechanism is a generator: it yields a token, is sent the broker's answer, and returns when it is content.
-PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628, GSSAPI (by the extra ``kerberos``) RFC 4752. Every
-step of GSSAPI may ask a key distribution centre, and waits for it: call ``advance`` in a thread.
+A mechanism is a generator. It yields a token, receives the broker's token, and returns when authentication is complete.
+PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628, GSSAPI (with the extra ``kerberos``) RFC 4752. A step
+of GSSAPI may send requests to a key distribution center and wait for it. Call ``advance`` in a thread for this mechanism.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Exchange = Generator[bytes, bytes, None]
 
 _SCRAM_HASHES: Final = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
 _FEWEST_ITERATIONS: Final = 4096
-_MOST_ITERATIONS: Final = 10_000_000  # a broker that asks for more would keep us busy for minutes
+_MOST_ITERATIONS: Final = 10_000_000  # more iterations, which a broker can request, would take minutes
 _KVSEP: Final = b"\x01"
-_NO_LAYER: Final = 1  # the bit of the one security layer that Kafka has: none
+_NO_LAYER: Final = 1  # bit of the only security layer that Kafka supports: none
 _LAYERS_BYTES: Final = 4  # a bit for each layer, and three bytes for the size of a message within one
 _UNREACHABLE: Final = -1765328228  # KRB5_KDC_UNREACH
 
 
 def plain(username: str, password: str) -> Exchange:
-    """Authenticate with a name and a password in the clear: use it over TLS."""
+    """Authenticate with a name and a password in clear text. Use it with TLS only."""
     yield b"\0".join((b"", username.encode(), password.encode()))
 
 
@@ -38,7 +38,7 @@ def oauthbearer(token: str) -> Exchange:
     """Authenticate with a bearer token.
 
     Raises:
-        BrokerError: the broker refuses the token; it says why.
+        BrokerError: the broker rejects the token. The error has its reason.
     """
     answer = yield b"n,," + _KVSEP + b"auth=Bearer " + token.encode() + _KVSEP + _KVSEP
     if answer:
@@ -47,23 +47,23 @@ def oauthbearer(token: str) -> Exchange:
 
 
 def unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> str:
-    """Make an unsigned JSON web token, for brokers in development whose listener takes these (KIP-255)."""
+    """Return an unsigned JSON web token, for development brokers whose listeners accept these (KIP-255)."""
     claims = {"sub": principal, "iat": now_s, "exp": now_s + lifetime_s}
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
 
 
 def scram(mechanism: str, username: str, password: str, *, nonce: str, is_token: bool = False) -> Exchange:
-    """Authenticate by proving that we know the password, and have the broker prove that it does.
+    """Authenticate with a proof that the client knows the password, and verify the broker's proof.
 
     Args:
         mechanism: SCRAM-SHA-256 or SCRAM-SHA-512.
-        username, password: as the broker has them.
-        nonce: random printable text without a comma, new each time.
-        is_token: they are the id and the HMAC of a delegation token (KIP-48).
+        username, password: credentials at the broker.
+        nonce: random printable text without commas, different for each exchange.
+        is_token: whether the credentials are the id and the HMAC of a delegation token (KIP-48).
 
     Raises:
-        BrokerError: the broker's answers are not of this exchange, or it does not know the password.
+        BrokerError: the broker's messages do not belong to this exchange, or it does not know the password.
     """
     digest = _SCRAM_HASHES[mechanism]
     name = username.replace("=", "=3D").replace(",", "=2C")
@@ -97,7 +97,7 @@ def _challenge_of(text: str, nonce: str) -> tuple[bytes, int, str]:
 
 
 def advance(exchange: Exchange, answer: bytes | None) -> bytes | None:
-    """Give the broker's answer, None at first; return what to send next, None when there is no more."""
+    """Process the broker's token, None at first. Return the next token to send; None at the end."""
     try:
         return next(exchange) if answer is None else exchange.send(answer)
     except StopIteration:
@@ -105,19 +105,19 @@ def advance(exchange: Exchange, answer: bytes | None) -> bytes | None:
 
 
 def gssapi(settings: Any, host: str) -> Exchange:
-    """Authenticate to a broker by a ticket for its service.
+    """Authenticate to a broker with a Kerberos ticket for its service.
 
-    Tickets that a keytab gives are kept for all connections of the process, and are taken anew before they end.
+    Tickets from a keytab are cached for all connections of the process, and are renewed before they expire.
 
     Args:
-        settings: of a client: service, principal, keytab and ticket cache.
-        host: of the broker, as the client was told it.
+        settings: settings of a client: service, principal, keytab and ticket cache.
+        host: advertised or configured host name of the broker.
 
     Raises:
-        BrokerError: what the broker answers is not of this exchange.
+        BrokerError: the broker's messages do not belong to this exchange.
         MissingExtraError: ``gssapi`` is not installed.
-        NetworkError: the key distribution centre cannot be reached.
-        OptionError: there is no ticket: no keytab, none in the cache, or no such service.
+        NetworkError: the key distribution center cannot be reached.
+        OptionError: there is no ticket: there is no keytab, the cache has none, or the service does not exist.
     """
     library = import_extra("sasl.mechanism GSSAPI", "kerberos", "gssapi")
     try:

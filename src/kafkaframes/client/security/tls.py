@@ -1,7 +1,7 @@
-"""The TLS context of a client's settings: PEM files as Python takes them, or key stores as Java's clients do.
+"""Creates the TLS context of a client's settings, from PEM files or from key stores of Java's clients.
 
-Stores are PEM, JKS or PKCS#12 (KIP-651). What a file is, is seen from its first bytes; ``ssl.truststore.type`` says JKS
-by default even for PKCS#12 files, and Java reads both under that name. PKCS#12 is opened by the package
+Stores are PEM, JKS or PKCS#12 (KIP-651). The first bytes of a file determine its format, because the default of
+``ssl.truststore.type`` is JKS even for PKCS#12 files, and Java reads both under that name. PKCS#12 requires the package
 ``cryptography``.
 """
 
@@ -27,11 +27,11 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def context_of(settings: Any) -> ssl.SSLContext:
-    """Return the context that a client's settings ask for.
+    """Return the TLS context of a client's settings.
 
     Raises:
-        OptionError: a file cannot be read, is damaged or of another kind, or its password is wrong.
-        MissingExtraError: a store is PKCS#12, and ``cryptography`` is absent.
+        OptionError: a file cannot be read, is damaged or has another format, or its password is wrong.
+        MissingExtraError: a store is PKCS#12, and ``cryptography`` is not installed.
     """
     if settings.ssl_context is not None:
         context: ssl.SSLContext = settings.ssl_context
@@ -44,7 +44,7 @@ def context_of(settings: Any) -> ssl.SSLContext:
         )
         if settings.ssl_certfile:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise OptionError(f"ssl: the certificates given cannot be used: {error}") from None
     _bound_versions(context, settings.tls_versions)
     context.check_hostname = settings.ssl_check_hostname and settings.ssl_endpoint_identification_algorithm != ""
@@ -67,7 +67,7 @@ def _store(settings: Any, name: str, text: str | None) -> Store:
 
 
 def _chain(settings: Any) -> str | None:
-    """Return key and certificates that are given as text (KIP-651)."""
+    """Return the key and certificates that the settings have as text (KIP-651)."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if (key is None) != (chain is None):
         raise OptionError("ssl.keystore.key and ssl.keystore.certificate.chain are given together")
@@ -76,12 +76,12 @@ def _chain(settings: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A store as options name it.
+    """A store in the settings.
 
     Attributes:
-        option: the option's name up to ``.location``, for messages.
-        location, kind, password: of a file.
-        text: PEM instead of a file.
+        option: prefix of the settings' names, for messages.
+        location, kind, password: path, format and password of a file.
+        text: PEM text instead of a file.
     """
 
     option: str
@@ -92,13 +92,13 @@ class Store:
 
     @property
     def is_present(self) -> bool:
-        """Whether there is one at all."""
+        """Whether the settings specify the store."""
         return self.location is not None or self.text is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What is in a store, as PEM."""
+    """The content of a store, as PEM."""
 
     certificates: str
     key: str | None = field(default=None, repr=False)
@@ -109,8 +109,8 @@ def trusted(store: Store) -> str:
     """Return the certificates of a trust store, as PEM.
 
     Raises:
-        OptionError: it cannot be read, has none, or the password is wrong.
-        MissingExtraError: it is PKCS#12, and ``cryptography`` is absent.
+        OptionError: the store cannot be read, has no certificate, or the password is wrong.
+        MissingExtraError: the store is PKCS#12, and ``cryptography`` is not installed.
     """
     result = _opened(store, None).certificates
     if "-----BEGIN CERTIFICATE" not in result:
@@ -119,21 +119,23 @@ def trusted(store: Store) -> str:
 
 
 def load_identity(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
-    """Have a context show a client's certificate.
+    """Load a client's certificate and key into a context.
 
     Args:
-        key_password: ``ssl.key.password``; the store's own where it is None.
+        context: TLS context.
+        store: store with the certificate.
+        key_password: ``ssl.key.password``; None for the store's own password.
 
     Raises:
         OptionError: the store cannot be read, has no key or several, or a password is wrong.
-        MissingExtraError: it is PKCS#12, and ``cryptography`` is absent.
+        MissingExtraError: the store is PKCS#12, and ``cryptography`` is not installed.
     """
     result = _opened(store, key_password)
     if result.key is None:
         raise _bad(store, "no private key in it")
     with _private_file(result.key + result.certificates) as path:
         try:
-            # a callable would be asked on the terminal otherwise: an empty text never opens a key
+            # With an empty password OpenSSL reports an error for an encrypted key. With None it would prompt for one.
             context.load_cert_chain(path, password=result.key_password or "")
         except (ssl.SSLError, ValueError) as error:
             raise _bad(store, f"key and certificate cannot be used: {error}") from None
@@ -174,7 +176,7 @@ def _of_pem(text: str, key_password: str | None) -> Opened:
 
 
 def _pem_parts(text: str) -> Iterator[str]:
-    """Yield what stands between BEGIN and END, each part with both; a text of one line, as options have it, too."""
+    """Yield each section from BEGIN to END, also from text in one line, as settings may have it."""
     for part in text.split("-----BEGIN ")[1:]:
         label, _, rest = part.partition("-----")
         body, end, _ = rest.partition("-----END ")
@@ -230,7 +232,7 @@ def _der(label: str, raw: bytes) -> str:
 
 @contextmanager
 def _private_file(text: str) -> Iterator[str]:
-    """Give a file that only we can read, for as long as OpenSSL needs it: it takes keys from files only."""
+    """Yield a file that only this user can read, and delete it afterwards. OpenSSL reads keys from files only."""
     descriptor, path = tempfile.mkstemp(prefix="kafkaframes-", suffix=".pem")
     try:
         with os.fdopen(descriptor, "w") as out:

@@ -1,10 +1,10 @@
-"""Where bearer tokens come from: OpenID Connect (KIP-768), a function named by the user, or Amazon's credentials.
+"""Providers of bearer tokens: OpenID Connect (KIP-768), a function of the user, and Amazon's credentials.
 
-Amazon MSK's IAM login is a SigV4 token, by the extra ``msk``. Java's clients have a mechanism of Amazon's for it; every
-other client logs in at the same port by OAUTHBEARER, with a token that is good for 15 minutes. So does this one.
+The IAM login of Amazon MSK uses a SigV4 token (with the extra ``msk``). Java's clients have Amazon's own mechanism. All
+other clients, including this one, use OAUTHBEARER at the same port, with a token that is valid for 15 minutes.
 
-A token is kept until four fifths of its life are over, for all connections of a process. Everything here blocks; the
-client calls it in a thread.
+A token is cached for all connections of a process, for four fifths of its lifetime. All functions block. Clients call
+them in a thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kafkaframes.storage.files.http_client import open_url
 _ANSWER_SECONDS: Final = 10.0
 _LARGEST_ANSWER: Final = 1 << 20
 _TRIES: Final = 3
-_FRESH: Final = 0.8  # of its life a token is taken again
+_FRESH: Final = 0.8  # fraction of its lifetime for which a token is reused
 _LIFE_UNKNOWN: Final = 60.0
 _REGION_OF_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
 _REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -41,13 +41,13 @@ _SESSION: Final = "MSKSASLDefaultSession"
 
 @dataclass(frozen=True)
 class ClientCredentials:
-    """Fetches tokens from an endpoint for a client's id and secret (RFC 6749, 4.4).
+    """Fetches tokens from an endpoint with a client's id and secret (RFC 6749, 4.4).
 
     Attributes:
-        url: of the token endpoint, https or http.
-        scope: asked for; none by default.
-        encodes: id and secret are URL-encoded before they are put together (``sasl.oauthbearer.header.urlencode``).
-        authorities: PEM certificates that the endpoint's may come from; the system's otherwise.
+        url: URL of the token endpoint, https or http.
+        scope: requested scope; None by default.
+        encodes: whether id and secret are URL-encoded first (``sasl.oauthbearer.header.urlencode``).
+        authorities: trusted PEM certificates for the endpoint; None for the system's.
     """
 
     url: str
@@ -63,10 +63,10 @@ class ClientCredentials:
             raise OptionError("sasl.oauthbearer.token.endpoint.url is no http(s) URL")
 
     def __call__(self) -> str:
-        """Return a token that is fresh.
+        """Return a valid token.
 
         Raises:
-            NetworkError: the endpoint does not answer, or gives none; what it said, without secrets.
+            NetworkError: the endpoint does not respond or returns no token. The error has its message without secrets.
         """
         with _lock:
             known = _tokens.get(self)
@@ -123,10 +123,10 @@ _lock = threading.Lock()
 
 
 def named_provider(name: str) -> Callable[[], Any]:
-    """Return the function ``module:function``; it takes nothing and gives a token.
+    """Return the function ``module:function``, which returns a token without arguments.
 
     Raises:
-        OptionError: there is none.
+        OptionError: the function does not exist.
     """
     result = load_object("sasl.oauthbearer.token.provider", name)
     if not callable(result):
@@ -137,13 +137,13 @@ def named_provider(name: str) -> Callable[[], Any]:
 
 @dataclass
 class IamToken:
-    """Gives tokens for a region; callable from any thread.
+    """Provides tokens for a region. Any thread may call it.
 
     Attributes:
-        region: of the cluster.
-        profile: of ``~/.aws``; None for the usual chain of credentials.
-        role: the ARN of a role that is assumed; None for none.
-        session: the name of the session with that role.
+        region: region of the cluster.
+        profile: profile in ``~/.aws``; None for the default chain of credentials.
+        role: ARN of the role to assume; None for no role.
+        session: session name for the role.
     """
 
     region: str
@@ -154,7 +154,7 @@ class IamToken:
     _fresh_until: float = field(default=0.0, repr=False)
 
     def __call__(self) -> str:
-        """Return a token that is fresh.
+        """Return a valid token.
 
         Raises:
             MissingExtraError: Amazon's signer is not installed.
@@ -177,15 +177,15 @@ class IamToken:
 
 
 def iam_token(hosts: list[str], options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> IamToken:
-    """Return what gives tokens.
+    """Return a provider of tokens.
 
     Args:
-        hosts: of the bootstrap servers; MSK's names hold the region.
-        options: of Amazon's login module: ``awsProfileName``, ``awsRoleArn``, ``awsRoleSessionName``.
-        environ: has the region where no host does.
+        hosts: host names of the bootstrap servers. Those of MSK contain the region.
+        options: options of Amazon's login module: ``awsProfileName``, ``awsRoleArn``, ``awsRoleSessionName``.
+        environ: environment, which has the region if no host name has it.
 
     Raises:
-        OptionError: the region is not known.
+        OptionError: the region is unknown.
     """
     regions = [match[1] for host in hosts if (match := _REGION_OF_HOST.search(host)) is not None]
     regions += [environ[name] for name in _REGION_VARIABLES if environ.get(name)]
