@@ -2,7 +2,7 @@
 
 A mechanism is a generator. It yields a token, receives the broker's token, and returns when authentication is complete.
 PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628, GSSAPI (with the extra ``kerberos``) RFC 4752. A step
-of GSSAPI may send requests to a key distribution center and wait for it. Call ``advance`` in a thread for this mechanism.
+of GSSAPI may send requests to a key distribution center and wait for it. Call ``advance`` in a thread.
 """
 
 from __future__ import annotations
