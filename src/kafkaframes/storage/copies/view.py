@@ -69,7 +69,7 @@ class MergedFileSystem:
         return self.other(path).list_directory(path) if listing is None else list(listing)
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
+        """Return the entry of a path; None if it does not exist."""
         if path in self.parts:
             return FileInfo(path, split(path)[1], sum(part.size_bytes for part in self.parts[path]))
         if path in self.small:
@@ -79,7 +79,7 @@ class MergedFileSystem:
         return None if _is_ours(path) else self.other(path).stat(path)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
         with self.open(path) as read_at:
             return read_at(position, -1 if length is None else length)
 

@@ -1,7 +1,8 @@
-"""Write files so that each is whole or absent, and a directory so that it is whole or absent.
+"""Write files and directories atomically: each is complete or does not exist.
 
-A destination is built under another name beside it, flushed, and renamed at the end; a lock file beside it holds off a
-second job. A killed job leaves the directory under its other name; the next job removes it and starts again.
+A destination directory is built under a temporary name next to the destination, flushed, and renamed at the end. A lock
+file next to it excludes a second job. If a job is killed, its temporary directory remains, and the next job deletes it
+and starts from the beginning.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.files.names import DirectoryName
 
 UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
-ATTEMPT = ".kafkaframes-attempt-"  # begins the names of what attempts of tasks write in an unfinished directory
+ATTEMPT = ".kafkaframes-attempt-"  # prefix of the names that task attempts use in an unfinished directory
 SUCCESS = "_SUCCESS"
 _CHUNK_BYTES = 4 << 20
 
 
 def open_new(path: Path) -> BinaryIO:
-    """Open a new file for writing. Every output is opened here, so that a test can make it fail."""
+    """Open a new file for writing. All outputs are opened here, so that tests can inject failures."""
     return path.open("wb")
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a failure of the disk into an error that names the file.
+    """Convert an ``OSError`` to an error with the file's path.
 
     Raises:
-        LogDirError: the disk is full, or the user may not write there.
+        LogDirError: the disk is full, or the user has no permission to write.
     """
     try:
         yield
@@ -47,15 +48,16 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name; it gets its final name and time when it is complete and flushed.
+    """Write a file under a temporary name; rename it when it is complete and flushed.
 
     Args:
-        durable: flush it to the disk; not needed for files that only the rest of this job reads.
+        mtime_ms: modification time of the file, milliseconds since 1970; None keeps the present time.
+        durable: flush the file to the disk, which is unnecessary if only this job reads it.
 
     Raises:
-        LogDirError: it cannot be written. No file is left behind then.
+        LogDirError: the file cannot be written; the temporary file is deleted.
     """
-    # the name has host and process, so that two attempts at one task never write the same file
+    # the name contains host and process id, so that two attempts of one task never write the same file
     part = path.with_name(f"{path.name}{PART}-{os.uname().nodename}-{os.getpid()}")
     try:
         with writing(path), open_new(part) as out:
@@ -74,12 +76,12 @@ def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -
 
 @contextmanager
 def named_file(path: str) -> Iterator[BinaryIO]:
-    """Write what a user has named: a file is whole or absent, a device or a pipe is written to as it is.
+    """Write to a path that the user specified: a file is replaced atomically, a device or pipe is written directly.
 
-    A file that a symbolic link leads to is written, and the link stays.
+    If the path is a symbolic link, its target is written and the link stays.
 
     Raises:
-        LogDirError: it cannot be written.
+        LogDirError: the file cannot be written.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -98,13 +100,13 @@ def chunks(read_at: ReadAt, position: int = 0) -> Iterator[bytes]:
 
 
 def copy_file(filesystem: FileSystem, source: str, target: Path, *, mtime_ms: int | None) -> None:
-    """Copy one file with its time."""
+    """Copy one file, with its modification time."""
     with filesystem.open(source) as read_at, new_file(target, mtime_ms=mtime_ms) as out:
         out.writelines(chunks(read_at))
 
 
 def copy_tree(filesystem: FileSystem, source: str, target: Path) -> None:
-    """Copy a directory as it is."""
+    """Copy a directory recursively."""
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
     for info in filesystem.list_directory(source):
@@ -115,23 +117,23 @@ def copy_tree(filesystem: FileSystem, source: str, target: Path) -> None:
 
 
 def sync_directories(top: Path) -> None:
-    """Flush the entries of a directory and of those below it."""
+    """Flush the entries of a directory and of its subdirectories."""
     for directory, _, _ in os.walk(top):
         flush_path(directory)
 
 
 def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
-    """Refuse a destination inside a source: sources are only read, and a copy would copy itself without end.
+    """Reject a destination inside a source, because sources are never changed and a copy would copy itself endlessly.
 
-    Every command that writes calls this. A source is a directory and what lies in it. For a segment or a partition's
-    directory that is named by itself it is also the directory around it, up to a broker's log directory (one with
-    ``meta.properties``): Kafka does not start on one that holds a directory of another kind (LogManager.loadLogs).
+    All commands that write call this. A source comprises its directory and everything in it. If the source is a segment
+    or a partition directory, it also comprises the parent directories up to the broker's log directory, which has
+    ``meta.properties``: Kafka does not start if a log directory contains an unknown directory (LogManager.loadLogs).
 
     Args:
         sources: paths, URLs or patterns.
 
     Raises:
-        OptionError: names both.
+        OptionError: the destination is inside a source; the message has both paths.
     """
     target = Path(os.path.realpath(destination))
     for source in sources:
@@ -143,7 +145,7 @@ def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
 
 
 def _read_with(source: Path) -> Path:
-    """Return the directory that a source is a part of: a file's partition, a partition's log directory."""
+    """Return the directory that a source belongs to: a file's partition, or a partition's log directory."""
     if source.is_file() and DirectoryName.parse(source.parent.name) is not None:
         source = source.parent
     is_partition = DirectoryName.parse(source.name) is not None
@@ -152,11 +154,11 @@ def _read_with(source: Path) -> Path:
 
 @contextmanager
 def locked(destination: Path) -> Iterator[None]:
-    """Hold the lock of a destination: one job at a time. The system releases it when the process ends.
+    """Hold the lock of a destination, for one job at a time. The system releases it when the process ends.
 
     Raises:
-        LogDirError: another job holds it.
-        OptionError: it has no name, as ``.`` and ``/`` have none: it is there already.
+        LogDirError: another job holds the lock.
+        OptionError: the destination has no name, like ``.`` and ``/``, and therefore already exists.
     """
     if destination.name in ("", ".."):
         raise OptionError(f"{str(destination)!r} is there already: name a new one")
@@ -175,7 +177,7 @@ def locked(destination: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            # While the lock is held, so that a process that opened the file meanwhile notices that it is gone.
+            # Delete it while the lock is held, so that a process that has just opened the file notices the deletion.
             path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
@@ -183,14 +185,14 @@ def locked(destination: Path) -> Iterator[None]:
 
 @contextmanager
 def unfinished(destination: Path) -> Iterator[Path]:
-    """Yield an empty directory that is renamed to ``destination`` at the end; it is removed if something fails.
+    """Yield an empty directory and rename it to ``destination`` at the end; delete it after a failure.
 
     Raises:
-        LogDirError: it cannot be written, or the destination appeared meanwhile.
+        LogDirError: the directory cannot be written, or another process has created the destination.
     """
     path = destination.with_name(destination.name + UNFINISHED)
     with writing(path):
-        if path.exists():  # left by a job that was killed: this job holds the lock
+        if path.exists():  # from a killed job, because this job holds the lock
             shutil.rmtree(path)
         path.mkdir(parents=True)
     try:
@@ -199,7 +201,7 @@ def unfinished(destination: Path) -> Iterator[Path]:
             _remove_attempts(path)
             sync_directories(path)
             path.rename(destination)
-            _remove_attempts(destination)  # of lost workers that were still at it; they find no place to write to now
+            _remove_attempts(destination)  # of lost workers that wrote until the rename, and now cannot continue
             flush_path(destination.parent)
     except BaseException:
         _remove_renamed(path)
@@ -207,7 +209,7 @@ def unfinished(destination: Path) -> Iterator[Path]:
 
 
 def _remove_attempts(directory: Path) -> None:
-    """Remove what attempts whose workers were lost have left."""
+    """Remove the files of task attempts whose workers were lost."""
     for attempt in directory.glob(f"{ATTEMPT}*"):
         shutil.rmtree(attempt, ignore_errors=True)
     for left_over in directory.rglob(f"*{PART}-*"):
@@ -215,7 +217,7 @@ def _remove_attempts(directory: Path) -> None:
 
 
 def _remove_renamed(path: Path) -> None:
-    """Remove a directory under another name, so that an attempt that is still running creates no file in it again."""
+    """Rename a directory and then remove it, so that a running attempt cannot create new files in it."""
     removed = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
     with suppress(OSError):
         path.rename(removed)

@@ -1,9 +1,9 @@
-"""The small text files of a log directory, read and written: checkpoints, leader epochs, ids, the shutdown marker.
+"""Read and write the small text files of a log directory: checkpoints, leader epochs, ids, the shutdown marker.
 
-``read_x(raw, file=...) -> value`` and ``write_x(value) -> bytes``, and what Kafka wrote comes back byte for byte (an
-empty checkpoint aside: it reads as one without entries). Bytes that are no such file are a ``LogDirError`` with file
-and byte. Formats: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile, PartitionMetadataFile,
-MetaProperties, CleanShutdownFileHandler.
+Each file has a function ``read_x(raw, file=...) -> value`` and a function ``write_x(value) -> bytes``. A file of Kafka
+that is read and written again has the same bytes, except an empty checkpoint, which reads as one without entries.
+Malformed bytes raise a ``LogDirError`` with file and position. The formats are those of Kafka's CheckpointFile,
+LeaderEpochCheckpointFile, OffsetCheckpointFile, PartitionMetadataFile, MetaProperties and CleanShutdownFileHandler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 @dataclass(frozen=True, slots=True)
 class EpochStart:
-    """One line of a ``leader-epoch-checkpoint``: from ``start_offset`` on, ``leader_epoch`` wrote."""
+    """One line of a ``leader-epoch-checkpoint``: a leader epoch and its first offset."""
 
     leader_epoch: int
     start_offset: int
@@ -34,7 +34,7 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """``partition.metadata``: the topic's id, 22 characters of URL-safe base64 of its UUID."""
+    """The content of ``partition.metadata``: the topic id, a UUID as 22 characters of URL-safe base64."""
 
     topic_id: str
     version: int = 0
@@ -42,11 +42,11 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """``meta.properties``: the cluster and node that a log directory belongs to.
+    """The content of ``meta.properties``: cluster and node of a log directory.
 
     Attributes:
-        values: every property, in the file's order.
-        comments: the leading comment lines (Java writes the time there), each with its ``#``.
+        values: all properties, in file order.
+        comments: leading comment lines with their ``#``, for example Java's time of writing.
     """
 
     values: Mapping[str, str]
@@ -54,25 +54,25 @@ class MetaProperties:
 
     @property
     def node_id(self) -> int | None:
-        """The broker's number under either of its two names."""
+        """The node id (``node.id`` or ``broker.id``); None if it is missing or malformed."""
         text = self.values.get("node.id", self.values.get("broker.id", ""))
         return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else None
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id; None for brokers before 0.10.1 and where it is missing."""
+        """The cluster id; None if it is missing, as for brokers before 0.10.1."""
         return self.values.get("cluster.id")
 
     @property
     def version(self) -> int | None:
-        """0 (ZooKeeper) or 1 (KRaft)."""
+        """The version: 0 (ZooKeeper) or 1 (KRaft); None if it is missing or malformed."""
         text = self.values.get("version", "")
         return int(text) if re.fullmatch(r"[0-9]{1,4}", text) else None
 
 
 @dataclass(frozen=True, slots=True)
 class CleanShutdown:
-    """``.kafka_cleanshutdown``: empty before 3.8, then JSON with the broker's epoch."""
+    """The content of ``.kafka_cleanshutdown``: empty before 3.8, later JSON with the broker epoch."""
 
     broker_epoch: int | None = None
     version: int = 0
@@ -103,7 +103,7 @@ def _integer(text: str, limits: tuple[int, int], line: _Line, what: str, file: s
 
 
 def _checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_Line]:
-    """Yield the entry lines of a checkpoint, after its version and count are seen to be right.
+    """Check the version and count of a checkpoint, and yield its entry lines.
 
     An empty file has no entries, as in Kafka's CheckpointReadBuffer.
     """
@@ -139,7 +139,7 @@ def read_leader_epochs(raw: bytes, *, file: str | None = None) -> tuple[EpochSta
     """Read a ``leader-epoch-checkpoint``, in the file's order.
 
     Raises:
-        LogDirError: the bytes are no such file; ``position`` is where the bad line begins.
+        LogDirError: the file is malformed; ``position`` is the start of the invalid line.
     """
     epochs = []
     for line in _checkpoint_lines(raw, file):
@@ -159,7 +159,7 @@ def read_offset_checkpoint(raw: bytes, *, file: str | None = None) -> dict[Topic
     """Read one of the four ``*-offset-checkpoint`` files, in the file's order.
 
     Raises:
-        LogDirError: the bytes are no such file; ``position`` is where the bad line begins.
+        LogDirError: the file is malformed; ``position`` is the start of the invalid line.
     """
     offsets: dict[TopicPartition, int] = {}
     for line in _checkpoint_lines(raw, file):
@@ -199,12 +199,12 @@ def read_partition_metadata(raw: bytes, *, file: str | None = None) -> Partition
 
 
 def write_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """Write a ``partition.metadata``; Kafka ends it without a newline."""
+    """Write a ``partition.metadata`` without a final newline, like Kafka."""
     return f"version: {metadata.version}\ntopic_id: {metadata.topic_id}".encode()
 
 
 def read_meta_properties(raw: bytes, *, file: str | None = None) -> MetaProperties:
-    """Read a ``meta.properties`` (Java's property format, as far as Kafka's values need it).
+    """Read a ``meta.properties``, in the subset of Java's property format that Kafka uses.
 
     Raises:
         LogDirError: a line is not a property.
@@ -230,7 +230,7 @@ def write_meta_properties(properties: MetaProperties) -> bytes:
 
 
 def read_clean_shutdown(raw: bytes, *, file: str | None = None) -> CleanShutdown:
-    """Read a ``.kafka_cleanshutdown``; a broker asks only whether the file exists.
+    """Read a ``.kafka_cleanshutdown``. A broker only checks that the file exists.
 
     Raises:
         LogDirError: it is neither empty nor JSON with a version.
@@ -248,28 +248,28 @@ def read_clean_shutdown(raw: bytes, *, file: str | None = None) -> CleanShutdown
 
 
 def write_clean_shutdown(marker: CleanShutdown) -> bytes:
-    """Write a ``.kafka_cleanshutdown``: empty without a broker epoch, as before 3.8."""
+    """Write a ``.kafka_cleanshutdown``; without a broker epoch it is empty, as before 3.8."""
     if marker.broker_epoch is None:
         return b""
     return json.dumps({"version": marker.version, "brokerEpoch": marker.broker_epoch}, separators=(",", ":")).encode()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# A partition's leader epochs while a log is loaded, cut and led (Kafka's LeaderEpochFileCache, KIP-101).
+# Updates of a partition's leader epochs when a log is loaded, truncated and led (LeaderEpochFileCache, KIP-101).
 #
-# Values in, values out: entries ascend in epoch and in offset. The file is ``checkpoints.read_leader_epochs``.
+# The functions return new values. Entries are in ascending order of epoch and offset, as in the file.
 
 Epochs = tuple[EpochStart, ...]
 NO_EPOCH = -1
 
 
 def last_epoch(epochs: Epochs) -> int:
-    """Return the latest epoch, -1 of none."""
+    """Return the latest epoch; -1 if there are no entries."""
     return epochs[-1].leader_epoch if epochs else NO_EPOCH
 
 
 def assign(epochs: Epochs, new: EpochStart) -> Epochs:
-    """Add an epoch that writes from ``new.start_offset`` on; entries that contradict it are removed.
+    """Add an epoch that starts at ``new.start_offset``; remove entries that contradict it.
 
     >>> assign((EpochStart(0, 0), EpochStart(3, 10)), EpochStart(4, 10))
     (EpochStart(leader_epoch=0, start_offset=0), EpochStart(leader_epoch=4, start_offset=10))
@@ -285,12 +285,12 @@ def assign(epochs: Epochs, new: EpochStart) -> Epochs:
 
 
 def loaded(epochs: Epochs) -> Epochs:
-    """Load the entries of a file as a broker does: one by one, each replacing those that contradict it."""
+    """Load the entries of a file in order, as a broker does: each replaces earlier entries that contradict it."""
     return reduce(assign, epochs, ())
 
 
 def recovered(epochs: Epochs, added: Iterable[EpochStart]) -> Epochs:
-    """Add the epochs of a recovered segment's batches that are above the latest known one."""
+    """Add the epochs of a recovered segment that are above the latest entry."""
     for entry in added:
         if not epochs or entry.leader_epoch > epochs[-1].leader_epoch:
             epochs = assign(epochs, entry)
@@ -298,12 +298,12 @@ def recovered(epochs: Epochs, added: Iterable[EpochStart]) -> Epochs:
 
 
 def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
-    """Return the largest epoch at or below ``epoch`` and the offset it ends before, as a leader answers a follower.
+    """Return the largest epoch at or below ``epoch`` and its end offset, like a leader's OffsetsForLeaderEpoch response.
 
-    Where every epoch of the leader is above the one asked for, the answer is that epoch itself, ended by the first.
+    If all epochs of the leader are above ``epoch``, the result is ``epoch`` and the start offset of the first entry.
 
     Returns:
-        None if the leader cannot answer: it has no epochs, or only earlier ones.
+        None if the leader has no entries, or all of them are below ``epoch``.
 
     >>> end_of_epoch((EpochStart(0, 0), EpochStart(3, 10)), 2, 50)
     (0, 10)
@@ -319,7 +319,7 @@ def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int,
 
 
 def truncated(epochs: Epochs, *, start_offset: int, end_offset: int) -> Epochs:
-    """Drop what begins at or after the log's end, and what ended before its start.
+    """Remove the epochs that start at or after the log end offset, and those that end before the log start offset.
 
     >>> truncated((EpochStart(0, 0), EpochStart(2, 40), EpochStart(3, 90)), start_offset=50, end_offset=90)
     (EpochStart(leader_epoch=2, start_offset=50),)

@@ -1,9 +1,9 @@
-"""What a broker's log directory holds, as frozen values: log directories, partitions, segments and their companions.
+"""The content of a broker's log directory as frozen values: log directories, partitions, segments and companion files.
 
-The values hold names, sizes and times of files, not their content, and do no I/O. ``storage/log/discover.py`` makes
-them of the paths that users name, what is below reads the listing of one partition. Nothing is sorted out:
-renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are set apart by ``state`` and
-``temporary``, so that the caller chooses.
+The values have the names, sizes and times of files, not their content, and do no I/O. ``storage/log/discover.py``
+creates them from the user's paths. ``partition_of_entries`` creates a partition from a directory listing. All files are
+included. ``state`` marks renamed directories (``-delete``, ``-future``, ``-stray``), and ``temporary`` has the temporary
+files, so that the caller can select.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartit
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file that belongs to an offset, as the directory lists it."""
+    """A listed file whose name has an offset."""
 
     name: FileName
     path: str
@@ -32,11 +32,11 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A ``.log`` (or what a KRaft snapshot holds, or a temporary of either) and the files beside it.
+    """A ``.log`` file with its companion files; also a KRaft snapshot, or a temporary file of either kind.
 
     Attributes:
-        index, time_index, txn_index, snapshot: its companions under the same offset; None where there is none.
-        end_offset: of its last record, inclusive, where it is known without a look into the file (a tiered segment).
+        index, time_index, txn_index, snapshot: companion files with the same offset; None if missing.
+        end_offset: offset of the last record, if it is known without reading the file (a tiered segment).
     """
 
     log: LogFile
@@ -48,22 +48,22 @@ class Segment:
 
     @classmethod
     def of(cls, base_offset: int, path: str, size_bytes: int) -> Segment:
-        """Return a segment of which the ``.log`` alone is known, without its time."""
+        """Return a segment with only a ``.log`` file, without a modification time."""
         return cls(LogFile(FileName(base_offset, "log"), path, size_bytes, None))
 
     @property
     def base_offset(self) -> int:
-        """The offset in the name. A compacted segment's first batch may lie above it."""
+        """The offset in the file name. The first batch of a compacted segment may be above it."""
         return self.log.name.offset
 
     @property
     def path(self) -> str:
-        """The path of the ``.log``."""
+        """The path of the ``.log`` file."""
         return self.log.path
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the ``.log``, a preallocated tail included."""
+        """The size of the ``.log`` file in bytes, including a preallocated tail."""
         return self.log.size_bytes
 
 
@@ -72,20 +72,23 @@ class Partition:
     """One copy of one topic partition: one directory.
 
     Attributes:
-        topic_partition: from the directory's name; for a directory that is not named so, its name and partition 0.
-        log_directory: the path of the directory above it, the broker's ``log.dirs`` entry.
-        state: empty for a live one; ``delete``, ``future`` or ``stray`` when the broker renamed the directory.
-        segments: by base offset. ``.cleaned`` and ``.deleted`` ones are in ``temporary`` only, as unfinished ``.swap``
-            ones are; a finished ``.swap`` is here, too, under its final name (``storage/log/swaps.py``).
-        kraft_snapshots: ``<offset>-<epoch>.checkpoint`` files, record batches too.
-        producer_snapshots: every ``.snapshot``; those beside a segment's base offset are in the segment too.
+        topic_partition: topic and partition from the directory's name; for another name, that name and partition 0.
+        directory: path of the partition's directory.
+        log_directory: path of the parent directory, an entry of the broker's ``log.dirs``.
+        state: empty for a live partition; ``delete``, ``future`` or ``stray`` if the broker renamed the directory.
+        segments: segments by base offset, including finished ``.swap`` files under their final names
+            (``storage/log/swaps.py``). ``.cleaned``, ``.deleted`` and unfinished ``.swap`` files are only in
+            ``temporary``.
+        kraft_snapshots: ``<offset>-<epoch>.checkpoint`` files, which also contain record batches.
+        producer_snapshots: all ``.snapshot`` files, including those that are companions of a segment.
         temporary: files with a second suffix.
-        replaced: segments that finished swap files replace at a broker's start; those are among ``segments`` then.
-        orphans: indexes without their ``.log``.
-        leader_epochs: None where the file is missing or corrupt.
-        checkpointed: what the broker's checkpoints say, by file name.
-        problems: small files that could not be read; for a tiered partition also missing objects.
-        notes: uploads in a tiered store that are not part of the log (unfinished ones, lost histories), as text.
+        replaced: segments that a broker replaces by finished swap files when it starts; ``segments`` omits them.
+        orphans: indexes without a ``.log`` file.
+        leader_epochs: content of ``leader-epoch-checkpoint``; None if it is missing or corrupt.
+        metadata: content of ``partition.metadata``; None if it is missing or corrupt.
+        checkpointed: the partition's offsets in the broker's checkpoints, by file name.
+        problems: errors of unreadable small files; for a tiered partition also of missing objects.
+        notes: descriptions of uploads in a tiered store that are not part of the log (unfinished, or of a lost history).
     """
 
     topic_partition: TopicPartition
@@ -116,42 +119,43 @@ class Partition:
 
     @property
     def is_live(self) -> bool:
-        """Whether the broker would serve it, which it does not once it has renamed the directory."""
+        """Whether a broker would serve the partition: it does not serve renamed directories."""
         return not self.state
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that a broker would serve: the checkpoint's (DeleteRecords) or the first segment's."""
+        """The log start offset: from the checkpoint (DeleteRecords) or the first segment, whichever is higher."""
         first = self.segments[0].base_offset if self.segments else 0
         return max(first, self.checkpointed.get(names.LOG_START_CHECKPOINT, first))
 
     @property
     def high_watermark(self) -> int | None:
-        """The last checkpointed one; it may lie far below the log's end."""
+        """The checkpointed high watermark, which may be far below the log end offset; None if missing."""
         return self.checkpointed.get(names.HIGH_WATERMARK_CHECKPOINT)
 
     @property
     def recovery_point(self) -> int:
-        """Everything below was flushed; 0 where the checkpoint says nothing."""
+        """The offset below which all records were flushed; 0 without a checkpoint."""
         return self.checkpointed.get(names.RECOVERY_POINT_CHECKPOINT, 0)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the segments' ``.log`` files."""
+        """Total size of the ``.log`` files, in bytes."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One directory of a broker, or the place that holds a partition or segment that was named alone.
+    """A log directory of a broker, or the parent directory of a single partition or segment.
 
     Attributes:
-        partitions: by topic, partition and state.
-        meta: ``meta.properties``; None where it is missing or corrupt.
-        clean_shutdown: the marker; None after an unclean stop (or where only part of a directory was named).
-        offset_checkpoints: the four ``*-offset-checkpoint`` files that are there, by file name.
-        bootstrap: KRaft's ``bootstrap.checkpoint``, record batches too; None where there is none.
-        problems: the small files that could not be read, those of the partitions included.
+        partitions: partitions, sorted by topic, partition and state.
+        meta: content of ``meta.properties``; None if it is missing or corrupt.
+        clean_shutdown: clean shutdown marker; None after an unclean shutdown, or if only a part of the directory was
+            selected.
+        offset_checkpoints: content of the existing ``*-offset-checkpoint`` files, by file name.
+        bootstrap: KRaft's ``bootstrap.checkpoint``, which contains record batches; None if missing.
+        problems: errors of unreadable small files, including those of the partitions.
     """
 
     path: str
@@ -167,7 +171,7 @@ class LogDirectory:
 def partitions_of(
     directories: Iterable[LogDirectory], *, live: bool = True
 ) -> Iterator[tuple[LogDirectory, Partition]]:
-    """Yield each partition with the directory that holds it; ``live=False`` yields the renamed ones too."""
+    """Yield each partition with its log directory; ``live=False`` includes renamed directories."""
     for directory in directories:
         for partition in directory.partitions:
             if partition.is_live or not live:
@@ -175,25 +179,25 @@ def partitions_of(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# From the listing of a partition's directory to a ``Partition``: its files by offset and kind, its small files read.
+# Build a ``Partition`` from a directory listing: sort its files by offset and kind, and read its small files.
 #
-# The listing need not be a directory's: a view of objects in a store, or of several copies, is listed in the same way.
-# A small text file that is corrupt does not hide the segments: it stands in ``problems``.
+# The listing may also come from a view of objects in a store, or of several copies. If a small text file is corrupt,
+# ``problems`` reports it and the segments are still listed.
 
 _Parsed = TypeVar("_Parsed")
-SMALL_FILE_BYTES = 64 << 20  # more than any checkpoint of any broker
+SMALL_FILE_BYTES = 64 << 20  # larger than any checkpoint
 
 
 def read_small(
     filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _Parsed], problems: list[LogDirError]
 ) -> _Parsed | None:
-    """Read a small listed file. A malformed one is added to ``problems``; a disk or store that fails raises."""
+    """Read a small listed file; None if it is missing or malformed. ``problems`` gets the error of a malformed file."""
     if entry is None:
         return None
     try:
         raw = filesystem.read(entry.path, length=SMALL_FILE_BYTES)
     except LogDirError:
-        if filesystem.stat(entry.path) is None:  # a broker replaces these files while it runs
+        if filesystem.stat(entry.path) is None:  # a running broker replaces these files
             return None
         raise
     try:
@@ -210,7 +214,7 @@ def partition_of_entries(
     log_directory: str,
     offsets: Mapping[str, Mapping[TopicPartition, int]],
 ) -> Partition:
-    """Return the partition whose directory holds ``entries``; its name is the path's last step."""
+    """Return the partition of a directory with ``entries``; the directory's name determines the partition's."""
     name = DirectoryName.parse(split(path)[1]) or DirectoryName(TopicPartition(split(path)[1], 0))
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     parsed = [
@@ -264,7 +268,7 @@ def _segment(files: Mapping[tuple[int, str], LogFile], base: int) -> Segment:
 
 
 class Remark(NamedTuple):
-    """A line for people about what is served; one of severity ``ERROR`` tells of records that are not."""
+    """A message for users about a served log; severity ``ERROR`` means that some records are not served."""
 
     severity: Severity
     text: str
@@ -272,11 +276,11 @@ class Remark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A log directory to be opened over a disk that keeps what is written in memory.
+    """A log directory to serve from a disk that keeps changes in memory.
 
     Attributes:
-        was_clean: of logs that are known to end with a whole batch, or not, whatever marker the directory has.
-        remarks: what was decided where copies differ, and what a store lacks: the gravest first.
+        was_clean: whether each log ends with a whole batch, if known; it replaces the directory's shutdown marker.
+        remarks: decisions between different copies, and missing parts of a store; most severe first.
     """
 
     path: str

@@ -1,12 +1,12 @@
-"""Everything that a partition's log does to a disk: its effects behind one protocol, so that each can be made to fail.
+"""The protocol of disk operations, and the handling of disk failures, for the logs of a log directory.
 
-A ``Disk`` is a ``FileSystem`` that can also be written to. Its effects raise ``OSError`` as the system does;
-``OnlineDisk`` stands between it and the logs of one log directory: the first failure takes the directory offline, as
-in Kafka (LogDirFailureChannel): every later write is refused with a ``StorageError`` that names the cause, and what
-was written before stays readable. An operation that can be undone as a whole, such as an append, brings it back
-(``back_online``) if all that was missing is space, or a file descriptor; Kafka waits for a restart.
+A ``Disk`` is a writable ``FileSystem``. Its operations raise ``OSError``. ``OnlineDisk`` wraps the disk of one log
+directory. Its first failed write takes the directory offline, as in Kafka (LogDirFailureChannel): all later writes raise
+a ``StorageError`` with the cause, and existing data stays readable. If only space or a file descriptor was missing, an
+operation that can be undone completely, for example an append, can take the directory online again (``back_online``).
+Kafka requires a restart for this.
 
-A process that has no file descriptor left closes files of the pool first, and tries again.
+If the process has no free file descriptor, the disk closes pooled files and tries again.
 """
 
 from __future__ import annotations
@@ -27,68 +27,68 @@ from kafkaframes.storage.files.local_disk import LocalDisk
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-MIN_OPEN_FILES, MAX_OPEN_FILES = 8, 512  # of the pool; it takes at most a third of what the process may have open
+MIN_OPEN_FILES, MAX_OPEN_FILES = 8, 512  # of the pool, which uses at most a third of the process's file descriptors
 
 
 class DiskFile(Protocol):
-    """One file, open for reading and writing at positions in bytes."""
+    """A file, open for reading and writing at byte positions."""
 
     def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file, or lengthen it with zeros."""
+        """Truncate the file, or extend it with zeros."""
 
     def fsync(self) -> None:
-        """Return when everything written is on the disk."""
+        """Flush the written data to the disk."""
 
     def close(self) -> None:
         """Close the file."""
 
 
 class Disk(FileSystem, Protocol):
-    """A file system that can be written to. A rename or a new file lasts once its directory has been flushed."""
+    """A writable file system. A rename or a new file is durable after its directory has been flushed."""
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading and return the system's descriptor, for the caller to close; None: it has none."""
+        """Open a file for reading and return its descriptor, which the caller closes; None if files have none."""
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
-        """Open a file for reading and writing; an empty one is made where there is none.
+        """Open a file for reading and writing; create it if it does not exist.
 
         Args:
-            is_private: only the user of this process may read it, on a disk whose files have a mode.
+            is_private: let only the user of this process read the file, if the disk supports file modes.
         """
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file that is there, or lengthen it with zeros."""
+        """Truncate an existing file, or extend it with zeros."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it; one that is there is left as it is."""
+        """Create a directory and its parents, unless they exist."""
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file or a directory, over ``target`` if that is a file."""
+        """Rename a file or directory; an existing target file is replaced."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory that is empty."""
+        """Delete a file or an empty directory."""
 
     def sync_directory(self, path: str) -> None:
-        """Return when the entries of a directory are on the disk."""
+        """Flush the entries of a directory to the disk."""
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Return when everything written to files, by whichever descriptor, and then directories are on the disk."""
+        """Flush files, whichever descriptor wrote them, and then directories to the disk."""
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Set the time of a file's last change, in milliseconds since 1970; no effect on a disk without such times."""
+        """Set a file's modification time, milliseconds since 1970; without effect if the disk has none."""
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file as a broker does; return the function that releases it; None if another process holds it."""
+        """Lock a file as a broker does; return the function that releases the lock, or None if it is already held."""
 
 
 class _OnlineFile:
-    """A file of an ``OnlineDisk``; the disk may close the underlying file, and opens it again when it is used."""
+    """A file of an ``OnlineDisk``, which may close the underlying file between uses and reopens it."""
 
     __slots__ = ("_disk", "_file", "_is_pooled", "_path")
 
@@ -113,7 +113,7 @@ class _OnlineFile:
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         disk = self._disk
-        disk.refuse_if_offline(self._path)  # what ``effect`` does, written out because this is the most frequent effect
+        disk.refuse_if_offline(self._path)  # the body of ``effect``, inlined because writes are frequent
         try:
             self._opened().write(position, data)
         except OSError as error:
@@ -122,7 +122,7 @@ class _OnlineFile:
             disk.effect(self._path, lambda: self._opened().write(position, data))
 
     def truncate(self, size_bytes: int) -> None:
-        if self._file is None:  # not opened again: a broker that stops truncates three files of each partition
+        if self._file is None:  # do not reopen it: a stopping broker truncates three files of each partition
             self._disk.truncate(self._path, size_bytes)
         else:
             self._disk.effect(self._path, lambda: self._opened().truncate(size_bytes))
@@ -131,7 +131,7 @@ class _OnlineFile:
         self._disk.effect(self._path, lambda: self._opened().fsync(), loses_data=True)
 
     def rest(self) -> None:
-        """Close the underlying file until it is used again."""
+        """Close the underlying file until the next use."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -143,7 +143,7 @@ class _OnlineFile:
 
 
 class _OnlineReader:
-    """A file of an ``OnlineDisk`` that is only read, and stays open as long as not too many are."""
+    """A read-only file of an ``OnlineDisk``, which stays open unless the pool is full."""
 
     __slots__ = ("_disk", "_open", "_path", "_read_at")
 
@@ -164,7 +164,7 @@ class _OnlineReader:
         return file, file.__enter__()
 
     def rest(self) -> None:
-        """Close the file, until it is read again."""
+        """Close the file until the next read."""
         if self._open is not None:
             self._open.__exit__(None, None, None)
             self._open = self._read_at = None
@@ -176,14 +176,14 @@ class _OnlineReader:
 
 
 class OnlineDisk(FileSystemOver):
-    """A disk up to its first failure, shared by the logs of one log directory, all of one thread.
+    """A disk that goes offline at its first failed write. The logs of one log directory share it, in one thread.
 
     Args:
-        max_open_files: how many files stay open at once; the one that was not used for longest is closed, and opened
-            again when it is used. Files of ``open_apart`` are not counted.
+        max_open_files: size of the pool of open files. If the pool is full, the least recently used file is closed, and
+            reopened at its next use. Files of ``open_apart`` do not count.
 
     Attributes:
-        failure: the error that took the directory offline; None before the first.
+        failure: error that took the directory offline; None while it is online.
     """
 
     inner: Disk
@@ -200,11 +200,11 @@ class OnlineDisk(FileSystemOver):
 
     @property
     def open_files(self) -> int:
-        """How many files are open, or may be."""
+        """Number of files in the pool, of which some may be closed."""
         return len(self._open)
 
     def touch(self, file: _OnlineFile | _OnlineReader) -> None:
-        """Mark a file as used; if too many are open, the least recently used one is closed."""
+        """Mark a file as used; if the pool is full, close the least recently used file."""
         if file in self._open:
             self._open.move_to_end(file)
             return
@@ -214,7 +214,7 @@ class OnlineDisk(FileSystemOver):
             self._open.popitem(last=False)[0].rest()
 
     def shrink_pool(self) -> bool:
-        """Close half of the pool's files and keep fewer open from now on; return False if few are open."""
+        """Close half of the pooled files and reduce the pool; return False if the pool is already at its minimum."""
         least = min(MIN_OPEN_FILES, self._pool_limit)
         self._max_open_files = max(min(self._max_open_files, len(self._open)) // 2, least)
         if len(self._open) <= self._max_open_files:
@@ -224,16 +224,16 @@ class OnlineDisk(FileSystemOver):
         return True
 
     def grow_pool(self) -> None:
-        """Keep twice as many files open as now, up to the pool's limit: enough descriptors are free."""
+        """Double the pool up to its limit, because enough descriptors are free."""
         self._max_open_files = min(self._max_open_files * 2, self._pool_limit)
 
     def with_descriptors(self, act: Callable[[], _Answer]) -> _Answer:
-        """Do something; as long as it fails for lack of a descriptor, close a file of the pool and do it again.
+        """Run an operation; while it fails for lack of a descriptor, close a pooled file and repeat it.
 
-        Other threads close none: the disk's own thread may be using them.
+        Only the disk's own thread closes files, because it may be using them while other threads call this.
 
         Raises:
-            OSError, LogDirError: it fails for another reason, or no file is open.
+            OSError, LogDirError: the operation fails for another reason, or no pooled file is open.
         """
         while True:
             try:
@@ -250,27 +250,28 @@ class OnlineDisk(FileSystemOver):
         return self.with_descriptors(lambda: self.inner.list_directory(path))
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
         return self.with_descriptors(lambda: self.inner.read(path, position=position, length=length))
 
     def forget(self, file: _OnlineFile | _OnlineReader) -> None:
-        """Remove a closed file from the list of open ones."""
+        """Remove a closed file from the pool."""
         self._open.pop(file, None)
 
     def reopen(self, path: str) -> DiskFile:
-        """Open a file again that was open before. A deleted file is not created again: it would begin with a hole."""
+        """Reopen a file. A deleted file is not created again, because it would start with a hole."""
         if self.inner.stat(path) is None:
             raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
         return self.inner.open_file(path)
 
     def effect(self, path: str, act: Callable[[], _Answer], *, loses_data: bool = False) -> _Answer:
-        """Run one effect on the disk, unless an earlier one has failed.
+        """Run a write operation on the disk, unless an earlier one has failed.
 
         Args:
-            loses_data: where it fails, what was written before may be gone: flushing, also for lack of space.
+            loses_data: whether a failure can lose data that was written earlier, as a failed flush can, even one that
+                fails for lack of space.
 
         Raises:
-            StorageError: it failed, or an earlier effect did.
+            StorageError: this operation or an earlier one failed.
         """
         self.refuse_if_offline(path)
         try:
@@ -279,10 +280,10 @@ class OnlineDisk(FileSystemOver):
             self.fail(path, error, loses_data=loses_data)
 
     def refuse_if_offline(self, path: str) -> None:
-        """Raise if an earlier effect has failed.
+        """Raise if an earlier operation has failed.
 
         Raises:
-            StorageError: an earlier effect has failed; the error names it.
+            StorageError: an earlier operation has failed; the message has its error.
         """
         if self.failure is not None:
             reason = f"not written: the log directory is offline since {self.failure}"
@@ -292,18 +293,18 @@ class OnlineDisk(FileSystemOver):
         """Take the directory offline.
 
         Raises:
-            StorageError: always; later effects name the same one.
+            StorageError: always; later operations repeat it as their cause.
         """
         self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
         self._lacks_space = error.errno in NO_DESCRIPTORS or (error.errno in _NO_SPACE and not loses_data)
         raise self.failure from error
 
     def back_online(self, undo: Callable[[], None] = lambda: None) -> bool:
-        """Take the directory online again if it lacked only space or a descriptor; return whether it is online.
+        """Take the directory online again if only space or a descriptor was missing; return whether it is online.
 
         Args:
-            undo: removes what the failed operation has half done, on the disk and in memory. Only an operation that can
-                be undone as a whole may call this; if the undoing fails, too, the directory stays offline.
+            undo: function that removes the partial results of the failed operation, on the disk and in memory. Only an
+                operation that can be undone completely may call this. If ``undo`` fails, the directory stays offline.
         """
         if self.failure is not None and self._lacks_space:
             failure, self.failure = self.failure, None
@@ -314,18 +315,18 @@ class OnlineDisk(FileSystemOver):
         return self.failure is None
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
-        """Open a file for reading and writing; an empty one is made where there is none."""
+        """Open a file for reading and writing; create it if it does not exist."""
         file = self.effect(path, lambda: self.inner.open_file(path, is_private=is_private))
         opened = _OnlineFile(self, path, file, is_pooled=True)
         self.touch(opened)
         return opened
 
     def open_apart(self, path: str) -> DiskFile:
-        """Open a file for another thread: it is not closed for others."""
+        """Open a file outside the pool, for use by another thread."""
         return _OnlineFile(self, path, self.effect(path, lambda: self.inner.open_file(path)), is_pooled=False)
 
     def flush_file(self, path: str) -> None:
-        """Return when everything written to a file that is there is on the disk; callable from any thread.
+        """Flush an existing file to the disk; callable from any thread.
 
         Raises:
             StorageError: the disk fails.
@@ -337,16 +338,17 @@ class OnlineDisk(FileSystemOver):
             file.close()
 
     def reader(self, path: str) -> _OnlineReader:
-        """Return a reader that opens its file at the first read; the caller closes it."""
+        """Return a reader that opens its file at the first read. The caller closes it."""
         return _OnlineReader(self, path)
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading and return the system's descriptor, for the caller to close.
+        """Open a file for reading and return its descriptor, which the caller closes.
 
-        None where files have no descriptors, or too many files are open; the caller reads it then.
+        Returns:
+            The descriptor, or None if files have no descriptors or too many files are open.
 
         Raises:
-            StorageError: it cannot be opened.
+            StorageError: the file cannot be opened.
         """
         try:
             descriptor = self.inner.open_descriptor(path)
@@ -354,17 +356,17 @@ class OnlineDisk(FileSystemOver):
             if error.errno in NO_DESCRIPTORS:
                 return None
             raise StorageError(f"cannot be read: {error.strerror or error}", file=path) from error
-        if descriptor is not None and descriptor >= self._max_descriptor:  # the lowest free number: few are left
+        if descriptor is not None and descriptor >= self._max_descriptor:  # the lowest free number: few are free
             os.close(descriptor)
             return None
         return descriptor
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file that is there, or lengthen it with zeros."""
+        """Truncate an existing file, or extend it with zeros."""
         self.effect(path, lambda: self.inner.truncate(path, size_bytes))
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
         self.effect(path, lambda: self.inner.make_directory(path))
 
     def rename(self, source: str, target: str) -> None:
@@ -372,29 +374,29 @@ class OnlineDisk(FileSystemOver):
         self.effect(source, lambda: self.inner.rename(source, target))
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory that is empty."""
+        """Delete a file or an empty directory."""
         self.effect(path, lambda: self.inner.delete(path))
 
     def sync_directory(self, path: str) -> None:
-        """Return when the entries of a directory are on the disk."""
+        """Flush the entries of a directory to the disk."""
         self.effect(path, lambda: self.inner.sync_directory(path), loses_data=True)
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Return when files and directories are on the disk; nothing without any."""
+        """Flush files and directories to the disk, if there are any."""
         if paths := [*files, *directories]:
             self.effect(paths[0], lambda: self.inner.flush_all(files, directories), loses_data=True)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Say when a file was modified last."""
+        """Set a file's modification time."""
         self.effect(path, lambda: self.inner.set_modified(path, mtime_ms))
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file as a broker does; None where another one holds it."""
+        """Lock a file as a broker does; return the function that releases the lock, or None if it is already held."""
         return self.effect(path, lambda: self.inner.lock(path))
 
 
 def replace_file(disk: Disk, path: str, data: bytes, *, is_private: bool = False) -> None:
-    """Write a small file so that a crash leaves the old one or the new one (Kafka's CheckpointFile).
+    """Replace a small file so that after a crash it has the old or the new content (Kafka's CheckpointFile).
 
     Raises:
         StorageError: the disk fails.
@@ -404,10 +406,10 @@ def replace_file(disk: Disk, path: str, data: bytes, *, is_private: bool = False
 
 
 def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = False) -> None:
-    """Replace a small file that is written again and again: where there is no space, the disk stays online.
+    """Replace a small file that is written repeatedly; if only space is missing, the disk stays online.
 
     Raises:
-        StorageError: the disk fails; the old file is still there.
+        StorageError: the disk fails; the old file still exists.
     """
 
     def undo() -> None:
@@ -422,10 +424,10 @@ def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = Fa
 
 
 def keep_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes]) -> None:
-    """Replace some small files of a directory as ``keep_file`` does: flushed together, and the directory once.
+    """Replace small files of a directory like ``keep_file``, with one flush for all files and one for the directory.
 
     Raises:
-        StorageError: the disk fails; each file is the old one or the new one.
+        StorageError: the disk fails; each file has its old or its new content.
     """
     paths = {join(directory, name): data for name, data in contents.items()}
 
@@ -447,9 +449,9 @@ def keep_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes]) 
 
 
 def overwrite(disk: Disk, path: str, data: bytes) -> None:
-    """Write a file in place, without flushing it: one of which a crash may leave any part.
+    """Write a file in place, without flushing it. After a crash, any part of the content may be missing.
 
-    It is not emptied first: ext4 would begin to write it to the disk at once when it is closed.
+    The file is not truncated first, because ext4 would then flush it when it is closed.
 
     Raises:
         StorageError: the disk fails.
@@ -471,7 +473,7 @@ def write_whole(
     is_private: bool = False,
     is_flushed: bool = True,
 ) -> None:
-    """Write a file under another name, flush it, and rename it. Flush its directory to make the rename durable.
+    """Write a file under a temporary name, flush it, and rename it. To make the rename durable, flush the directory.
 
     Raises:
         StorageError: the disk fails.
@@ -493,7 +495,7 @@ def _write_temporary(disk: Disk, path: str, data: bytes, *, is_private: bool = F
 
 
 def online(disk: Disk | None) -> OnlineDisk:
-    """Return a disk that goes offline at its first failure; this machine's by default.
+    """Return a disk that goes offline at its first failed write; by default the local disk.
 
     >>> online(None).failure is None
     True

@@ -1,9 +1,9 @@
-"""Where a log's bytes come from: one protocol for local disks and object stores.
+"""File systems for logs: one protocol for local disks and object stores.
 
-Every file of a log is read through a ``FileSystem``; nothing else calls ``open``. A path is text with ``/`` between its
-steps, or a URL. ``store_of`` returns the file system of a path; ``storage/log/discover.py`` adds the view of tiered
-segments. A file that is missing, forbidden, or in a store that fails is a ``LogDirError`` that names the path; only
-``stat`` returns ``None`` for a missing file. File systems are values: they pickle, and open their connections in the
+All log files are read through a ``FileSystem``; no other module calls ``open``. A path is text with ``/`` as separator,
+or a URL. ``store_of`` returns the file system of a path; ``storage/log/discover.py`` adds the view of tiered segments.
+If a file is missing or forbidden, or its store fails, the functions raise a ``LogDirError`` with the path. Only ``stat``
+returns ``None`` for a missing file. File systems are values: they can be pickled, and they open their connections in the
 process that uses them.
 """
 
@@ -20,25 +20,25 @@ from typing import Any, Protocol, TypeVar
 from kafkaframes.errors import LogDirError, MissingExtraError
 
 _Answer = TypeVar("_Answer")
-# Waits before a failed request is repeated, in addition to the client's own retries.
+# Delays before a failed request is repeated, in addition to the retries of the store's own client.
 RETRY_AFTER_SECONDS = (0.1, 0.4, 1.6)
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
 MAGIC_CHARACTERS = frozenset("*?[")
-MOST_UNCHECKED_BYTES = 1 << 20  # up to this size a read is not compared with the file's size first
-KEY_FILES = "key_files"  # not an option of fsspec: private keys of encrypted tiered segments
-FOLLOW_LINKS = "follow_links"  # an option of this machine's disk
-VIEW_MARK = "!/"  # in the path of a tiered segment's file: before it the object, behind it the file
-ReadAt = Callable[[int, int], bytes]  # position, length -> that many bytes, or fewer where the file ends
+MOST_UNCHECKED_BYTES = 1 << 20  # larger reads are first limited to the file's size
+KEY_FILES = "key_files"  # not an option of fsspec: private keys for encrypted tiered segments
+FOLLOW_LINKS = "follow_links"  # an option of the local disk
+VIEW_MARK = "!/"  # separator in the path of a tiered segment's file, between the object and the file name
+ReadAt = Callable[[int, int], bytes]  # (position, length) -> up to length bytes, fewer at the end of the file
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One entry of a directory.
+    """A directory entry.
 
     Attributes:
-        size_bytes: 0 for a directory.
-        mtime_ms: last modification, milliseconds since 1970; None where a store keeps no such time.
-        is_directory: true also for the "folders" of an object store.
+        size_bytes: size of a file; 0 for a directory.
+        mtime_ms: modification time, milliseconds since 1970; None if the store has none.
+        is_directory: whether the entry is a directory, or a "folder" of an object store.
     """
 
     path: str
@@ -49,16 +49,16 @@ class FileInfo:
 
 
 class FileSystem(Protocol):
-    """The operations that reading a log needs."""
+    """The file system operations that reading a log needs."""
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
+        """Return the entry of a path; None if it does not exist."""
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on (all by default); fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on (all by default); fewer at the end of the file."""
 
     def open(self, path: str) -> AbstractContextManager[ReadAt]:
         """Open a file for many reads: ``with filesystem.open(path) as read_at: read_at(position, length)``."""
@@ -68,7 +68,7 @@ class FileSystem(Protocol):
 
 
 def join(directory: str, name: str) -> str:
-    """Join two steps of a path or URL.
+    """Join a directory path or URL and a name.
 
     >>> join("s3://bucket/logs/", "orders-0")
     's3://bucket/logs/orders-0'
@@ -77,7 +77,7 @@ def join(directory: str, name: str) -> str:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Split a path or URL into the directory and its last step.
+    """Split a path or URL into the directory and the name.
 
     >>> split("/logs/orders-0/")
     ('/logs', 'orders-0')
@@ -89,7 +89,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 def reader_of(data: bytes) -> ReadAt:
-    """Return what reads bytes as a file.
+    """Return a read function for bytes in memory.
 
     >>> reader_of(b"abc")(1, 9), reader_of(b"abc")(1, -1)
     (b'bc', b'bc')
@@ -98,7 +98,7 @@ def reader_of(data: bytes) -> ReadAt:
 
 
 def _asking(path: str, question: Callable[[], _Answer]) -> _Answer:
-    """Call ``question``; turn every failure of the disk into an error that names the path."""
+    """Call ``question``; convert an ``OSError`` to a ``LogDirError`` with the path."""
     try:
         return question()
     except OSError as error:
@@ -107,18 +107,19 @@ def _asking(path: str, question: Callable[[], _Answer]) -> _Answer:
 
 @dataclass(frozen=True, slots=True)
 class LocalFileSystem:
-    """Files of this machine.
+    """The local file system.
 
     Attributes:
-        follow_links: whether symbolic links are listed. A link may lead out of the directory that the user named, to
-            files that belong to no log, or back to its own directory.
+        follow_links: whether symbolic links are listed. The target of a link may be outside the directory that the user
+            selected, may not belong to a log, or may be a directory that contains the link.
     """
 
     follow_links: bool = False
 
     def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, sorted by name; one that vanishes meanwhile is left out, links as well
-        unless they are followed.
+        """Return the entries of a directory, sorted by name.
+
+        Files that are deleted during the call are omitted, and so are symbolic links, unless they are followed.
         """
         entries = []
         for entry in _asking(path, lambda: sorted(os.scandir(path), key=lambda raw: raw.name)):
@@ -126,12 +127,12 @@ class LocalFileSystem:
                 continue
             try:
                 entries.append(_local_info(join(path, entry.name), entry.name, entry.stat()))
-            except FileNotFoundError:  # a broker deleted or renamed it meanwhile, or it is a dangling link
+            except FileNotFoundError:  # a broker has deleted or renamed it, or it is a dangling link
                 continue
         return entries
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
+        """Return the entry of a path; None if it does not exist."""
         try:
             raw = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -141,13 +142,13 @@ class LocalFileSystem:
         return _local_info(path, split(path)[1], raw)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
         with self.open(path) as read_at:
             return read_at(position, -1 if length is None else length)
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
-        """Hold the file open: what is renamed or deleted meanwhile can still be read."""
+        """Open a file for many reads, which also work after the file is renamed or deleted."""
         descriptor = _asking(path, lambda: os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
         try:
             yield lambda position, length: _asking(path, lambda: _pread(descriptor, position, length))
@@ -163,13 +164,13 @@ class LocalFileSystem:
 
 
 def _leads_on(directory: str, link: str) -> bool:
-    """Say whether a link leads to a directory other than one that contains it."""
+    """Return whether a link's target is a directory that does not contain the link."""
     home, target = os.path.realpath(directory), os.path.realpath(link)
     return not (home == target or home.startswith(target.rstrip("/") + "/"))
 
 
 def _passes_link(pattern: str, path: str) -> bool:
-    """Say whether a matched path goes through a symbolic link that the pattern does not name."""
+    """Return whether a matched path contains a symbolic link in a step that the pattern matched with a wildcard."""
     plain = pattern.split("/")
     fixed = next((index for index, step in enumerate(plain) if has_magic(step)), len(plain))
     steps = path.split("/")
@@ -182,7 +183,7 @@ def _local_info(path: str, name: str, raw: os.stat_result) -> FileInfo:
 
 
 def _pread(descriptor: int, position: int, length: int) -> bytes:
-    """Read ``length`` bytes, or all for -1; no more than the file's size is allocated."""
+    """Read ``length`` bytes, or the rest of the file for -1, without allocating more than the file's size."""
     requested = length
     if not 0 <= length <= MOST_UNCHECKED_BYTES:
         left = max(os.fstat(descriptor).st_size - position, 0)
@@ -200,11 +201,11 @@ def _pread(descriptor: int, position: int, length: int) -> bytes:
 
 @dataclass(frozen=True)
 class FsspecFileSystem:
-    """Any store that fsspec knows, by URL: ``s3://``, ``gs://``, ``hdfs://``, ``memory://``, ...
+    """An object store that fsspec supports, by URL: ``s3://``, ``gs://``, ``hdfs://``, ``memory://``, ...
 
     Attributes:
-        options: what the store's own constructor takes (``endpoint_url``, ``key``, ``secret``, ``anon``, ...).
-        made: an fsspec file system to use instead; it must be picklable if other processes are to read.
+        options: arguments of the store's constructor (``endpoint_url``, ``key``, ``secret``, ``anon``, ...).
+        made: an existing fsspec file system to use; it must be picklable if other processes read from it.
     """
 
     protocol: str
@@ -235,7 +236,7 @@ class FsspecFileSystem:
         raise AssertionError("the last attempt returns or raises")
 
     def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, sorted by name, freshly asked for."""
+        """Return the entries of a directory, sorted by name, without using cached listings."""
 
         def question(store: Any) -> list[FileInfo]:
             store.invalidate_cache()
@@ -245,7 +246,7 @@ class FsspecFileSystem:
         return sorted(self._ask(path, question), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
+        """Return the entry of a path; None if it does not exist."""
 
         def question(store: Any) -> FileInfo | None:
             try:
@@ -257,7 +258,7 @@ class FsspecFileSystem:
         return self._ask(path, question)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
 
         if position == 0 and length is None:
             return self._ask(path, lambda store: bytes(store.cat_file(path)))
@@ -271,7 +272,7 @@ class FsspecFileSystem:
 
         def read_at(position: int, length: int) -> bytes:
             end = size_bytes if length < 0 else min(size_bytes, position + length)
-            if position >= end:  # stores answer a range past the end with an error, or with more
+            if position >= end:  # for a range past the end, stores return an error or more than requested
                 return b""
             return self._ask(path, lambda store: _range(store, path, position, end))
 
@@ -297,7 +298,7 @@ def _range(store: Any, path: str, start: int, end: int) -> bytes:
 
 
 def _store_mtime_ms(raw: Mapping[str, Any]) -> int | None:
-    """Return the modification time under whichever name the store gives it."""
+    """Return the modification time, whose name differs between stores."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "created"):
         value: Any = raw.get(name)
         if isinstance(value, int | float):
@@ -308,10 +309,10 @@ def _store_mtime_ms(raw: Mapping[str, Any]) -> int | None:
 
 
 def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
-    """Return the file system of ``path``: the store of a URL, or this machine's disk.
+    """Return the file system of ``path``: the object store of a URL, or the local disk.
 
     Args:
-        options: handed to the store's constructor (fsspec's names); ``follow_links`` is for this machine's disk.
+        options: arguments of the store's constructor, with the names of fsspec; ``follow_links`` is for the local disk.
     """
     protocol, mark, _ = path.partition("://")
     chosen = dict(options or {})
@@ -320,12 +321,12 @@ def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSyst
 
 
 def plain_path(path: str) -> str:
-    """Return ``path`` as its file system wants it: ``file:///x`` is ``/x``, other URLs stay as they are."""
+    """Return the path that the file system expects: ``file:///x`` becomes ``/x``, other URLs are unchanged."""
     return path.removeprefix("file://") if path.startswith("file://") else path
 
 
 def wrap(filesystem: Any) -> FileSystem:
-    """Return a pyarrow or fsspec file system as a ``FileSystem``; one that is a ``FileSystem`` already as it is."""
+    """Return a pyarrow or fsspec file system as a ``FileSystem``; a ``FileSystem`` is returned unchanged."""
     if hasattr(filesystem, "list_directory"):
         return filesystem  # type: ignore[no-any-return]
     if hasattr(filesystem, "get_file_info"):  # pyarrow.fs.FileSystem
@@ -336,12 +337,12 @@ def wrap(filesystem: Any) -> FileSystem:
 
 
 def has_magic(path: str) -> bool:
-    """Say whether ``path`` has a wildcard of ``glob``."""
+    """Return whether ``path`` has a wildcard of ``glob``."""
     return not MAGIC_CHARACTERS.isdisjoint(path)
 
 
 class FileSystemOver:
-    """Hands every question on to ``inner``; a class on top of it writes only what it answers otherwise."""
+    """A file system that delegates to ``inner``; subclasses override the operations that differ."""
 
     __slots__ = ()
     inner: FileSystem
@@ -351,7 +352,7 @@ class FileSystemOver:
         return self.inner.list_directory(path)
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
+        """Return the entry of a path; None if it does not exist."""
         return self.inner.stat(path)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:

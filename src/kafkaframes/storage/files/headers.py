@@ -1,8 +1,8 @@
-"""Walk a segment from batch header to batch header, in plain Python: a look-up waits neither for kernels nor for numpy.
+"""Iterate the batch headers of a segment in plain Python, so that a look-up does not wait for kernels or numpy.
 
-Where batches begin and end is decided as in Kafka's FileLogInputStream: every magic is accepted (2 and above are read
-as format 2), and up to 17 remaining bytes are not a batch. ``kafkaframes.records.scan`` does the same for whole files
-in columns; ``tests/storage/files/test_headers.py`` holds the two together.
+The start and end of batches are determined as in Kafka's FileLogInputStream: every magic is accepted (2 and above are
+read as format 2), and up to 17 remaining bytes are not a batch. ``kafkaframes.records.scan`` does the same for whole
+files, with columns as result. ``tests/storage/files/test_headers.py`` compares the two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkaframes.storage.files.filesystem import ReadAt
 if TYPE_CHECKING:
     from kafkaframes.records.scan import Batches
 
-WINDOW_BYTES = 16 << 10  # read at once; a batch beyond it is stepped over, not read
+WINDOW_BYTES = 16 << 10  # size of one read; the rest of a larger batch is skipped
 _AT_MAGIC = MESSAGE_V0.position_of("magic")
 _AT_SIZE = MESSAGE_V0.position_of("size")
 _SIZE = struct.Struct(">i")
@@ -31,15 +31,15 @@ _V0, _V1, _V2 = (
 
 
 class BatchHeader(NamedTuple):
-    """One batch without its records; in the order of ``records.layout.BATCH_COLUMNS``.
+    """A batch header, with the fields in the order of ``records.layout.BATCH_COLUMNS``.
 
-    For a message of format 0 or 1, compressed or not, the one offset stands for both offsets (of a compressed wrapper
-    it is the last inner one), its timestamp for both timestamps, and -1 for what the format does not have.
+    A message of format 0 or 1 has only one offset and one timestamp, which are used for both offsets and both
+    timestamps. The offset of a compressed wrapper is the last inner one. Fields that the format lacks are -1.
 
     Attributes:
-        position: byte in the ``.log`` where it begins.
-        size: bytes, the 12 of offset and size included.
-        record_count: as declared; -1 in formats 0 and 1.
+        position: position of the batch in the ``.log`` file, in bytes.
+        size: size of the batch in bytes, including the 12 bytes of offset and size.
+        record_count: number of records according to the header; -1 in formats 0 and 1.
     """
 
     position: int
@@ -59,7 +59,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The byte after the batch."""
+        """The position after the batch, in bytes."""
         return self.position + self.size
 
     @property
@@ -74,27 +74,27 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds control records: consumers are never given them."""
+        """Whether the batch has control records, which consumers do not return."""
         return self.magic >= 2 and bool(self.attributes & layout.CONTROL)
 
     @property
     def has_producer(self) -> bool:
-        """Whether an idempotent or transactional producer wrote it."""
+        """Whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id >= 0
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of its last record, wrapped at 2^31 - 1; -1 without one."""
+        """The sequence number of the last record, wrapped after 2^31 - 1; -1 without sequence numbers."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
 
 
 class HeaderWalk:
-    """The batch headers of a file, from a position on.
+    """An iterator over the batch headers of a file, from a position on.
 
-    Iterate it once; afterwards ``status`` (of ``records.reasons``) and ``position`` say how and where the batches end.
-    A file that turns out shorter than ``size_bytes`` is a ``LogDirError``, which names ``file``.
+    Iterate it once. Afterwards, ``status`` (see ``records.reasons``) has the reason of the end, and ``position`` is the
+    end of the last batch. If the file is shorter than ``size_bytes``, a ``LogDirError`` with ``file`` is raised.
 
     >>> walk = HeaderWalk(lambda position, length: b"", size_bytes=0)
     >>> list(walk), walk.position, walk.reason, walk.is_corrupt
@@ -119,12 +119,12 @@ class HeaderWalk:
 
     @property
     def reason(self) -> str:
-        """How the batches ended, in words."""
+        """The reason why the batches end, as text."""
         return END_REASONS[self.status]
 
     @property
     def is_corrupt(self) -> bool:
-        """Whether Kafka would end these batches with an error, which it does not for an incomplete last batch."""
+        """Whether Kafka reports this end as an error; an incomplete last batch is not an error."""
         return self.status in CORRUPT_ENDS
 
     def __iter__(self) -> Iterator[BatchHeader]:
@@ -163,9 +163,9 @@ def parse_header(window: bytes | bytearray, *, at: int, position: int, size: int
     """Return the header that starts at ``window[at]``.
 
     Args:
-        window: bytes that hold the header; fields that lie beyond the batch or the window are -1.
-        position: where in the file.
-        size: of the whole batch, from its own size field.
+        window: bytes that contain the header; fields after the end of the batch or of the window are -1.
+        position: position of the batch in the file, in bytes.
+        size: size of the whole batch, from its size field, in bytes.
     """
     magic: int = int.from_bytes(window[at + _AT_MAGIC : at + _AT_MAGIC + 1], "big", signed=True)
     if magic >= 2:
@@ -181,9 +181,9 @@ def parse_header(window: bytes | bytearray, *, at: int, position: int, size: int
 
 
 def first_header(data: bytes | bytearray) -> BatchHeader | None:
-    """Return the header of the batch of format 2 that bytes begin with, whatever size it says; None without one.
+    """Return the header of a batch of format 2 at the start of ``data``; None if there is none.
 
-    Of bytes that end inside the header, what is not there is -1.
+    The size in the header is not checked. If ``data`` ends inside the header, the missing fields are -1.
     """
     if len(data) < BYTES_TO_MAGIC or data[_AT_MAGIC] != 2:
         return None
@@ -191,20 +191,20 @@ def first_header(data: bytes | bytearray) -> BatchHeader | None:
 
 
 def headers_of(data: bytes | bytearray) -> list[BatchHeader]:
-    """Return the headers of batches that are known to be whole.
+    """Return the headers of whole batches.
 
-    One batch, the usual append of format 2, is parsed in place; more go through the scan's kernel.
+    A single batch, the usual append in format 2, is parsed directly; the scan kernel parses several.
     """
     size = int.from_bytes(data[_AT_SIZE:OVERHEAD_BYTES], "big", signed=True)
     if size + OVERHEAD_BYTES == len(data) and size >= MIN_SIZE:
         return [parse_header(data, at=0, position=0, size=len(data))]
-    from kafkaframes.records.scan import scan_all  # numpy and a kernel: only where there are many
+    from kafkaframes.records.scan import scan_all  # it imports numpy and a kernel, which single batches do not need
 
     return headers_from(scan_all(data))
 
 
 def headers_from(batches: Batches) -> list[BatchHeader]:
-    """Return the headers of a scan one by one."""
+    """Return the headers of a scan as a list."""
     return [BatchHeader(*column) for column in batches.table.T.tolist()]
 
 

@@ -1,15 +1,15 @@
-"""``N.index`` and ``N.timeindex``: where a batch begins, and the largest timestamp up to an offset.
+"""Read and write offset indexes (``N.index``) and time indexes (``N.timeindex``).
 
-An entry of an offset index (Kafka's OffsetIndex) is 8 bytes: the offset, int32 from the base offset in the name, and
-the position, int32. The offset is the last one of a batch; the position is that of a batch at or before it (before
-KAFKA-806 one append of many batches made one entry: the last offset of all, the position of the first). Entries
-increase strictly in both.
+An entry of an offset index (Kafka's OffsetIndex) has 8 bytes: an int32 offset relative to the base offset in the file
+name, and an int32 position. The offset is the last offset of a batch. The position is that of the same batch or an
+earlier one: before KAFKA-806, an append of several batches added one entry with the last offset of all batches and the
+position of the first. Both values increase strictly.
 
-An entry of a time index (TimeIndex, KIP-33) is 12 bytes: a timestamp in milliseconds, int64, and an offset, int32 from
-the base offset. Timestamps increase strictly, offsets do not fall. Segments without timestamps (format 0) have an empty
-one.
+An entry of a time index (TimeIndex, KIP-33) has 12 bytes: an int64 timestamp in milliseconds since 1970, and an int32
+offset relative to the base offset. Timestamps increase strictly, and offsets do not decrease. The time index of a
+segment without timestamps (format 0) is empty.
 
-Both may end with a preallocated tail of zeros.
+Both kinds of files may end with a preallocated tail of zeros.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_TIMESTAMP = -1
 
 
 class OffsetPosition(NamedTuple):
-    """One entry: an absolute offset and a byte position in the ``.log``."""
+    """An entry of an offset index: an absolute offset and a position in the ``.log`` file, in bytes."""
 
     offset: int
     position: int
@@ -40,7 +40,7 @@ class OffsetPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetIndex:
-    """The entries of one index."""
+    """The entries of an offset index."""
 
     base_offset: int
     offsets: Int64s
@@ -53,7 +53,7 @@ class OffsetIndex:
         return OffsetPosition(int(self.offsets[index]), int(self.positions[index]))
 
     def lookup(self, target: int) -> OffsetPosition:
-        """Return the last entry at or before ``target``; the segment's start where there is none.
+        """Return the last entry at or before ``target``; the segment's start if no entry matches.
 
         >>> read_offset_index(bytes.fromhex("0000000a00001000 0000001900002000"), base_offset=100).lookup(124)
         OffsetPosition(offset=110, position=4096)
@@ -63,14 +63,14 @@ class OffsetIndex:
 
 
 def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, strict: bool = True) -> OffsetIndex:
-    """Read an index file; its zero tail is left out.
+    """Read an offset index, without its zero tail.
 
     Args:
-        strict: refuse what Kafka's own check would refuse or a lookup could not bear: a size that is not whole entries,
-            entries that do not increase. Otherwise the entries come as they are.
+        strict: reject an index that Kafka's own check rejects or that look-ups cannot use: a size that is not a
+            multiple of the entry size, or values that do not increase. Otherwise return all entries unchanged.
 
     Raises:
-        LogDirError: strict, and the bytes are no such index; ``position`` is where the bad entry begins.
+        LogDirError: ``strict`` is true and the index is malformed; ``position`` is the start of the invalid entry.
     """
     entries = _split_entries(raw, OFFSET_ENTRY, file=file, strict=strict)
     relative = entries["relative_offset"].astype(np.int64)
@@ -82,7 +82,7 @@ def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, 
 
 
 def write_offset_index(index: OffsetIndex) -> bytes:
-    """Write an index file, without a zero tail.
+    """Write an offset index, without a zero tail.
 
     Raises:
         LogDirError: an offset or a position does not fit into int32.
@@ -99,7 +99,7 @@ def write_offset_index(index: OffsetIndex) -> bytes:
 
 
 class TimestampOffset(NamedTuple):
-    """One entry: milliseconds since 1970 and an absolute offset."""
+    """An entry of a time index: a timestamp in milliseconds since 1970, and an absolute offset."""
 
     timestamp: int
     offset: int
@@ -107,7 +107,7 @@ class TimestampOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeIndex:
-    """The entries of one time index."""
+    """The entries of a time index."""
 
     base_offset: int
     timestamps: Int64s
@@ -120,20 +120,20 @@ class TimeIndex:
         return TimestampOffset(int(self.timestamps[index]), int(self.offsets[index]))
 
     def lookup(self, target: int) -> TimestampOffset:
-        """Return the last entry with a timestamp at or before ``target``; (-1, base offset) where there is none."""
+        """Return the last entry with a timestamp at or before ``target``; (-1, base offset) if no entry matches."""
         at = int(np.searchsorted(self.timestamps, target, side="right")) - 1
         return self[at] if at >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
 
 def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, strict: bool = True) -> TimeIndex:
-    """Read a time index file; its zero tail is left out.
+    """Read a time index, without its zero tail.
 
     Args:
-        strict: refuse a size that is not whole entries, and entries that do not increase. Otherwise the entries come as
-            they are.
+        strict: reject a size that is not a multiple of the entry size, timestamps that do not increase, and offsets
+            that decrease. Otherwise return all entries unchanged.
 
     Raises:
-        LogDirError: strict, and the bytes are no such index; ``position`` is where the bad entry begins.
+        LogDirError: ``strict`` is true and the index is malformed; ``position`` is the start of the invalid entry.
     """
     entries = _split_entries(raw, TIME_ENTRY, file=file, strict=strict)
     timestamps = entries["timestamp"].astype(np.int64)
@@ -145,7 +145,7 @@ def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, st
 
 
 def _check_offsets(relative: Int64s, file: str | None) -> None:
-    """Refuse falling offsets; equal ones are legal: one batch, two maxima seen at two appends."""
+    """Reject decreasing offsets. Equal ones are valid: two appends may each add an entry for one batch."""
     wrong = np.flatnonzero((relative < 0) | (np.diff(relative, prepend=relative[:1]) < 0))
     if len(wrong):
         at = int(wrong[0])
@@ -154,7 +154,7 @@ def _check_offsets(relative: Int64s, file: str | None) -> None:
 
 
 def write_time_index(index: TimeIndex) -> bytes:
-    """Write a time index file, without a zero tail.
+    """Write a time index, without a zero tail.
 
     Raises:
         LogDirError: an offset does not fit into int32.
@@ -169,7 +169,7 @@ def write_time_index(index: TimeIndex) -> bytes:
 
 
 def write_indexes(offset_index: OffsetIndex, time_index: TimeIndex) -> dict[str, bytes]:
-    """Write both files, by the kind in their names.
+    """Return the content of both files, by file kind.
 
     Raises:
         LogDirError: an offset or a position does not fit into int32.
@@ -180,8 +180,8 @@ def write_indexes(offset_index: OffsetIndex, time_index: TimeIndex) -> dict[str,
 def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict: bool) -> npt.NDArray[Any]:
     """Return the entries before the zero tail, as a view of ``raw``.
 
-    Brokers map an index at its full size and trim it when the segment rolls or the log closes: an unclean stop leaves
-    the zeros. One entry of zeros alone is an entry (a timestamp of 0 is one); more of them are a tail.
+    Brokers map an index at its full size and trim it when the segment is rolled or the log is closed. After an unclean
+    shutdown, the zeros remain. A single zero entry is a valid entry (with timestamp 0); several are a tail.
     """
     rest = len(raw) % entry.itemsize
     if rest and strict:
@@ -197,7 +197,7 @@ def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict
 
 
 def _check_increasing(values: Int64s, what: str, width: int, *, file: str | None, least: int) -> None:
-    """Refuse an index whose entries do not increase strictly, from ``least`` on."""
+    """Reject an index whose values do not increase strictly, or start below ``least``."""
     if len(values) == 0:
         return
     if values[0] < least:
@@ -210,7 +210,7 @@ def _check_increasing(values: Int64s, what: str, width: int, *, file: str | None
 
 
 def _relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32]:
-    """Return the offsets as an index stores them: int32, counted from the segment's base."""
+    """Return the offsets as an index stores them: int32, relative to the segment's base offset."""
     relative = offsets - base_offset
     if len(relative) and (relative.min() < 0 or relative.max() > np.iinfo(np.int32).max):
         raise LogDirError(f"an offset is too far from the segment's base offset {base_offset} for an index")

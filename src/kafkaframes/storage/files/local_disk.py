@@ -1,13 +1,12 @@
-"""A disk of this machine: its files, the lock of a broker, and many files flushed at once.
+"""The local disk: files, a broker's lock, and flushes of many files at once.
 
-The lock is the one that a broker holds on its log directory while it runs (Java's ``FileChannel.tryLock`` on
-``.lock``).
+The lock is the lock that a running broker holds on its log directory (Java's ``FileChannel.tryLock`` on ``.lock``).
 
-Many files and directories are flushed by one call of the system where that is as safe, else in threads. A log directory
-that is stopped has a few files to flush in each of its partitions. One by one each waits for the disk; Linux's
-``syncfs`` waits once for everything on a file system, and promises what an fsync of each file does. It is used where it
-also reports what could not be written: from Linux 5.8 on, on file systems of which that is known.
-``benchmarks/broker_partitions.py`` measures a stop; 10,000 files take 0.4 s instead of 1.6 s, and no CPU.
+Many files and directories are flushed by one ``syncfs`` call if that is safe, and by threads otherwise. When a log
+directory is closed, each of its partitions has some files to flush, and separate ``fsync`` calls would each wait for the
+disk. ``syncfs`` waits once for the whole file system, with the same guarantee. It is used only if it reports write
+errors: since Linux 5.8, on file systems that are known to do so. ``benchmarks/broker_partitions.py`` measures a
+shutdown; for 10,000 files, ``syncfs`` takes 0.4 s instead of 1.6 s, with almost no CPU time.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from pathlib import Path
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 
 _PRIVATE = 0o600
-# A POSIX record lock belongs to a process: taking it twice succeeds, and closing the file once releases both.
+# A POSIX record lock belongs to a process: a second lock succeeds, and closing the file once releases both.
 _HELD: set[str] = set()
 
 
 def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
-    """Take a lock file as a broker does.
+    """Lock a file as a broker does.
 
-    A file that may only be read (another user's backup, a read-only mount) gets a shared lock, which a broker's lock
-    excludes, too, and which keeps a broker from starting.
+    A read-only file (another user's backup, a read-only mount) gets a shared lock. A shared lock and a broker's lock
+    exclude each other, so that no broker can start in the meantime.
 
     Args:
-        create: make the file where there is none.
+        create: create the file if it does not exist.
 
     Returns:
-        A function that releases the lock; ``None`` if another process, or another part of this one, holds it.
+        The function that releases the lock; None if another process, or another part of this one, holds the lock.
 
     Raises:
-        OSError: the file cannot be opened; without ``create``, it may not be there.
+        OSError: the file cannot be opened, or does not exist and ``create`` is false.
     """
     name = os.path.realpath(path)
     if name in _HELD:
@@ -62,7 +61,7 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
 
 
 def _opened(path: str, *, create: bool) -> tuple[int, int]:
-    """Open a lock file; return its descriptor, and the kind of lock that it can have."""
+    """Open a lock file; return its descriptor, and the kind of lock that its mode permits."""
     flags = getattr(os, "O_CLOEXEC", 0)
     try:
         return os.open(path, flags | os.O_RDWR | (os.O_CREAT if create else 0), 0o644), fcntl.LOCK_EX
@@ -75,15 +74,15 @@ def _opened(path: str, *, create: bool) -> tuple[int, int]:
 MANY = 64
 _THREADS = 32
 _SEVERAL = 4
-_REPORTS_ERRORS = (5, 8)  # the release of Linux whose syncfs fails where a write to the disk has failed
-_SAFE = {"ext4", "xfs", "tmpfs"}  # overlayfs, NFS and FUSE may end a syncfs before the disk has everything
+_REPORTS_ERRORS = (5, 8)  # first Linux release whose syncfs reports failed writes
+_SAFE = {"ext4", "xfs", "tmpfs"}  # on overlayfs, NFS and FUSE, syncfs may return before all data is on the disk
 
 
 def flush_many(files: Sequence[str], directories: Sequence[str]) -> None:
-    """Return when files and then directories are on the disk.
+    """Flush files and then directories to the disk.
 
     Raises:
-        OSError: one of them is not.
+        OSError: a flush fails.
     """
     if len(files) + len(directories) >= MANY and _sync_file_system(
         {*(os.path.dirname(path) or "." for path in files), *directories}
@@ -94,7 +93,7 @@ def flush_many(files: Sequence[str], directories: Sequence[str]) -> None:
 
 
 def in_threads(flush: Callable[[str], None], paths: Sequence[str]) -> None:
-    """Flush each path; several of them in threads, which a disk serves together (4 files: 3 ms instead of 13 ms)."""
+    """Flush each path, several paths in threads, because the disk combines them (4 files: 3 ms instead of 13 ms)."""
     if len(paths) < _SEVERAL:
         for path in paths:
             flush(path)
@@ -105,7 +104,7 @@ def in_threads(flush: Callable[[str], None], paths: Sequence[str]) -> None:
 
 
 def flush_path(path: str | Path) -> None:
-    """Return when a file, or the entries of a directory, are on the disk: then renames in it survive a crash."""
+    """Flush a file, or the entries of a directory, so that renames in the directory survive a crash."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         os.fsync(descriptor)
@@ -114,7 +113,7 @@ def flush_path(path: str | Path) -> None:
 
 
 def _sync_file_system(directories: Iterable[str]) -> bool:
-    """Flush the file system that all directories are on; return False if that has to be done one by one."""
+    """Flush the file system of all directories; return False if the files must be flushed separately."""
     devices = {os.stat(path).st_dev: path for path in directories}
     if len(devices) != 1 or not _is_safe(next(iter(devices))):
         return False
@@ -131,7 +130,7 @@ def _sync_file_system(directories: Iterable[str]) -> bool:
 
 
 def _is_safe(device: int) -> bool:
-    """Return whether the system's syncfs waits for the disk and reports its errors on the file system of a device."""
+    """Return whether syncfs on a device's file system waits for the disk and reports write errors."""
     if platform.system() != "Linux":
         return False
     release = tuple(int(number) for number in platform.release().split("-")[0].split(".")[:2] if number.isdigit())
@@ -139,7 +138,7 @@ def _is_safe(device: int) -> bool:
 
 
 def _file_system_of(device: int) -> str:
-    """Return the name of a mounted file system, as ``/proc/self/mountinfo`` has it; empty where it is not listed."""
+    """Return the type of a mounted file system from ``/proc/self/mountinfo``; empty if it is not listed."""
     number = f"{os.major(device)}:{os.minor(device)}"
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
@@ -150,30 +149,30 @@ def _file_system_of(device: int) -> str:
 
 
 class LocalFile:
-    """A file of this machine; made by ``LocalDisk.open_file``."""
+    """A local file. Use ``LocalDisk.open_file`` to create one."""
 
     def __init__(self, path: str, *, is_private: bool = False) -> None:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         self._descriptor = os.open(path, flags, _PRIVATE if is_private else 0o644)
-        if is_private:  # also where the file was there already
+        if is_private:  # the file may exist with another mode
             os.fchmod(self._descriptor, _PRIVATE)
 
     def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
         return os.pread(self._descriptor, length, position)
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
         done = os.pwrite(self._descriptor, data, position)
-        while done < len(data):  # a disk that fills up takes a part, then raises
+        while done < len(data):  # a disk that becomes full accepts a part of the data, and then raises
             done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file, or lengthen it with zeros."""
+        """Truncate the file, or extend it with zeros."""
         os.ftruncate(self._descriptor, size_bytes)
 
     def fsync(self) -> None:
-        """Return when everything written is on the disk."""
+        """Flush the written data to the disk."""
         os.fsync(self._descriptor)
 
     def close(self) -> None:
@@ -184,51 +183,51 @@ class LocalFile:
 
 
 class LocalDisk(LocalFileSystem):
-    """A disk of this machine."""
+    """The local disk."""
 
     __slots__ = ()
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading and return the system's descriptor, for the caller to close."""
+        """Open a file for reading and return its descriptor, which the caller closes."""
         return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def open_file(self, path: str, *, is_private: bool = False) -> LocalFile:
-        """Open a file for reading and writing; an empty one is made where there is none."""
+        """Open a file for reading and writing; create it if it does not exist."""
         return LocalFile(path, is_private=is_private)
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file that is there, or lengthen it with zeros."""
+        """Truncate an existing file, or extend it with zeros."""
         os.truncate(path, size_bytes)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it; one that is there is left as it is."""
+        """Create a directory and its parents, unless they exist."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file or a directory, over ``target`` if that is a file."""
+        """Rename a file or directory; an existing target file is replaced."""
         os.replace(source, target)
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory that is empty."""
+        """Delete a file or an empty directory."""
         if os.path.isdir(path) and not os.path.islink(path):
             os.rmdir(path)
         else:
             os.unlink(path)
 
     def sync_directory(self, path: str) -> None:
-        """Return when the entries of a directory are on the disk."""
+        """Flush the entries of a directory to the disk."""
         flush_path(path)
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Return when files and directories are on the disk; many of them are flushed together."""
+        """Flush files and directories to the disk, many of them together."""
         flush_many(files, directories)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Say when a file was modified last."""
+        """Set a file's modification time."""
         os.utime(path, ns=(mtime_ms * 1_000_000,) * 2)
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file as a broker does; see ``take_lock``."""
+        """Lock a file as a broker does (``take_lock``)."""
         return take_lock(path)
 
 

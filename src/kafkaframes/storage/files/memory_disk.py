@@ -1,11 +1,11 @@
-"""Disks in memory: one for logs that need not outlive their process, one that reads from another file system.
+"""Disks in memory: ``MemoryDisk`` for temporary logs, and ``OverlayDisk`` for changes over another file system.
 
-``MemoryDisk`` records no effect, and none fails. Zeros at the end of a file (an index that is allocated at its full
-size) take no memory.
+The operations of ``MemoryDisk`` never fail for lack of space. Zeros at the end of a file, for example in a preallocated
+index, use no memory.
 
-``OverlayDisk`` writes into memory what it reads from another file system, which is never changed. With it any log
-directory can be opened, recovered and served as a broker does it: a backup, the directory of a running broker, an
-object store, a view of several copies.
+``OverlayDisk`` reads from another file system and keeps changes in memory; it never changes the other file system. It
+lets a broker open, recover and serve any log directory: a backup, the directory of a running broker, an object store,
+or a view of several copies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFile
 
 
 class MemoryFile:
-    """The bytes of one file, shared by its name and by everything that has it open: they are the open file."""
+    """The content of one file, which is also its open file: all users of the file share it."""
 
     __slots__ = ("data", "size_bytes")
 
@@ -32,7 +32,7 @@ class MemoryFile:
         self.size_bytes = 0
 
     def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; all of them where it is negative."""
+        """Return up to ``length`` bytes from ``position`` on; all of them if ``length`` is negative."""
         end = self.size_bytes if length < 0 else min(position + length, self.size_bytes)
         return bytes(memoryview(self.data)[position:end]).ljust(end - position, b"\0")
 
@@ -44,7 +44,7 @@ class MemoryFile:
         self.size_bytes = max(self.size_bytes, position + len(data))
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut, or lengthen with zeros."""
+        """Truncate the file, or extend it with zeros."""
         del self.data[size_bytes:]
         self.size_bytes = size_bytes
 
@@ -52,11 +52,11 @@ class MemoryFile:
         """Do nothing: memory is always up to date."""
 
     def close(self) -> None:
-        """Do nothing: it can be read and written on."""
+        """Do nothing: the file stays usable."""
 
 
 class _InMemory:
-    """What memory needs no effect for."""
+    """The disk operations that have no effect in memory."""
 
     def sync_directory(self, path: str) -> None:
         """Do nothing: memory is always up to date."""
@@ -65,15 +65,15 @@ class _InMemory:
         """Do nothing: memory is always up to date."""
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Nothing: no such time is kept."""
+        """Do nothing: files in memory have no modification time."""
 
 
 class MemoryDisk(_InMemory):
-    """Files and directories in memory; paths are text with ``/`` between their steps."""
+    """Files and directories in memory; paths are text with ``/`` as separator."""
 
     def __init__(self) -> None:
         self._files: dict[str, MemoryFile] = {}
-        self._directories: dict[str, set[str]] = {"/": set(), ".": set()}  # to the names of what is in it
+        self._directories: dict[str, set[str]] = {"/": set(), ".": set()}  # names of the entries, by directory
         self._locked: set[str] = set()
 
     def list_directory(self, path: str) -> list[FileInfo]:
@@ -84,7 +84,7 @@ class MemoryDisk(_InMemory):
         return [info for info in paths if info is not None]
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
+        """Return the entry of a path; None if it does not exist."""
         if path in self._files:
             return FileInfo(path, split(path)[1], self._files[path].size_bytes)
         return FileInfo(path, split(path)[1], is_directory=True) if path in self._directories else None
@@ -95,7 +95,7 @@ class MemoryDisk(_InMemory):
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
-        """Open a file for many reads; it can be read on when it is renamed or deleted meanwhile."""
+        """Open a file for many reads, which also work after the file is renamed or deleted."""
         yield self._content(path).read
 
     def _content(self, path: str) -> MemoryFile:
@@ -112,7 +112,7 @@ class MemoryDisk(_InMemory):
         return None
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
-        """Open a file for reading and writing; an empty one is made where there is none."""
+        """Open a file for reading and writing; create it if it does not exist."""
         if path not in self._files:
             directory, name = split(path)
             if directory not in self._directories:
@@ -122,13 +122,13 @@ class MemoryDisk(_InMemory):
         return self._files[path]
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file that is there, or lengthen it with zeros."""
+        """Truncate an existing file, or extend it with zeros."""
         if path not in self._files:
             raise FileNotFoundError(2, "no such file", path)
         self._files[path].truncate(size_bytes)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
         if path in self._directories:
             return
         above, name = split(path)
@@ -137,7 +137,7 @@ class MemoryDisk(_InMemory):
         self._directories[path] = set()
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file or a directory, over ``target`` if that is a file."""
+        """Rename a file or directory; an existing target file is replaced."""
         if source in self._files:
             self._files[target] = self._files.pop(source)
         elif source in self._directories:
@@ -159,7 +159,7 @@ class MemoryDisk(_InMemory):
                 self._move_directory(path, join(target, name))
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory that is empty."""
+        """Delete a file or an empty directory."""
         if path in self._files:
             del self._files[path]
         elif path not in self._directories:
@@ -172,7 +172,7 @@ class MemoryDisk(_InMemory):
         self._directories[directory].discard(name)
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file; None if it is held already."""
+        """Lock a file; return the function that releases the lock, or None if it is already held."""
         if path in self._locked:
             return None
         self.open_file(path)
@@ -180,19 +180,19 @@ class MemoryDisk(_InMemory):
         return lambda: self._locked.discard(path)
 
 
-MOST_KEPT = 16  # files underneath stay open
+MOST_KEPT = 16  # largest number of open files of the other file system
 
 
 @runtime_checkable
 class HasDescriptors(Protocol):
-    """A file system, some of whose files are this machine's (a view of several copies)."""
+    """A file system with some local files, for example a view of several copies."""
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading, for the caller to close; None: it is no file of this machine."""
+        """Open a file for reading and return its descriptor, which the caller closes; None if it is not local."""
 
 
 class _Readers:
-    """The files underneath that were read last, open: a chunk that a store was asked for serves many reads."""
+    """A cache of open files of the other file system, so that a chunk that a store returned serves many reads."""
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base
@@ -210,7 +210,7 @@ class _Readers:
 
 
 class _Backed(MemoryFile):
-    """A file of the other file system, until something is written to it."""
+    """A file whose content is in the other file system until it is first written to."""
 
     __slots__ = ("_base", "_path")
 
@@ -222,11 +222,11 @@ class _Backed(MemoryFile):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether its bytes are still those of the other file system."""
+        """Whether the content is still that of the other file system."""
         return self._base is not None
 
     def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; all of them where it is negative."""
+        """Return up to ``length`` bytes from ``position`` on; all of them if ``length`` is negative."""
         if self._base is None:
             return super().read(position, length)
         most = max(self.size_bytes - position, 0)
@@ -243,14 +243,14 @@ class _Backed(MemoryFile):
         super().write(position, data)
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut, or lengthen with zeros, in memory."""
+        """Truncate the file in memory, or extend it with zeros."""
         if size_bytes > self.size_bytes:
             self._take_over()
         super().truncate(size_bytes)
 
 
 class OverlayDisk(_InMemory):
-    """Changes in memory over a file system that is only read."""
+    """A writable view of a read-only file system, with all changes in memory."""
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base
@@ -272,7 +272,7 @@ class OverlayDisk(_InMemory):
         return [paths[name] for name in sorted(paths)]
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
+        """Return the entry of a path; None if it does not exist."""
         if path in self._files:
             return FileInfo(path, split(path)[1], self._files[path].size_bytes)
         if path in self._directories:
@@ -303,7 +303,7 @@ class OverlayDisk(_InMemory):
         return [path for path in self._base.glob(pattern) if path not in self._gone]
 
     def _content(self, path: str) -> MemoryFile:
-        """Return the content of a file, which later writes change; empty for a new file."""
+        """Return the content of a file for changes; a new file is empty."""
         if path not in self._files:
             info = None if path in self._gone else self._base.stat(path)
             self._files[path] = MemoryFile() if info is None else _Backed(self._readers, info)
@@ -311,7 +311,7 @@ class OverlayDisk(_InMemory):
         return self._files[path]
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file of this machine for reading, as long as nothing was written to it; None for all others."""
+        """Open a local file that is unchanged, and return its descriptor; None for all other files."""
         content = self._files.get(path)
         is_underneath = content is None or (isinstance(content, _Backed) and content.is_untouched)
         if path in self._gone or not is_underneath:
@@ -321,24 +321,24 @@ class OverlayDisk(_InMemory):
         return self._base.open_descriptor(path) if isinstance(self._base, HasDescriptors) else None
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
-        """Open a file for reading and writing; an empty one is made where there is none."""
+        """Open a file for reading and writing; create it if it does not exist."""
         return self._content(path)
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file that is there, or lengthen it with zeros."""
+        """Truncate an existing file, or extend it with zeros."""
         if self.stat(path) is None:
             raise FileNotFoundError(2, "no such file", path)
         self._content(path).truncate(size_bytes)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
         while self.stat(path) is None:
             self._directories.add(path)
             self._gone.discard(path)
             path = split(path)[0]
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file, over ``target`` if there is one; directories stay where they are."""
+        """Rename a file, or all files of a directory; an existing target file is replaced."""
         info = self.stat(source)
         if info is None:
             raise FileNotFoundError(2, "no such file", source)

@@ -1,4 +1,4 @@
-"""``N.snapshot`` and ``N.txnindex``: what a broker keeps of producers and of aborted transactions beside a segment."""
+"""Read and write producer snapshots (``N.snapshot``) and transaction indexes (``N.txnindex``)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ SNAPSHOT_VERSION = 1
 
 
 class ProducerEntry(NamedTuple):
-    """One producer, in the file's order of fields.
+    """One producer of a snapshot, with the fields in file order.
 
     Attributes:
-        last_sequence: of its last data batch; -1 where there is none (a marker of transactions protocol 2 clears it).
-        last_offset: of its last data batch; -1 likewise.
-        offset_delta: last minus first offset of that batch.
-        timestamp: of its last batch or marker, milliseconds since 1970.
-        coordinator_epoch: of its last marker; -1 before the first.
-        current_txn_first_offset: where its open transaction began; -1 without one.
+        last_sequence: last sequence number of the last data batch; -1 without one, for example after a marker of
+            transactions version 2.
+        last_offset: last offset of the last data batch; -1 without one.
+        offset_delta: difference between the last and the first offset of that batch.
+        timestamp: timestamp of the last batch or marker, milliseconds since 1970.
+        coordinator_epoch: coordinator epoch of the last marker; -1 without one.
+        current_txn_first_offset: first offset of the open transaction; -1 if none is open.
     """
 
     producer_id: int
@@ -42,7 +43,7 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
     """Read a producer snapshot, in the file's order.
 
     Raises:
-        LogDirError: version, CRC, count or size are wrong (Kafka then deletes the file and replays the log).
+        LogDirError: version, CRC, count or size is wrong. Kafka then deletes the file and replays the log.
     """
     if len(raw) < _HEADER.size:
         raise LogDirError(f"{len(raw)} bytes are no producer snapshot", position=len(raw), file=file)
@@ -58,7 +59,7 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
 
 
 def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
-    """Write a producer snapshot, in the order given."""
+    """Write a producer snapshot, with the producers in the given order."""
     listed = [_ENTRY.pack(*one) for one in producers]
     body = struct.pack(">i", len(listed)) + b"".join(listed)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
@@ -67,7 +68,7 @@ def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
 _ABORTED = struct.Struct(">hqqqq")
 ABORTED_SIZE_BYTES = _ABORTED.size
 INDEX_VERSION = 0
-_CHECKED = struct.Struct(">b17xq8x")  # of an entry: half of its version, and its last offset
+_CHECKED = struct.Struct(">b17xq8x")  # the first byte of an entry's version, and its last offset
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -75,9 +76,9 @@ class AbortedTransaction:
     """One aborted transaction.
 
     Attributes:
-        first_offset: of its first data batch in this partition.
-        last_offset: of its ABORT marker.
-        last_stable_offset: what it was once this transaction had ended.
+        first_offset: offset of the transaction's first data batch in this partition.
+        last_offset: offset of the ABORT marker.
+        last_stable_offset: last stable offset after the end of the transaction.
     """
 
     producer_id: int
@@ -92,13 +93,12 @@ def read_txn_index(
     """Read a transaction index.
 
     Args:
-        base_offset: from the file's name: no marker lies below it.
-        strict: refuse a partial entry at the end and offsets out of order; otherwise the whole entries come as they
-            are.
+        base_offset: base offset of the segment; all markers must be at or above it.
+        strict: reject a partial entry at the end and decreasing offsets; otherwise return all whole entries unchanged.
 
     Raises:
-        LogDirError: an entry's version is unknown; or strict, and the bytes are no such index. ``position`` is where
-            the bad entry begins.
+        LogDirError: an entry has an unknown version; or, if ``strict``, the index is malformed. ``position`` is the
+            start of the invalid entry.
     """
     whole = len(raw) - len(raw) % ABORTED_SIZE_BYTES
     if whole != len(raw) and strict:
@@ -118,9 +118,10 @@ def read_txn_index(
 
 
 def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
-    """Check what a broker checks when it starts (TransactionIndex.sanityCheck); ``read_txn_index`` checks more.
+    """Return whether a transaction index passes a broker's check at start (TransactionIndex.sanityCheck).
 
-    No marker lies below the segment, and no version, of which Java reads one byte with a sign, is above the known one.
+    No marker may be below the base offset, and no version above the known one. Java reads one signed byte of the
+    version. ``read_txn_index`` checks more.
     """
     whole = len(raw) - len(raw) % ABORTED_SIZE_BYTES
     checked = _CHECKED.iter_unpack(memoryview(raw)[:whole])

@@ -1,7 +1,7 @@
-"""A whole segment, window by window: the headers of its batches as columns, with their bytes or without.
+"""Scan a whole segment in windows: batch headers as columns, optionally with the bytes of the batches.
 
-Without bytes a batch larger than a window is stepped over, so that a scan of headers reads less than the file. Memory
-is a window (or the largest batch) and a table of headers, whatever the segment's size.
+Without the bytes, the rest of a batch larger than a window is skipped, so that a scan reads less than the whole file.
+Memory use is a window (or the largest batch) and a table of headers, whatever the size of the segment.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class Window(NamedTuple):
     """Consecutive batches of a segment.
 
     Attributes:
-        batches: positions are those in the file; ``end.goes_on`` on all windows but the last, which may have none.
-        data: bytes from ``start`` on; they hold each batch as a whole if that was asked for.
-        start: the position of ``data[0]`` in the file.
+        batches: batches with their positions in the file. ``end.goes_on`` is true in all windows except the last, which
+            may have no batches.
+        data: bytes from ``start`` on. If the scan includes the bytes of batches, they contain each batch whole.
+        start: position of ``data[0]`` in the file, in bytes.
     """
 
     batches: Batches
@@ -40,7 +41,7 @@ class Window(NamedTuple):
     start: int
 
     def in_data(self) -> Batches:
-        """Return the batches with positions counted from ``data[0]``, as the functions of ``records`` want them."""
+        """Return the batches with positions relative to ``data[0]``, as the functions of ``records`` expect."""
         table = self.batches.table.copy()
         table[COLUMN["position"]] -= self.start
         return Batches(table, self.batches.end)
@@ -58,12 +59,12 @@ def scan_segment(
     """Scan a segment by the rules of Kafka's file iterator.
 
     Args:
-        size_bytes: of the file; a batch beyond it is torn.
-        position: a byte at which a batch starts.
-        whole: give the bytes of the batches, too.
+        size_bytes: size of the file; a batch that ends after it is incomplete.
+        position: start of a batch, in bytes.
+        whole: include the bytes of the batches.
 
     Raises:
-        LogDirError: the file cannot be read, or has become shorter than ``size_bytes`` meanwhile.
+        LogDirError: the file cannot be read, or has become shorter than ``size_bytes``.
     """
     source = _Source(read_at, size_bytes, file)
     chunks = Chunks(source, rules=FILE, start=position, end=size_bytes, chunk_bytes=window_bytes, whole=whole)
@@ -78,14 +79,14 @@ def scan_segment(
 
 
 def _end_of(chunk: Chunk, size_bytes: int) -> End:
-    """Return where in the file the batches of a chunk end, and why."""
+    """Return the end position of a chunk's batches in the file, and the reason of the end."""
     end = chunk.batches.end
     after = chunk.base + end.position
     return End(after, END if end.goes_on and after >= size_bytes else end.status)
 
 
 class _Source(NamedTuple):
-    """A file that must not be smaller than it was when it was listed."""
+    """A file that must not become smaller than its listed size."""
 
     read_at: ReadAt
     size_bytes: int
@@ -96,7 +97,7 @@ class _Source(NamedTuple):
         """Return ``length`` bytes from ``position`` on.
 
         Raises:
-            LogDirError: there are fewer.
+            LogDirError: the file has fewer bytes.
         """
         data = self.read_at(position, length)
         if len(data) < length:
@@ -107,9 +108,9 @@ class _Source(NamedTuple):
 # ---------------------------------------------------------------------------------------------------------------------
 # A segment on a local disk as a source of batches (``records/scan.py``).
 #
-# Read with ``preadv`` into one buffer, not mapped: a mapped file that is cut while it is read kills the process with
-# SIGBUS. The file stays open while it is read, so a broker may rename or delete it meanwhile; if it is cut, what is
-# left is read and the reader learns of it (``scan.CUT``); bytes that are appended after the start are not read.
+# The file is read with ``preadv`` into one buffer and not mapped: if a mapped file is truncated, SIGBUS kills the
+# process. The file stays open, so a broker may rename or delete it. If the file is truncated, the rest is read and the
+# reader gets ``scan.CUT``. Bytes that are appended after the start are not read.
 
 VANISHED = "has vanished since the read was planned"
 SHORTER = "has become shorter since the read was planned"
@@ -117,17 +118,17 @@ SHORTER = "has become shorter since the read was planned"
 
 @dataclass(slots=True)
 class Meter:
-    """Counts the bytes that are fetched: of a tiered segment those of its objects, as they are stored."""
+    """A counter of fetched bytes; for a tiered segment, of the stored bytes of its objects."""
 
     bytes_read: int = 0
 
 
 class SegmentFile:
-    """One open file; made by ``open_segment_file``.
+    """An open segment file. Use ``open_segment_file`` to create one.
 
     Attributes:
-        size_bytes: the size when the file was opened.
-        damage: always None: a local file has no damaged chunks; it only may turn out to be shorter.
+        size_bytes: size when the file was opened.
+        damage: always None, because a local file has no damaged chunks; it can only become shorter.
     """
 
     damage = None
@@ -168,7 +169,7 @@ def open_segment_file(
     """Open a file for reading.
 
     Args:
-        planned_bytes: how many bytes it had when the read was planned; None where it was not looked at before.
+        planned_bytes: size of the file when the read was planned; None if the read was not planned.
 
     Raises:
         LogDirError: it is missing, forbidden, not a file, or shorter than planned.

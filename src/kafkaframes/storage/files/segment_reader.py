@@ -1,7 +1,7 @@
-"""One segment for look-ups: its records, and its indexes where they can be trusted.
+"""Read one segment for look-ups: its records, and its indexes if they are reliable.
 
-A missing, corrupt or foreign index never leads to a wrong answer: it is not used (``problems`` says why), and the
-headers are walked from the start. A position from an index is used only if a fitting batch begins there.
+A missing, corrupt or foreign index never causes a wrong result. It is ignored, ``problems`` has the reason, and the
+headers are read from the start. An index position is used only if a batch with a matching offset starts there.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _Index = TypeVar("_Index")
 
 
 class SegmentReader:
-    """Reads one segment; made by ``open_segment``.
+    """A reader of one segment. Use ``open_segment`` to create one.
 
     Attributes:
-        problems: indexes that were left out, with the reason.
+        problems: errors of the ignored indexes.
     """
 
     def __init__(self, filesystem: FileSystem, segment: Segment, read_at: ReadAt, *, use_indexes: bool) -> None:
@@ -46,12 +46,12 @@ class SegmentReader:
 
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
-        """The offset index; None where there is none that can be used."""
+        """The offset index; None if it is missing or unusable."""
         return self._index(self.segment.index, read_offset_index)
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
-        """The time index; None where there is none that can be used."""
+        """The time index; None if it is missing or unusable."""
         return self._index(self.segment.time_index, read_time_index)
 
     def _index(self, file: LogFile | None, read: Callable[..., _Index]) -> _Index | None:
@@ -64,17 +64,17 @@ class SegmentReader:
             return None
 
     def headers(self, position: int = 0) -> HeaderWalk:
-        """Walk the batch headers from a position at which a batch starts."""
+        """Return the batch headers from a position on, which must be the start of a batch."""
         segment = self.segment
         return HeaderWalk(self._read_at, size_bytes=segment.size_bytes, position=position, file=segment.path)
 
     def producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
-        """Yield the headers of all batches that a producer with an id wrote, and of the last batch of each window.
+        """Yield the headers of all batches with a producer id, and of the last batch of each window.
 
-        So the last header of the segment is always among them, and says where it ends. The headers are scanned in
-        columns: where no producer has an id, this costs next to nothing.
+        The result therefore includes the last header of the segment, which has its end. The headers are scanned in
+        columns. Without producer ids this costs almost nothing.
         """
-        from kafkaframes.storage.files.scan import scan_segment  # kernels: a look-up must not wait for them
+        from kafkaframes.storage.files.scan import scan_segment  # it imports kernels, which look-ups do not need
 
         size, path = self.segment.size_bytes, self.segment.path
         for window in scan_segment(self._read_at, size_bytes=size, position=position, file=path):
@@ -83,7 +83,7 @@ class SegmentReader:
             yield from (BatchHeader(*column) for column in window.batches.table[:, chosen].T.tolist())
 
     def records(self, header: BatchHeader) -> tuple[Record, ...]:
-        """Return a batch's records, control records included, as far as they can be read."""
+        """Return the readable records of a batch, including control records."""
         raw = self._read_at(header.position, header.size)
         if len(raw) < header.size:
             reason = "the file became shorter while it was read"
@@ -93,19 +93,19 @@ class SegmentReader:
         return ()
 
     def entry_before(self, offset: int) -> OffsetPosition:
-        """Return the offset index's entry at or before ``offset``; the segment's start without one."""
+        """Return the offset index's entry at or before ``offset``; the segment's start if no entry matches."""
         if self.offset_index is None:
             return OffsetPosition(self.segment.base_offset, 0)
         return self.offset_index.lookup(offset)
 
     def time_entry_before(self, timestamp_ms: int) -> TimestampOffset:
-        """Return the time index's entry at or before ``timestamp_ms``; the segment's start without one."""
+        """Return the time index's entry at or before ``timestamp_ms``; the segment's start if no entry matches."""
         if self.time_index is None:
             return TimestampOffset(NO_TIMESTAMP, self.segment.base_offset)
         return self.time_index.lookup(timestamp_ms)
 
     def start_before(self, offset: int) -> int:
-        """Return a position at which a batch starts, with every record of ``offset`` and above at or after it."""
+        """Return the position of a batch such that all records at or above ``offset`` are at or after it."""
         entry = self.entry_before(offset)
         if entry.position == 0 or self._fits(entry):
             return entry.position
@@ -113,20 +113,20 @@ class SegmentReader:
         return 0
 
     def find_batch(self, offset: int) -> BatchHeader | None:
-        """Return the first batch that ends at or above ``offset``; None where the segment has none."""
+        """Return the first batch that ends at or above ``offset``; None if the segment has none."""
         for header in self.headers(self.start_before(offset)):
             if header.last_offset >= offset:
                 return header
         return None
 
     def last_headers(self) -> Iterator[BatchHeader]:
-        """Walk the batches from the last index entry on, up to the last batch of the segment."""
+        """Return the batches from the last index entry to the end of the segment."""
         index = self.offset_index
         return iter(self.headers(self.start_before(int(index.offsets[-1])) if index is not None and len(index) else 0))
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last batch; the base offset of an empty segment."""
+        """The offset after the last batch; for an empty segment, the base offset."""
         if self.segment.end_offset is not None:
             return self.segment.end_offset + 1
         last = self.segment.base_offset - 1
@@ -136,10 +136,10 @@ class SegmentReader:
 
     @cached_property
     def largest_timestamp(self) -> int:
-        """The largest timestamp of all batches, markers included; -1 without any.
+        """The largest timestamp of all batches, including markers; -1 without any.
 
-        The time index knows it up to the last entry of the offset index, for Kafka adds to both at once; what follows
-        is walked, because the indexes of a segment that was not closed do not reach its end.
+        The time index has it up to the last entry of the offset index, because Kafka adds entries to both together.
+        The headers after that entry are read, because the indexes of an open segment do not cover its end.
         """
         known = self.time_index
         if known is None or self.offset_index is None:
@@ -148,14 +148,14 @@ class SegmentReader:
         return max(largest, max((header.max_timestamp for header in self.last_headers()), default=NO_TIMESTAMP))
 
     def _fits(self, entry: OffsetPosition) -> bool:
-        """Say whether a batch begins at an entry's position, and its offset is not above the entry's."""
+        """Return whether a batch starts at an entry's position and its offset is at or below the entry's."""
         for header in self.headers(entry.position):
             is_in_order = self.segment.base_offset <= header.base_offset <= header.last_offset
             return 0 <= header.magic <= 2 and is_in_order and self._first_offset(header, entry.offset) <= entry.offset
         return False
 
     def _first_offset(self, header: BatchHeader, requested: int) -> int:
-        """Return a batch's first offset. A wrapper's header has the last; brokers of 0.10 indexed the first."""
+        """Return a batch's first offset. A wrapper's header has the last offset; 0.10 brokers indexed the first."""
         if header.magic >= 2 or header.base_offset <= requested:
             return header.base_offset
         return min((record.offset for record in self.records(header)), default=header.base_offset)
@@ -173,10 +173,10 @@ def open_segment(filesystem: FileSystem, segment: Segment, *, use_indexes: bool 
     """Open a segment.
 
     Args:
-        use_indexes: False walks headers instead; the answers are the same.
+        use_indexes: False reads headers instead, with the same results.
 
     Raises:
-        LogDirError: it cannot be read.
+        LogDirError: the segment cannot be read.
     """
     with filesystem.open(segment.path) as read_at:
         yield SegmentReader(filesystem, segment, read_at, use_indexes=use_indexes)

@@ -90,7 +90,7 @@ class TieredFileSystem(FileSystemOver):
         return FileInfo(path, view.name, size_bytes, info.mtime_ms)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
         with self.open(path) as read_at:
             return read_at(position, -1 if length is None else length)
 
