@@ -1,8 +1,8 @@
-"""The content of one copy of a partition as columns: a row for each *block*, the smallest unit that is chosen.
+"""The content of one copy of a partition as columns, with one row for each *block*, the smallest unit of a merge.
 
-A block is a batch whose header was read, or a whole segment where headers are not read (a store; then its checksum is
-unknown). Rows are in the order of the files. A block whose offsets or leader epoch do not fit between its neighbours
-(neither is covered by a batch's CRC) is *misplaced* and never used.
+A block is a batch, or a whole segment whose headers are not read (in a store; its checksum is unknown). Rows are in
+file order. A block is *misplaced*, and never used, if its offsets or leader epoch do not fit between its neighbours.
+The CRC of a batch covers neither of the two.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, 
 from kafkaframes.storage.files.directory import Segment
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The leader epochs of a copy, and the offset at which its history leaves that of another copy (KIP-101).
+# The leader epochs of a copy, and the offset at which its history diverges from that of another copy (KIP-101).
 #
-# A *lineage* is a tuple of ``EpochStart``, ascending in epoch and in offset: a leader epoch writes from its start up to
-# the next one's. Two copies whose lineages agree up to an offset hold the same records up to there, because one epoch
-# has one leader. The offset where they stop agreeing is found as a follower finds it before it fetches: it asks the
-# leader where its latest epoch ended, and truncates (OffsetsForLeaderEpoch, AbstractFetcherThread; KIP-101, KIP-279).
-# Pure functions.
+# A *lineage* is a tuple of ``EpochStart`` in ascending order of epoch and offset. A leader epoch lasts from its start
+# to the start of the next. Two copies whose lineages agree up to an offset have the same records up to it, because an
+# epoch has one leader. The point of divergence is found as by a follower before it fetches: it requests the end of its
+# latest epoch from the leader, and truncates (OffsetsForLeaderEpoch, AbstractFetcherThread; KIP-101, KIP-279).
+# The functions are pure.
 
 
 def epoch_at(lineage: Epochs, offset: int) -> int:
-    """Return the epoch that wrote ``offset``; the first one also counts for what lies below its start.
+    """Return the leader epoch of ``offset``; below the first entry, the first epoch.
 
-    Retention and DeleteRecords move the first entry's start up with the log start offset.
+    Retention and DeleteRecords raise the first entry's start together with the log start offset.
 
     >>> from kafkaframes.storage.files.checkpoints import EpochStart
     >>> epoch_at((EpochStart(0, 0), EpochStart(3, 10)), 9)
@@ -45,13 +45,13 @@ def epoch_at(lineage: Epochs, offset: int) -> int:
 
 
 def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: int) -> int | None:
-    """Return where a copy would be truncated before it followed ``leader``: what lies below is common history.
+    """Return the offset to which a copy is truncated as a follower of ``leader``: the end of their common history.
 
     Args:
-        leader, leader_end: those of the copy whose history counts.
+        leader, leader_end: lineage and log end offset of the copy with the authoritative history.
 
     Returns:
-        At most ``copy_end``; None where the lineages cannot answer (one of them is empty, or ``copy`` is the later).
+        At most ``copy_end``; None if the lineages do not decide (one of them is empty, or ``copy`` is the later one).
 
     >>> from kafkaframes.storage.files.checkpoints import EpochStart
     >>> old, new = (EpochStart(0, 0), EpochStart(1, 40)), (EpochStart(0, 0), EpochStart(2, 30))
@@ -70,7 +70,7 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
         end = min(end, own_end)
         if requested == epoch:
             return min(end, leader_offset)
-        # the copy does not know the epoch of the answer: ask again, with the one it has below that
+        # the copy lacks the epoch of the answer: repeat with its latest epoch below that
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -96,18 +96,18 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks of one copy; one row of ``table`` for each of ``COLUMNS``, one column a block.
+    """The blocks of one copy: ``table`` has one row for each of ``COLUMNS``, and one column for each block.
 
     Attributes (of a block):
-        segment: its place among the copy's segments.
-        position, size: bytes in the ``.log``.
-        first, last: offsets. A compressed message of format 0 or 1 says its last offset only, which stands for both.
-        reach: the lowest offset that it can hold: ``first``, or for such a message the offset after the previous block.
-        epoch: the leader epoch; -1 if the format has none or an old cleaner removed it.
-        crc: the checksum in the header; -1 where it was not read.
-        fields: a digest of the header's other fields: a damaged one differs from its copies in it, or in the records.
-        smooth: 1 if no offsets are missing between it and its two neighbours in the files.
-        thinned: 1 if it was compacted: it has fewer records than offsets, or a delete horizon.
+        segment: index of the segment in the copy.
+        position, size: position in the ``.log`` file and size, in bytes.
+        first, last: offsets. A compressed message of format 0 or 1 specifies only its last offset, used for both.
+        reach: lowest offset that the block can contain: ``first``, or for such a message the end of the previous block.
+        epoch: leader epoch; -1 if the format has none or an old cleaner removed it.
+        crc: checksum in the header; -1 if it was not read.
+        fields: digest of the other header fields; a damaged block differs from its copies in this or in the records.
+        smooth: 1 if no offsets are missing between the block and its two neighbours in the files.
+        thinned: 1 if the block was compacted: it has fewer records than offsets, or a delete horizon.
     """
 
     table: Ints
@@ -128,7 +128,7 @@ class Blocks:
 
     @property
     def ends(self) -> Ints:
-        """The byte after each block."""
+        """The position after each block, in bytes."""
         ends: Ints = self.position + self.size
         return ends
 
@@ -138,11 +138,11 @@ NO_BLOCKS = Blocks(np.empty((len(COLUMNS), 0), np.int64))
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A place in a segment at which its batches end before its bytes do.
+    """A position in a segment at which the batches end before the end of the file.
 
     Attributes:
-        is_tail: these bytes are what a crash or preallocation leaves at the end of the last segment.
-        damage: the chunk of a tiered segment that cannot be read, after which batches may follow; otherwise None.
+        is_tail: whether the rest is what a crash or preallocation leaves at the end of the last segment.
+        damage: unreadable chunk of a tiered segment, after which batches may follow; None for other segments.
     """
 
     segment: int
@@ -157,14 +157,15 @@ class Copy:
     """One copy of a topic partition.
 
     Attributes:
-        directory: of the partition, and ``source``, the log directory it lies in.
-        checkpoint: its leader epoch checkpoint; None where there is none.
-        end: the offset after the last block, at least the last segment's base offset.
-        high_watermark: of the log directory's checkpoint; None without.
-        start_offset: the log start offset where the checkpoint says one (DeleteRecords, tiered storage); else None.
-        clean_offset: the partition's offset in the cleaner's checkpoint; -1 if that does not name the partition,
-            None if there is no such file.
-        checkpoint_fits: False where the leader epoch checkpoint contradicts the batches.
+        directory: path of the partition's directory.
+        source: path of the log directory that contains it.
+        checkpoint: content of the leader epoch checkpoint; None if missing.
+        end: offset after the last block, not below the last segment's base offset.
+        high_watermark: high watermark in the log directory's checkpoint; None if missing.
+        start_offset: log start offset in the checkpoint (DeleteRecords, tiered storage); None if missing.
+        clean_offset: the partition's offset in the cleaner's checkpoint; -1 if the file lacks the partition, None if
+            the file does not exist.
+        checkpoint_fits: False if the leader epoch checkpoint contradicts the batches.
     """
 
     directory: str
@@ -185,11 +186,11 @@ class Copy:
 
     @property
     def start(self) -> int:
-        """The first offset: of the first block, or of the first segment's name."""
+        """The first offset of the first block, or the base offset of the first segment."""
         return int(self.blocks.reach[0]) if len(self.blocks) else self.end
 
     def offsets_lost_at(self, broken: Broken) -> tuple[int, int | None]:
-        """Return the offsets between the batches before and behind a broken place; the end is None at the log's end."""
+        """Return the missing offsets at a broken position; the end is None if no batch follows."""
         position = self.blocks.segment * (1 << 40) + self.blocks.position
         after = int(np.searchsorted(position, broken.segment * (1 << 40) + broken.position))
         first = self.segments[broken.segment].base_offset if after == 0 else int(self.blocks.last[after - 1]) + 1
@@ -200,7 +201,7 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
     """Return the blocks of one segment from the headers of its batches.
 
     Args:
-        tables: consecutive; positions are those in the file.
+        tables: consecutive batches, with their positions in the file.
     """
     if not tables:
         return NO_BLOCKS
@@ -236,21 +237,21 @@ def _digest(batches: Batches) -> Ints:
 
 
 def block_of_segment(segment: int, size_bytes: int, first: int, last: int, epoch: int) -> Blocks:
-    """Return a whole segment as one block, its headers unread."""
+    """Return a block for a whole segment whose headers are not read."""
     return Blocks(np.array([[segment, 0, size_bytes, first, last, first, epoch, UNKNOWN_CRC, 2, 0, 1, 0]], np.int64).T)
 
 
 def joined(parts: Iterable[Blocks]) -> Blocks:
-    """Return blocks one after the other."""
+    """Concatenate blocks."""
     tables = [part.table for part in parts if len(part)]
     return Blocks(np.concatenate(tables, axis=1)) if tables else NO_BLOCKS
 
 
 def ascending(lows: Ints, highs: Ints) -> Flags:
-    """Return the largest set of spans of which each lies above the one before it, as flags.
+    """Return flags of the largest set of spans in which each span is above the one before it.
 
-    One number that is far too high contradicts everything after it, one that is far too low everything before it; the
-    smaller of the two sets is left out.
+    A number that is far too high contradicts all spans after it, and one that is far too low all spans before it. The
+    smaller set is left out.
 
     >>> ascending(np.array([0, 10, 9000, 30, 40]), np.array([9, 19, 9009, 39, 49])).tolist()
     [True, True, False, True, True]
@@ -270,9 +271,9 @@ def _largest_ascending(lows: Ints, highs: Ints, wrong: Flags) -> Flags:
 
 
 def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
-    """Return the blocks that fit between their neighbours in offset and epoch, and those that do not.
+    """Return the blocks whose offset and epoch fit between their neighbours, and the other blocks.
 
-    Sets which of the blocks are ``smooth``.
+    The function also sets the ``smooth`` flags.
     """
     goes_on = blocks.reach[1:] == blocks.last[:-1] + 1
     blocks.smooth[1:] &= goes_on
@@ -286,7 +287,7 @@ def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
 
 
 def epochs_in(blocks: Blocks) -> Epochs:
-    """Return the epochs that the headers have, each with the first offset it is seen at."""
+    """Return the leader epochs in the headers, each with its first offset."""
     known = np.flatnonzero(blocks.epoch >= 0)
     epochs = blocks.epoch[known]
     starts = np.flatnonzero(np.concatenate(([True], epochs[1:] != epochs[:-1]))) if len(epochs) else known
@@ -297,11 +298,11 @@ def epochs_in(blocks: Blocks) -> Epochs:
 
 
 def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]:
-    """Return the lineage of a copy, and whether its leader epoch checkpoint fits the batches.
+    """Return the lineage of a copy, and whether its leader epoch checkpoint matches the batches.
 
-    The checkpoint knows more than the headers (epochs that wrote nothing, or whose records are gone), so it is used
-    unless a batch contradicts it; epochs later than its last are added from the headers. If it is missing, out of
-    order or contradicted, only the headers are used.
+    The checkpoint is more complete than the headers, because epochs may have no records or no more records. It is
+    therefore used unless a batch contradicts it, and epochs after its last entry are added from the headers. If it is
+    missing, out of order or contradicted, only the headers are used.
     """
     seen = epochs_in(blocks)
     if checkpoint is None:
@@ -316,7 +317,7 @@ def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]
 
 
 def _agree(checkpoint: Epochs, seen: Epochs, blocks: Blocks) -> bool:
-    """Say whether each run of batches of one epoch lies where the checkpoint has that epoch."""
+    """Return whether the offsets of each epoch's batches match the checkpoint."""
     if not checkpoint:
         return True
     newest = checkpoint[-1].leader_epoch

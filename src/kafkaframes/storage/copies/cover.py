@@ -1,7 +1,7 @@
-"""Cover a range of offsets with blocks of several copies: those of the first, then others where it has none.
+"""Cover a range of offsets with blocks of several copies: first those of the preferred copy, then others for its gaps.
 
-Each further copy is also compared with what is chosen: where both have a block for the same offsets and the headers
-differ, the checksums are looked at (``Inspector``), then the records; if that does not decide, neither is taken.
+Each further copy is also compared with the chosen blocks. If both have a block for the same offsets and the headers
+differ, their checksums (``Inspector``) decide, and then their records. If these do not decide, neither block is used.
 """
 
 from __future__ import annotations
@@ -17,33 +17,35 @@ from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows
 from kafkaframes.storage.files.names import TopicPartition
 
 OWNER, ROW, FIRST, LAST, CLIPPED = range(5)
-NO_COPY = -1  # the owner of offsets that are undecided
+NO_COPY = -1  # owner of undecided offsets
 
 
 class Inspector(Protocol):
-    """Reads the bytes of blocks where headers do not decide."""
+    """A reader of block contents, for blocks whose headers do not decide."""
 
     def valid(self, copy: int, blocks: Blocks) -> Flags:
-        """Say of blocks of a copy (by its place) whether their checksums are right."""
+        """Return which blocks of a copy have a valid checksum; ``copy`` is the copy's index."""
         ...
 
     def first_offset(self, copy: int, block: Blocks) -> int:
-        """Return the offset of a block's first record if its header does not have it; its last offset if unreadable."""
+        """Return the first offset of a block whose header lacks it; the last offset if the block is unreadable."""
         ...
 
     def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
-        """Say whether blocks of two copies hold the same records, also in different formats or batches."""
+        """Return whether blocks of two copies have the same records, possibly in different formats or batches."""
         ...
 
 
 class Conflict(NamedTuple):
-    """Blocks of two copies for the same offsets that are not the same.
+    """Different blocks of two copies for the same offsets.
 
     Attributes:
-        first, end: the offsets they have.
-        chosen: columns of the choice, ``rows`` those of the copy.
-        verdict: ``chosen`` or ``copy`` if only that one is sound, ``same`` if the records are equal, ``undecided`` if
-            both are sound and differ, ``damaged`` if neither is sound.
+        first, end: first offset, and offset after the last one.
+        chosen: columns of the choice.
+        copy: index of the copy that differs from the choice.
+        rows: blocks of that copy.
+        verdict: ``chosen`` or ``copy`` if only that one is valid, ``same`` if the records are equal, ``undecided`` if
+            both are valid and differ, ``damaged`` if neither is valid.
     """
 
     first: int
@@ -56,11 +58,11 @@ class Conflict(NamedTuple):
 
 @dataclass(slots=True)
 class Choice:
-    """The blocks chosen so far, ascending: a row for each of OWNER (a copy's place), ROW, FIRST, LAST, CLIPPED.
+    """The chosen blocks in offset order: a table with the rows OWNER (index of the copy), ROW, FIRST, LAST, CLIPPED.
 
     Attributes:
-        usable: the blocks of each copy that may be chosen; ROW counts among them.
-        floors: for each copy the first row that is compared, and used to fill gaps.
+        usable: usable blocks of each copy; ROW is an index into them.
+        floors: index of each copy's first block that is compared and may fill gaps.
     """
 
     usable: list[Blocks]
@@ -88,7 +90,7 @@ class Choice:
         return int(self.table[LAST, -1]) + 1 if len(self) else 0
 
     def of(self, name: str, columns: slice | Rows | None = None) -> Ints:
-        """Return a column of the blocks that were chosen, by their owners; -1 of what is undecided."""
+        """Return a column of the chosen blocks from their owners; -1 for undecided blocks."""
         table = self.table if columns is None else self.table[:, columns]
         values = np.full(table.shape[1], -1, np.int64)
         for owner, blocks in enumerate(self.usable):
@@ -102,16 +104,16 @@ class Choice:
         self.table = np.concatenate((self.table[:, : columns.start], by, self.table[:, columns.stop :]), axis=1)
 
     def cut(self, offset: int) -> None:
-        """Drop the blocks that reach ``offset``."""
+        """Remove the blocks that end at or after ``offset``."""
         self.table = self.table[:, self.last < offset]
 
     def overlaps(self, blocks: Blocks) -> tuple[Ints, Ints]:
-        """Return for each block the columns of the choice that have some of its offsets: from, to (exclusive)."""
+        """Return the columns of the choice (start, exclusive end) that overlap each block."""
         start = np.searchsorted(self.last, blocks.first, side="left")
         return start, np.searchsorted(self.first, blocks.last, side="right")
 
     def fill(self, copy: int) -> list[tuple[int, int]]:
-        """Add the blocks of a copy whose offsets are missing; return the filled ranges that lie before other blocks."""
+        """Add a copy's blocks for missing offsets; return the filled ranges that are before other blocks."""
         blocks = self.usable[copy]
         start, stop = self.overlaps(blocks)
         free = np.flatnonzero((start >= stop) & self._may_fill(copy))
@@ -143,10 +145,9 @@ class Choice:
             yield _column(copy, row, at, end, clipped=True)
 
     def find_firsts(self, copy: int, inspector: Inspector) -> None:
-        """Read the first offsets of compressed messages of format 0 or 1 where they decide.
+        """Read the first offsets of compressed messages of format 0 or 1 if they affect the choice.
 
-        They are read in the copy and in the choice, and decide if a message of one could hold
-        offsets of a different message of the other.
+        This is the case if a message of the copy may overlap a different message of the choice, or the reverse.
         """
         blocks, reach = self.usable[copy], self.of("reach")
         theirs = np.flatnonzero(~_members(blocks.last, self.last) & (blocks.reach < blocks.first))
@@ -169,7 +170,7 @@ class Choice:
         self.usable[copy] = blocks
 
     def conflicts(self, copy: int, inspector: Inspector) -> list[Conflict]:
-        """Compare the blocks of a copy with the choice; return where they differ, with what their bytes say."""
+        """Compare the blocks of a copy with the choice; return the conflicts, with verdicts from their contents."""
         blocks = self.usable[copy]
         start, stop = self.overlaps(blocks)
         differs = (start < stop) & ~self.same(blocks) & (blocks.crc != UNKNOWN_CRC) & self._may_fill(copy)
@@ -195,7 +196,7 @@ class Choice:
         return [before._replace(end=after.end, chosen=columns, rows=rows)]
 
     def same(self, blocks: Blocks) -> Flags:
-        """Return which blocks are identical to those that are chosen for their offsets."""
+        """Return which blocks are identical to the chosen blocks for their offsets."""
         start, stop = self.overlaps(blocks)
         same: Flags = np.zeros(len(blocks), np.bool_)
         rows = np.flatnonzero(stop - start == 1)
@@ -220,7 +221,7 @@ class Choice:
         return "same" if same else "undecided"
 
     def sound(self, columns: slice, inspector: Inspector) -> bool:
-        """Say whether all of some chosen blocks have a right checksum."""
+        """Return whether all chosen blocks in some columns have a valid checksum."""
         part = self.table[:, columns]
         return all(
             bool(inspector.valid(owner, self.usable[owner].take(part[ROW, part[OWNER] == owner])).all())
@@ -228,7 +229,7 @@ class Choice:
         )
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Return the ranges of offsets between the blocks that no copy has, according to the headers."""
+        """Return the ranges of offsets between chosen blocks that, according to the headers, no copy has."""
         reach = self.first.copy()
         owned = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
         reach[owned] = self.of("reach")[owned]
@@ -249,18 +250,18 @@ def _column(copy: int, row: int, first: int, last: int, *, clipped: bool) -> Int
 
 
 def undecided_column(first: int, end: int) -> Ints:
-    """Return a column for offsets that are undecided."""
+    """Return a column for undecided offsets."""
     return _column(NO_COPY, 0, first, end - 1, clipped=False)
 
 
 def _members(values: Ints, ascending: Ints) -> Flags:
-    """Tell which values are among others, which ascend."""
+    """Return which values are in ``ascending``."""
     is_member: Flags = np.searchsorted(ascending, values, "left") < np.searchsorted(ascending, values, "right")
     return is_member
 
 
 def _some_within(values: Ints, lows: Ints, highs: Ints) -> Flags:
-    """Tell for which ranges (the high end exclusive) one of some ascending values lies within."""
+    """Return which ranges (exclusive end) contain at least one of ``values``, which are ascending."""
     has_some: Flags = np.searchsorted(values, lows) < np.searchsorted(values, highs)
     return has_some
 
@@ -288,7 +289,7 @@ _TRIED = 4  # number of thinned batches whose checksum is verified before they c
 
 
 def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[Blocks], inspector: Inspector) -> bool:
-    """Say whether holes in these copies are the cleaner's work."""
+    """Return whether the log cleaner caused the holes in these copies."""
     known = any(copy.clean_offset is not None and copy.clean_offset >= 0 for copy in copies)
     if known or name.topic in COMPACTED_TOPICS:
         return True
@@ -301,7 +302,7 @@ def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[
 
 
 def holes(blocks: Blocks, *, within: bool) -> Rows:
-    """Return the blocks before which offsets are missing; ``within``: in the middle of a segment."""
+    """Return the blocks after a hole in the offsets; with ``within``, only holes inside a segment."""
     is_hole = blocks.reach[1:] > blocks.last[:-1] + 1
     if within:
         is_hole &= blocks.segment[1:] == blocks.segment[:-1]
@@ -310,9 +311,9 @@ def holes(blocks: Blocks, *, within: bool) -> Rows:
 
 
 def cleaned(copy: Copy, blocks: Blocks) -> int:
-    """Return up to where a copy was compacted: no offset at or above was removed from it.
+    """Return the end of a copy's compacted part: no offset at or above it was removed.
 
-    The cleaner's checkpoint may be older than the segments, so what the batches show counts beside it.
+    The cleaner's checkpoint may be older than the segments, so that the batches count as well.
     """
     known = copy.clean_offset is not None and copy.clean_offset >= 0
     last_hole = holes(blocks, within=known)[-1:]
@@ -326,7 +327,7 @@ def coverage(copy: Copy, blocks: Blocks, clean: int) -> tuple[bool, bool, int]:
     """Return how well a copy covers the offsets below ``clean``; a larger tuple is better.
 
     Returns:
-        Whether it reaches ``clean``; whether nothing in there is broken; minus its first offset.
+        Whether the copy ends at or after ``clean``; whether no batch below it is damaged; the negated first offset.
     """
     reaches = bool(len(blocks)) and int(blocks.last[-1]) + 1 >= clean
     broken = any(not one.is_tail and copy.segments[one.segment].base_offset < clean for one in copy.broken)

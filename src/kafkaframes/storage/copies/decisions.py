@@ -1,4 +1,4 @@
-"""Decisions about copies that differ, also where none was possible: as text, as JSON, and for the exit status."""
+"""Decisions about differences between copies, including undecided ones, as text, JSON and findings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import TopicPartition
 
 MERGE, ALL = "merge", "all"
-REPLICAS = (MERGE, ALL)  # what becomes of several copies of a partition
-ROOT = "merged"  # where a merged log is shown as a directory
-# check -> how bad it is, and what it means; the documentation prints this table.
+REPLICAS = (MERGE, ALL)  # ways to treat several copies of a partition
+ROOT = "merged"  # path of the merged log directory
+# Severity and meaning of each check; the documentation has this table.
 CHECKS: dict[str, tuple[Severity, str]] = {
     "copy-lags": (Severity.NOTE, "a copy ends before the merged log does"),
     "copy-starts-later": (Severity.NOTE, "what a copy lacks at its start (retention, lost files) comes from another"),
@@ -29,7 +29,7 @@ CHECKS: dict[str, tuple[Severity, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A byte in a segment file of a copy."""
+    """A position in a segment file of a copy, in bytes."""
 
     file: str
     position: int
@@ -37,13 +37,13 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One thing that was decided, or could not be.
+    """A decision about a difference between copies, or an undecided difference.
 
     Attributes:
-        check: a stable word for machines, one of ``CHECKS``.
-        first_offset, end_offset: the offsets it is about; the end is exclusive.
-        copy: the directory of the copy that it is about; empty if it is about all.
-        locations: the bytes that are contradictory, damaged, or used in place of others.
+        check: stable identifier, one of ``CHECKS``.
+        first_offset, end_offset: first affected offset, and offset after the last one.
+        copy: directory of the affected copy; empty if all copies are affected.
+        locations: positions of contradictory or damaged batches, or of their replacements.
     """
 
     check: str
@@ -56,11 +56,11 @@ class Decision:
 
     @property
     def severity(self) -> Severity:
-        """How grave the decision is: a note, a warning or an error."""
+        """The severity of the decision: note, warning or error."""
         return CHECKS[self.check][0]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the decision as a JSON object."""
         named = {"topic": self.topic_partition.topic, "partition": self.topic_partition.partition}
         values = asdict(self)
         del values["topic_partition"]
@@ -68,7 +68,7 @@ class Decision:
         return {"severity": self.severity.name.lower()} | named | values
 
     def as_finding(self) -> Finding:
-        """Return it as what a verification finds."""
+        """Return the decision as a finding of a verification."""
         location = self.locations[0] if self.locations else Location(self.copy, 0)
         position = location.position if self.locations else None
         text = f"{self.topic_partition}: {self.message}"
@@ -79,7 +79,7 @@ class Decision:
 
 
 def offsets_text(first: int, end: int) -> str:
-    """Write a range of offsets for people.
+    """Return a range of offsets as text.
 
     >>> offsets_text(3, 4), offsets_text(3, 9)
     ('offset 3', 'offsets 3 to 8')
@@ -88,5 +88,5 @@ def offsets_text(first: int, end: int) -> str:
 
 
 def by_severity(decisions: Iterable[Decision]) -> list[Decision]:
-    """Return decisions, the gravest first, otherwise in their order."""
+    """Return decisions by severity, most severe first, otherwise in their order."""
     return sorted(decisions, key=lambda decision: -decision.severity)

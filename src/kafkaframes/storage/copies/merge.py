@@ -1,15 +1,15 @@
-"""Decide from which copy each offset is taken: copies of one topic partition in, an ordered list of spans out.
+"""Decide which copy of a topic partition supplies each offset; the result is an ordered list of spans.
 
-No I/O: headers come in as columns, and bytes are read through the ``Inspector``, only where headers differ.
-The rules, and why they are so, are in ``docs/many-copies.md``; in short:
+The merge does no I/O itself. Headers are passed as columns, and the ``Inspector`` reads bytes only if headers differ.
+``docs/many-copies.md`` explains the rules. In short:
 
-1. Copies with different topic ids are copies of different topics: refused.
-2. The history of the copy with the latest leader epoch counts, at equal epochs that of the longest (*authority*).
-   Each other copy is usable up to where a follower would be truncated (``blocks.truncation_offset``).
-3. The authority's blocks are taken, then those of the others for offsets that are missing.
-4. Where blocks differ, checksums decide, then records; if both are sound and differ, neither is taken.
-5. Below the point to which any copy was compacted, one copy is taken alone: offsets that it lacks are no damage, and a
-   record that compaction removed must not come back from another copy.
+1. Copies with different topic ids belong to different topics and are rejected.
+2. The copy with the latest leader epoch, and among equal epochs the longest one, has the authoritative history. It is
+   the *authority*. Other copies are usable up to their truncation point as followers (``blocks.truncation_offset``).
+3. The authority's blocks are used first, and the blocks of other copies fill missing offsets.
+4. If blocks differ, their checksums decide, and then their records. If both are valid and differ, neither is used.
+5. The compacted part, up to the end of the furthest compacted copy, is taken from a single copy. Offsets that are
+   missing in it are not damage, and a record that compaction removed must not return from another copy.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def merge(
     """Merge copies of one topic partition.
 
     Args:
-        copies: two or more; the inspector knows them by their places.
-        check: verify the checksum of every chosen block, and replace damaged ones by other copies' now; otherwise
-            the reader does that (``Span.alternates``).
+        copies: two or more copies; the inspector identifies them by index.
+        check: verify the checksum of every chosen block and replace damaged blocks by those of other copies;
+            otherwise the reader does both (``Span.alternates``).
 
     Raises:
         LogDirError: the copies have different topic ids.
@@ -64,13 +64,13 @@ def merge(
 
 
 def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, str | None]]) -> None:
-    """Refuse copies of different topics.
+    """Reject copies of different topics.
 
     Args:
-        ids: each one's directory and topic id; None where ``partition.metadata`` is missing, as before 2.8.
+        ids: directory and topic id of each copy; None if ``partition.metadata`` is missing, as before 2.8.
 
     Raises:
-        LogDirError: they have different topic ids.
+        LogDirError: the copies have different topic ids.
     """
     known = first_by_id(ids)
     if len(known) > 1:
@@ -79,7 +79,7 @@ def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, st
 
 
 def first_by_id(ids: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Return the first directory that has each id."""
+    """Return the first directory with each id, by id."""
     known: dict[str, str] = {}
     for directory, identity in ids:
         if identity is not None:
@@ -89,7 +89,7 @@ def first_by_id(ids: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 @dataclass
 class _Merger:
-    """The state of one merge; ``run`` goes through its steps."""
+    """The state of a merge; ``run`` executes its steps."""
 
     name: TopicPartition
     copies: tuple[Copy, ...]
@@ -114,7 +114,7 @@ class _Merger:
             self._verify(clean)
         start = self._start()
         end = max(self.choice.end, start)
-        if self.limit == NO_LIMIT:  # the authority's own end is an end of the merged log
+        if self.limit == NO_LIMIT:  # the merged log ends at or after the authority's end
             end = max(end, self.copies[self.authority].end)
         self._report_ends(start, end, clean)
         self._report_gaps(start, clean)
@@ -134,7 +134,7 @@ class _Merger:
     # ------------------------------------------------------------------------------------------- whose history counts
 
     def _ranked(self) -> list[int]:
-        """Return the places of the copies, the authority first, then those that have most of its history."""
+        """Return the indexes of the copies: the authority first, then by the length of the common history with it."""
 
         def rank(index: int) -> tuple[int, int, int, int]:
             copy = self.copies[index]
@@ -145,7 +145,7 @@ class _Merger:
         return sorted(range(len(self.copies)), key=rank, reverse=True)
 
     def _truncation(self, index: int) -> int:
-        """Return the offset up to which a copy shares the authority's history, by its leader epochs."""
+        """Return the end of a copy's common history with the authority, according to the leader epochs."""
         copy, leader = self.copies[index], self.copies[self.authority]
         if index == self.authority:
             return copy.end
@@ -153,7 +153,7 @@ class _Merger:
         return copy.end if offset is None else offset
 
     def _truncate(self, index: int, offset: int, how: str = "") -> None:
-        """Use a copy below ``offset`` only; say what that cuts."""
+        """Use a copy only below ``offset``, and report the truncated part."""
         copy, blocks = self.copies[index], self.usable[index]
         beyond = blocks.last >= offset
         if not beyond.any():
@@ -173,7 +173,7 @@ class _Merger:
 
     @staticmethod
     def _cut_blocks(blocks: Blocks, offset: int) -> Blocks:
-        """Drop the blocks that reach ``offset``; the part below it of a whole-segment block stays."""
+        """Remove the blocks that end at or after ``offset``; a whole-segment block is shortened instead."""
         kept = blocks.take((blocks.last < offset) | ((blocks.crc == UNKNOWN_CRC) & (blocks.first < offset)))
         if len(kept) and bool((kept.last >= offset).any()):
             table = kept.table.copy()
@@ -184,13 +184,13 @@ class _Merger:
     # ---------------------------------------------------------------------------------------------------- compaction
 
     def _clean_offset(self) -> int:
-        """Return up to where any copy was compacted; 0 where none was."""
+        """Return the end of the compacted part of the furthest compacted copy; 0 if no copy is compacted."""
         if not is_compacted(self.name, self.copies, self.usable, self.inspector):
             return 0
         return max(cleaned(self.copies[index], self.usable[index]) for index in self.order)
 
     def _take_compacted(self, clean: int) -> None:
-        """Take what lies below ``clean`` from one copy alone."""
+        """Take the offsets below ``clean`` from a single copy."""
 
         def rank(index: int) -> tuple[bool, bool, int, int, int]:
             covers = coverage(self.copies[index], self.usable[index], clean)
@@ -225,7 +225,7 @@ class _Merger:
     # ------------------------------------------------------------------------------------------------------ the cover
 
     def _cover(self) -> None:
-        """Take the copies in their order, compare each with what is chosen, and fill what is missing."""
+        """Process the copies in order: compare each with the choice, and fill missing offsets from it."""
         merged: list[int] = []
         for index in sorted(self.order, key=lambda copy: not self.copies[copy].is_scanned):
             if self.limit != NO_LIMIT:
@@ -250,15 +250,15 @@ class _Merger:
             self._settle(conflict)
 
     def _is_tail(self, index: int, offset: int) -> bool:
-        """Say whether a copy and the choice have no common block from ``offset`` on."""
+        """Return whether a copy and the choice have no common block from ``offset`` on."""
         blocks = self.usable[index]
         return not self.choice.same(blocks.take(blocks.first >= offset)).any()
 
     def _decide_tail(self, conflict: Conflict, index: int, merged: list[int]) -> None:
-        """Decide between two tails without leader epochs.
+        """Decide between different ends of two copies without leader epochs.
 
-        The high watermark shows which was committed; without one neither is used.
-        Before KIP-101 a follower truncated to its high watermark, and fetched the rest from the leader.
+        The high watermark shows which end was committed. Without one, neither is used. Before KIP-101, a follower
+        truncated to its high watermark and fetched the rest from the leader.
         """
         at = conflict.first
         leader = self.copies[self.authority]
@@ -315,14 +315,14 @@ class _Merger:
             self._decide("taken-from-copy", first, end, text, self.copies.index(copy))
 
     def _covers(self, index: int, offset: int) -> bool:
-        """Say whether a copy has blocks on both sides of an offset, so that what it lacks there is missing."""
+        """Return whether a copy has blocks on both sides of an offset, so that a missing offset is a gap."""
         copy = self.copies[index]
         return copy.start <= offset < copy.end
 
     # ------------------------------------------------------------------------------------------------------- checksums
 
     def _verify(self, clean: int) -> None:
-        """Verify the checksums of the chosen blocks; replace damaged ones by sound blocks of other copies."""
+        """Verify the checksums of the chosen blocks; replace damaged ones by valid blocks of other copies."""
         for owner in self.order:
             columns = np.flatnonzero((self.choice.table[OWNER] == owner) & (self.choice.table[CLIPPED] == 0))
             rows = self.choice.table[ROW, columns]
@@ -351,7 +351,7 @@ class _Merger:
         self._decide("damaged", first, last + 1, text, owner, [at])
 
     def _same_block(self, index: int, owner: int, row: int, *, identical: bool) -> int | None:
-        """Return the row of another copy's block for the same offsets; ``identical``: with the same checksum, too."""
+        """Return another copy's block for the same offsets, and with ``identical`` for the same checksum, too."""
         blocks, mine = self.usable[index], self.usable[owner]
         same_row = int(np.searchsorted(blocks.last, mine.last[row]))
         if (
@@ -366,7 +366,7 @@ class _Merger:
     # ------------------------------------------------------------------------------------------------------ the result
 
     def _start(self) -> int:
-        """Return the log start offset: the largest that a checkpoint names, else the first offset that is there."""
+        """Return the log start offset: the largest one in a checkpoint, or else the first existing offset."""
         named = [copy.start_offset for copy in self.copies if copy.start_offset is not None]
         first = [int(self.choice.first[0])] if len(self.choice) else []
         if first and int(self.choice.table[OWNER, 0]) != NO_COPY:
@@ -376,7 +376,7 @@ class _Merger:
         return start
 
     def _lineage(self, start: int, end: int) -> Epochs:
-        """Return the leader epochs of the merged log: the authority's, and what others know from before it starts."""
+        """Return the leader epochs of the merged log: the authority's, and older ones from other copies."""
         known: dict[int, int] = {}
         own = self.copies[self.authority].lineage
         for index in self.order:
@@ -414,11 +414,11 @@ class _Merger:
             yield Span(at, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
 
     def _is_cut(self, owner: int, row: int, end: int) -> bool:
-        """Say whether a block's bytes hold more offsets than the log has of them (a tail that was cut inside it)."""
+        """Return whether a block has more offsets than the log uses, because the log was truncated inside it."""
         return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
 
     def _alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:
-        """Yield where other copies have the offsets of a span; in the compacted part perhaps in other batches."""
+        """Yield the ranges of other copies with the offsets of a span; compacted parts may have other batches."""
         for index in self.order:
             if index == owner:
                 continue

@@ -1,12 +1,12 @@
-"""Read copies: the headers that a merge needs, and the batches that replace damaged ones while a log is read.
+"""Read copies: the headers for a merge, and the batches that replace damaged ones while a log is read.
 
-A segment on a disk of this machine is walked header by header, some hundred kilobytes at a time into one buffer; what
-lies between the headers of large batches is not read. A segment in a store is one block, unread, if the leader epochs
-are known and the partition is not compacted: its offsets are those between its name and the next one's.
+The headers of a local segment are read in steps of some hundred kilobytes into one buffer; the content of large batches
+is skipped. A segment in a store is one block without headers if its leader epochs are known and the partition is not
+compacted. Its offsets then range from its base offset to that of the next segment.
 
-A damaged batch, found while a log is read, is replaced by the same batch of another copy: its header must have the same
-checksum, size, format and last offset, so that its bytes are those that the damaged one should have. Then it can be
-used without looking at the rest of the log, compacted or not.
+A damaged batch is replaced by the same batch of another copy while a log is read. The other batch must have the same
+checksum, size, format and last offset. It therefore has the original bytes, and the rest of the log does not matter,
+whether it is compacted or not.
 """
 
 from __future__ import annotations
@@ -62,29 +62,29 @@ from kafkaframes.storage.log.open_segment import Gap, OpenSegment, StoredSegment
 
 WINDOW_BYTES = 256 << 10
 LATEST_MAGIC = 2
-CHECKED_BYTES = 4 << 20  # of batches are read at once where checksums are verified
+CHECKED_BYTES = 4 << 20  # size of the reads when checksums are verified
 _COMPARED = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
 
 
 @dataclass(frozen=True, slots=True)
 class CopySource:
-    """One directory of a partition, with the log directory that holds it."""
+    """A partition directory and the log directory that contains it."""
 
     log_directory: LogDirectory
     partition: Partition
 
     @property
     def filesystem(self) -> FileSystem:
-        """The file system that has the partition's files."""
+        """The file system of the partition's files."""
         return self.log_directory.filesystem
 
 
 @contextmanager
 def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[Source]:
-    """Open a segment as a source of batches, as large as it was listed.
+    """Open a segment as a source of batches, up to its listed size.
 
     Raises:
-        LogDirError: it cannot be read.
+        LogDirError: the segment cannot be read.
     """
     if isinstance(filesystem, LocalFileSystem):
         with open_segment_file(segment.path) as file:
@@ -95,7 +95,7 @@ def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[Source]:
 
 
 def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
-    """Read the headers of one copy; ``scan``: also of segments in a store.
+    """Read the headers of one copy; with ``scan``, also those of segments in a store.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -141,13 +141,13 @@ def _clean_offset(source: CopySource) -> int | None:
 
 
 def _must_scan(source: CopySource) -> bool:
-    """Say whether the headers of a copy in a store have to be read, too."""
+    """Return whether the merge needs the headers of a copy in a store."""
     is_compacted = source.partition.topic in COMPACTED_TOPICS or (_clean_offset(source) or -1) >= 0
     return is_compacted or not source.partition.leader_epochs
 
 
 def _unread(source: CopySource, segments: Sequence[Segment], index: int) -> Blocks:
-    """Return a segment as one block; where the last one ends is looked up by its index."""
+    """Return a segment as one block; the end of the last segment is looked up with its index."""
     segment = segments[index]
     if segment.end_offset is not None:
         end = segment.end_offset + 1
@@ -159,13 +159,13 @@ def _unread(source: CopySource, segments: Sequence[Segment], index: int) -> Bloc
     if end <= segment.base_offset or segment.size_bytes == 0:
         return NO_BLOCKS
     lineage = tuple(one for one in source.partition.leader_epochs or () if one.start_offset < end)
-    is_one = not lineage or lineage[-1].start_offset <= segment.base_offset  # else several epochs wrote in it
+    is_one = not lineage or lineage[-1].start_offset <= segment.base_offset  # otherwise it has several leader epochs
     epoch = last_epoch(lineage) if is_one else NO_EPOCH
     return block_of_segment(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
 
 def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool) -> tuple[Blocks, list[Broken]]:
-    """Return the blocks of a segment, and where its batches ended although its bytes went on."""
+    """Return the blocks of a segment, and the positions at which its batches end before the file does."""
     buffer = np.empty(0, np.int64)
 
     def allocate(size: int, dtype: npt.DTypeLike) -> npt.NDArray[np.int64]:
@@ -200,16 +200,16 @@ def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool
 
 
 class FileInspector:
-    """Reads the bytes of copies (``cover.Inspector``)."""
+    """The inspector (``cover.Inspector``) that reads the files of the copies."""
 
     def __init__(self, sources: Sequence[CopySource], copies: Sequence[Copy]) -> None:
         self._sources = sources
         self._copies = copies
 
     def valid(self, copy: int, blocks: Blocks) -> Flags:
-        """Say of blocks whether their checksums are right, and their magic Kafka's, which no checksum covers.
+        """Return which blocks have a valid checksum and a valid magic, which the checksum does not cover.
 
-        A whole segment whose headers were not read counts as valid.
+        A whole segment whose headers are not read is valid.
         """
         right: Flags = blocks.crc == UNKNOWN_CRC
         for rows in _runs(blocks):
@@ -222,14 +222,14 @@ class FileInspector:
         return right
 
     def first_offset(self, copy: int, block: Blocks) -> int:
-        """Return the offset of a block's first record; its last offset where none can be read."""
+        """Return the first offset of a block; its last offset if the block is unreadable."""
         for batch in read_values(self._read(copy, block), rules=FILE):
             if batch.records:
                 return batch.records[0].offset
         return int(block.last[0])
 
     def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
-        """Say whether blocks of two copies hold the same records, also in different formats or batches."""
+        """Return whether blocks of two copies have the same records, possibly in different formats or batches."""
         try:
             return bool(self._records(copy, blocks).equals(self._records(other, other_blocks)))
         except CorruptRecordError:
@@ -247,7 +247,7 @@ class FileInspector:
 
 
 def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
-    """Group neighbouring blocks of one segment that can be read at once."""
+    """Group adjacent blocks of one segment for common reads."""
     apart = (blocks.segment[1:] != blocks.segment[:-1]) | (blocks.position[1:] != blocks.ends[:-1])
     for run in np.split(np.arange(len(blocks)), np.flatnonzero(apart) + 1):
         for first, stop in runs_of(blocks.size[run], CHECKED_BYTES):
@@ -255,7 +255,7 @@ def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
 
 
 def group(sources: Iterable[CopySource]) -> dict[names.TopicPartition, list[CopySource]]:
-    """Put the directories of each topic partition together, in their order."""
+    """Group the directories by topic partition, in their order."""
     grouped: dict[names.TopicPartition, list[CopySource]] = {}
     for source in sources:
         grouped.setdefault(source.partition.topic_partition, []).append(source)
@@ -267,7 +267,7 @@ _WINDOW_BYTES = 256 << 10
 
 
 class Alternate(NamedTuple):
-    """Where another copy has offsets of a stretch of log: whole batches, from ``start`` to ``end``."""
+    """A range of whole batches in another copy with offsets of a span, from ``start`` to ``end`` in bytes."""
 
     path: str
     start: int
@@ -276,7 +276,7 @@ class Alternate(NamedTuple):
 
 @dataclass(slots=True)
 class Healer:
-    """Heals chunks of one segment file (``records.columns.ReadOptions.heal``)."""
+    """A function that replaces damaged batches of a segment file (``records.columns.ReadOptions.heal``)."""
 
     path: str
     alternates: Sequence[Alternate]
@@ -284,7 +284,7 @@ class Healer:
     healed: list[str] = field(default_factory=list)
 
     def __call__(self, chunk: Chunk, bad: npt.NDArray[np.bool_]) -> Chunk | None:
-        """Return a chunk in which damaged batches are replaced by other copies'; None if no copy has them."""
+        """Return a chunk with damaged batches replaced from other copies; None if no copy has them."""
         data: Bytes | None = None
         for row in np.flatnonzero(bad).tolist():
             whole = self._whole(chunk.batches, row)
@@ -313,7 +313,7 @@ class Healer:
 
 
 def _scanned_again(chunk: Chunk, data: Bytes) -> Chunk:
-    """Return a chunk of other bytes: the headers of its batches are read anew, their places are the same."""
+    """Return a chunk with other bytes: its batches keep their positions, and their headers are read again."""
     table = chunk.batches.table.copy()
     for column in range(table.shape[1]):
         start, size = int(table[0, column]), int(table[1, column])
@@ -338,7 +338,7 @@ def _cached_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) 
 
 
 def _headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
-    """Return the batches of a stretch by their last offset: position, checksum, size, magic."""
+    """Return the position, checksum, size and magic of the batches of an alternate, by last offset."""
     try:
         return _cached_headers(alternate, options)
     except TypeError:  # options that hold mappings cannot be a key of the cache

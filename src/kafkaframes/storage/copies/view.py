@@ -1,8 +1,8 @@
-"""Show a merged log as an ordinary log directory, which every reader of directories and segments can read.
+"""Present a merged log as an ordinary log directory, for all readers of directories and segments.
 
-Segments that are taken whole from one copy keep their own paths, and so do their indexes; one that is put together from
-several stretches has a path below ``root``, and its bytes are read from where they lie. Leader epochs and checkpoints
-are those of the merged log. Nothing is copied.
+Segments that are used whole from one copy keep their paths and indexes. A segment that consists of several parts has a
+path below ``ROOT``, and its bytes are read from the original files. Leader epochs and checkpoints are those of the
+merged log. No data is copied.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Part:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the part has."""
+        """The size of the part, in bytes."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class MergedFileSystem:
-    """A file system for files that consist of parts of others; other paths are read where they are.
+    """A file system with files that consist of parts of other files; other paths are read unchanged.
 
     Attributes:
-        parts: of the files below ``ROOT`` that lie in several places.
-        small: files below ``ROOT`` that were written for the view, with their content.
+        parts: parts of each composed file below ``ROOT``, by path.
+        small: content of each file below ``ROOT`` that was created for the view, by path.
     """
 
     parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict, repr=False)
@@ -56,7 +56,7 @@ class MergedFileSystem:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the listings, because workers are given the files that they read."""
+        """Omit the listings, because workers get the paths of their files."""
         return {"parts": self.parts, "small": self.small, "listings": {}, "options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class MergedFileSystem:
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
-        """Open a file; the parts of one that has several are opened as they are read."""
+        """Open a file; the parts of a composed file are opened at their first read."""
         if path in self.small:
             yield reader_of(self.small[path])
         elif path in self.parts:
@@ -98,7 +98,7 @@ class MergedFileSystem:
                 yield read_at
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading that is one whole file of this machine; None: it is another store's, or several."""
+        """Open a file for reading and return its descriptor; None if it is not a single local file."""
         parts = self.parts.get(path, ())
         if len(parts) != 1 or parts[0].start != 0 or not isinstance(parts[0].filesystem, LocalFileSystem):
             return None
@@ -112,7 +112,7 @@ class MergedFileSystem:
         return sorted(name for name in named if fnmatch(name, pattern))
 
     def other(self, path: str) -> FileSystem:
-        """Return the file system of a path that is not part of the view."""
+        """Return the file system of a path outside the view."""
         return filesystem_for(path, options=self.options)
 
 
@@ -121,7 +121,7 @@ def _is_ours(path: str) -> bool:
 
 
 class _Joined:
-    """Reads parts of files as one."""
+    """A reader of parts of files as one file."""
 
     def __init__(self, parts: Sequence[Part], stack: ExitStack) -> None:
         self._parts = parts
@@ -149,7 +149,7 @@ class _Joined:
 
 @dataclass
 class View:
-    """Builds the view of merged partitions, which ``directory`` returns."""
+    """A builder of the view of merged partitions, which ``directory`` returns."""
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class View:
     partitions: list[Partition] = field(default_factory=list)
 
     def add_merged(self, merged: Merged, sources: Sequence[CopySource]) -> Partition:
-        """Add a merged partition; return it as a directory of the view."""
+        """Add a merged partition; return it as a partition of the view."""
         directory = join(ROOT, str(merged.topic_partition))
         whole: dict[str, Segment] = {}
         entries: list[FileInfo] = []
@@ -190,12 +190,12 @@ class View:
         return made
 
     def add_single(self, source: CopySource) -> None:
-        """Add a partition of which there is one copy; its directory is listed where it lies."""
+        """Add a partition with a single copy, which keeps its path."""
         self.note_offsets(source.partition)
         self.partitions.append(source.partition)
 
     def note_offsets(self, partition: Partition) -> None:
-        """Note what checkpoints say of a partition."""
+        """Add a partition's offsets in the broker's checkpoints."""
         self._note({file: {partition.topic_partition: at} for file, at in partition.checkpointed.items()})
 
     def _note(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
@@ -211,7 +211,7 @@ class View:
         """Return the view as a log directory.
 
         Args:
-            directories: that it is made of; where they are one broker's, what they say of it is kept.
+            directories: the source directories; if they belong to one broker, its ``meta.properties`` is kept.
         """
         entries = [
             *self.checkpoints(),
@@ -231,11 +231,11 @@ class View:
         )
 
     def checkpoints(self) -> list[FileInfo]:
-        """Write the checkpoints of the offsets that were noted."""
+        """Add the checkpoints of all added partitions to the view."""
         return [self.written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()]
 
     def written(self, path: str, content: bytes) -> FileInfo:
-        """Give a content a path of the view."""
+        """Add a file with the given content to the view."""
         self.small[path] = content
         return FileInfo(path, split(path)[1], len(content))
 
@@ -248,11 +248,11 @@ class View:
         whole: dict[str, Segment],
         before: int,
     ) -> Iterator[FileInfo]:
-        """Yield the files of one segment: those of a copy where it is whole, else one put together."""
+        """Yield the files of one segment: those of a copy if it is used whole, otherwise a composed file."""
         first = group[0]
         segment = merged.segment(first.at)
         is_whole = len(group) == 1 and (first.at.start, first.at.end) == (0, segment.size_bytes)
-        is_named_so = first.at.start == 0 and segment.base_offset >= before  # nothing before it reaches up to its name
+        is_named_so = first.at.start == 0 and segment.base_offset >= before  # no earlier segment overlaps it
         if is_whole and is_named_so:
             whole[segment.path] = segment
             for file in (segment.log, segment.index, segment.time_index, segment.txn_index):
@@ -269,7 +269,7 @@ class View:
         yield FileInfo(path, split(path)[1], size_bytes, segment.log.mtime_ms)
 
     def _companions(self, merged: Merged, authority: Partition) -> Iterator[FileInfo]:
-        """Yield the files that belong to no segment: the topic's id, and the authority's producer snapshots."""
+        """Yield the files that belong to no segment: the topic id, and the authority's producer snapshots."""
         for copy in merged.copies:
             if copy.topic_id is not None:
                 path = join(copy.directory, names.PARTITION_METADATA)
@@ -281,7 +281,7 @@ class View:
 
 
 def _groups(merged: Merged) -> Iterator[list[Span]]:
-    """Put spans together into segments: those of one file, with what stands in for its damaged batches between."""
+    """Group spans into segments: the spans of one file, with the replacements of its damaged batches between them."""
     last_of = {(span.at.copy, span.at.segment): index for index, span in enumerate(merged.spans)}
     index = 0
     while index < len(merged.spans):

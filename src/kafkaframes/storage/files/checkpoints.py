@@ -298,7 +298,7 @@ def recovered(epochs: Epochs, added: Iterable[EpochStart]) -> Epochs:
 
 
 def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
-    """Return the largest epoch at or below ``epoch`` and its end offset, like a leader's OffsetsForLeaderEpoch response.
+    """Return the largest epoch at or below ``epoch`` and its end offset, as in OffsetsForLeaderEpoch.
 
     If all epochs of the leader are above ``epoch``, the result is ``epoch`` and the start offset of the first entry.
 

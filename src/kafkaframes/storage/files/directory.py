@@ -2,8 +2,8 @@
 
 The values have the names, sizes and times of files, not their content, and do no I/O. ``storage/log/discover.py``
 creates them from the user's paths. ``partition_of_entries`` creates a partition from a directory listing. All files are
-included. ``state`` marks renamed directories (``-delete``, ``-future``, ``-stray``), and ``temporary`` has the temporary
-files, so that the caller can select.
+included. ``state`` marks renamed directories (``-delete``, ``-future``, ``-stray``), and ``temporary`` has the
+temporary files, so that the caller can select.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Partition:
         metadata: content of ``partition.metadata``; None if it is missing or corrupt.
         checkpointed: the partition's offsets in the broker's checkpoints, by file name.
         problems: errors of unreadable small files; for a tiered partition also of missing objects.
-        notes: descriptions of uploads in a tiered store that are not part of the log (unfinished, or of a lost history).
+        notes: uploads in a tiered store that are not part of the log (unfinished, or of a lost history), as text.
     """
 
     topic_partition: TopicPartition

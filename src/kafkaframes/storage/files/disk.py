@@ -1,7 +1,7 @@
 """The protocol of disk operations, and the handling of disk failures, for the logs of a log directory.
 
 A ``Disk`` is a writable ``FileSystem``. Its operations raise ``OSError``. ``OnlineDisk`` wraps the disk of one log
-directory. Its first failed write takes the directory offline, as in Kafka (LogDirFailureChannel): all later writes raise
+directory. Its first failed write takes the directory offline, as in Kafka (LogDirFailureChannel). Then all writes raise
 a ``StorageError`` with the cause, and existing data stays readable. If only space or a file descriptor was missing, an
 operation that can be undone completely, for example an append, can take the directory online again (``back_online``).
 Kafka requires a restart for this.

@@ -2,9 +2,9 @@
 
 All log files are read through a ``FileSystem``; no other module calls ``open``. A path is text with ``/`` as separator,
 or a URL. ``store_of`` returns the file system of a path; ``storage/log/discover.py`` adds the view of tiered segments.
-If a file is missing or forbidden, or its store fails, the functions raise a ``LogDirError`` with the path. Only ``stat``
-returns ``None`` for a missing file. File systems are values: they can be pickled, and they open their connections in the
-process that uses them.
+If a file is missing or forbidden, or its store fails, the functions raise a ``LogDirError`` with the path. Only
+``stat`` returns ``None`` for a missing file. File systems are values: they can be pickled, and they open their
+connections in the process that uses them.
 """
 
 from __future__ import annotations
