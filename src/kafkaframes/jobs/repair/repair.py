@@ -1,9 +1,9 @@
-"""Repair a log: keep every good batch, also behind a damaged one, and make everything else again.
+"""Repair a log: keep every valid batch, including those after damaged ones, and rebuild all other files.
 
-Kafka's own recovery cuts a log off at the first damage (``log.recovery``); this does not, so the offsets of what was
-lost become holes, as after compaction. Indexes, producer snapshots and leader epochs are made from what is left. The
-source is only read; the result is complete or not there. A sound segment is copied as it is; a damaged one is read
-into memory as a whole (at most 2 GiB).
+Kafka's own recovery truncates a log at the first damage (``log.recovery``). A repair does not, so the offsets of lost
+records become gaps, as after compaction. Indexes, producer snapshots and leader epochs are rebuilt from the remaining
+batches. The source is not modified, and the output appears only after it is complete. A sound segment is copied
+unchanged. A damaged one is read into memory as a whole (at most 2 GiB).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _LEFT_OUT = (names.BROKER_LOCK, names.CLEAN_SHUTDOWN, atomic.SUCCESS)
 
 @dataclass(slots=True)
 class SegmentRepair:
-    """What becomes of one segment.
+    """The repair of one segment.
 
     Attributes:
-        name: of the ``.log``.
-        kept_bytes: of its batches.
-        ranges: the bytes that are kept; empty with ``is_whole``.
-        holes: offsets without a record now, (first, after the last), as far as neighbours tell.
-        records: how many the kept batches hold.
+        name: name of the ``.log`` file.
+        kept_bytes: size of the batches to keep.
+        ranges: byte ranges to keep; empty if ``is_whole``.
+        holes: offset ranges (first, end exclusive) that no longer have records, as far as neighboring batches show.
+        records: number of records in the batches to keep.
     """
 
     name: str
@@ -60,12 +60,12 @@ class SegmentRepair:
 
 @dataclass(slots=True)
 class PartitionRepair:
-    """What becomes of one partition.
+    """The repair of one partition.
 
     Attributes:
-        plan: temporary files settled, nothing cut; for ``as_kafka`` the plan of the recovery.
-        records_read: how many records were found in what is kept.
-        records_written: how many the new segments hold, counted in them; ``None`` where nothing was written.
+        plan: resolution of temporary files without truncation; for ``as_kafka`` the plan of the recovery.
+        records_read: number of records in the batches to keep.
+        records_written: number of records counted in the new segments; ``None`` if nothing was written.
     """
 
     name: str
@@ -77,13 +77,13 @@ class PartitionRepair:
 
     @property
     def bytes_lost(self) -> int:
-        """Bytes of ``.log`` files that are left out."""
+        """The number of bytes of ``.log`` files that are not kept."""
         if self.as_kafka:
             return self.plan.bytes_lost
         return sum(loss.end - loss.start for one in self.segments for loss in one.lost)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as values that JSON has."""
+        """Return the report as JSON values."""
         return {
             "partition": self.name,
             "bytes_lost": self.bytes_lost,
@@ -104,7 +104,7 @@ class PartitionRepair:
 
 @dataclass(frozen=True, slots=True)
 class PlanTask:
-    """One partition to look at; picklable."""
+    """One partition to examine. Tasks are picklable."""
 
     directory: LogDirectory
     partition: Partition
@@ -113,7 +113,7 @@ class PlanTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """One partition to write; picklable."""
+    """One partition to write. Tasks are picklable."""
 
     directory: LogDirectory
     repair: PartitionRepair
@@ -122,16 +122,17 @@ class WriteTask:
 
     @property
     def partition(self) -> Partition:
-        """The partition as it is."""
+        """The partition in the source."""
         return self.repair.plan.partition
 
 
 def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner = run_here) -> list[PartitionRepair]:
-    """Look at every live partition and say what would be kept; nothing is changed.
+    """Examine every live partition, and return what a repair would keep. Nothing is modified.
 
     Args:
-        as_kafka: cut each log off where Kafka's recovery would.
-        run: carries the tasks out, one for each partition: here, in processes, or on Spark.
+        directory: log directory to examine.
+        as_kafka: truncate each log where Kafka's recovery would.
+        run: runs the tasks, one for each partition, in this process, in other processes or on Spark.
 
     Raises:
         LogDirError: a file cannot be read.
@@ -180,14 +181,14 @@ def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> Segm
 
 
 def _counted(windows: Iterable[Window], counts: list[int]) -> Iterator[Window]:
-    """Pass windows on, and note how many records each holds."""
+    """Yield the windows unchanged, and append the number of records in each to ``counts``."""
     for window in windows:
         counts.append(count_records(as_array(window.data), window.in_data()))
         yield window
 
 
 def _count_file(filesystem: FileSystem, path: str, size_bytes: int) -> int:
-    """Return how many records the batches of a file hold, up to where they end."""
+    """Return the number of records in the valid batches at the start of a file."""
     counts: list[int] = []
     with filesystem.open(path) as read_at:
         for _ in _counted(scan_segment(read_at, size_bytes=size_bytes, whole=True, file=path), counts):
@@ -203,12 +204,12 @@ def write_repaired(
     *,
     run: Runner = run_here,
 ) -> None:
-    """Write the repaired log into an empty directory, and note in ``repairs`` how many records were written.
+    """Write the repaired log to an empty directory, and set the numbers of written records in ``repairs``.
 
-    Without the marker of a clean shutdown: a broker that starts on it recovers it once more, and finds nothing.
+    There is no clean shutdown file, so a broker that starts on the directory runs its own recovery, without effect.
 
     Raises:
-        LogDirError: a file cannot be read or written, or what was written holds another number of records.
+        LogDirError: a file cannot be read or written, or the output has another number of records than expected.
     """
     done = {split(repair.plan.partition.directory)[1] for repair in repairs}
     for info in directory.filesystem.list_directory(directory.path):
@@ -226,7 +227,7 @@ def write_repaired(
 
 
 def _write(task: WriteTask) -> int:
-    """Write one partition; return how many records its segments then hold."""
+    """Write one partition, and return the number of records in its new segments."""
     _write_files(task)
     here = LocalFileSystem()
     return sum(_count_file(here, str(one), one.stat().st_size) for one in Path(task.path).glob("*.log"))
@@ -243,7 +244,7 @@ def _write_files(task: WriteTask) -> None:
 
 
 def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tuple[str, bytes | Slice]]:
-    """Yield the segments as far as they are good, and the small files; what is derived from them is left out."""
+    """Yield the valid parts of segments, and the small files except those that are derived from segments."""
     segments = {segment.name: segment for segment in repair.segments}
     for name, content in after_actions(filesystem, repair.plan).items():
         parsed, segment = FileName.parse(name), segments.get(name)
@@ -254,7 +255,7 @@ def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tupl
 
 
 def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> None:
-    """Let a recovery make what follows from the batches; it has nothing left to cut."""
+    """Rebuild the derived files with a recovery, which has nothing left to truncate."""
     if not repair.segments:
         return
     (made,) = discover(str(path))
@@ -267,26 +268,26 @@ def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> 
 
 
 def _log_start(partition: Partition) -> dict[str, int]:
-    """Keep the log's start: deleted records must not come back. Everything is walked, so no recovery point."""
+    """Keep the log start offset, so that deleted records stay deleted. Without a recovery point, all is checked."""
     known = partition.checkpointed.get(names.LOG_START_CHECKPOINT)
     return {} if known is None else {names.LOG_START_CHECKPOINT: known}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Repair as a job: into a new directory with a report in it, or in the log's place; to run it twice does nothing more.
+# Repair as a job: to a new directory with a report, or in place. A second run with the same settings does nothing.
 #
-# What is kept is decided in ``repair.py``; ``storage/files/atomic.py`` makes a directory appear as a whole.
+# ``repair.py`` decides what is kept. ``storage/files/atomic.py`` makes a directory appear atomically.
 
 _REPAIRED = ".kafkaframes-repaired"
 
 
 @dataclass(slots=True)
 class RepairReport(Done):
-    """What a repair kept and lost, or would.
+    """The report of a repair. Without a destination it describes what the repair would do.
 
     Attributes:
-        partitions: of each partition its ``bytes_lost``, ``actions`` on its files, and per segment what is ``lost``
-            and which ``holes`` in the offsets that leaves.
+        partitions: for each partition, ``bytes_lost``, ``actions`` on its files, and for each segment the ``lost``
+            bytes and the resulting ``holes`` in the offsets.
     """
 
     partitions: list[dict[str, Any]] = field(default_factory=list)
@@ -300,21 +301,22 @@ def repair_directory(
     as_kafka: bool = False,
     run: Runner = run_here,
 ) -> RepairReport:
-    """Write the log directory ``source`` into ``destination`` with every good batch; ``None``: say what would be lost.
+    """Write the valid batches of ``source`` to ``destination``. If it is ``None``, only report what would be lost.
 
     Args:
-        source: a log directory of this machine; it is only read.
-        destination: does not exist; it appears, complete, at the end.
-        settings: of the broker and its topics, and the clock.
-        as_kafka: cut each log off where Kafka's recovery would.
+        source: a local log directory, which is not modified.
+        destination: output directory, which must not exist. It appears only after it is complete.
+        settings: settings of the broker and its topics, and the current time.
+        as_kafka: truncate each log where Kafka's recovery would.
+        run: runs the tasks.
 
     Returns:
-        The report; that of the run that finished, if an earlier one did with the same source and settings.
+        The report. If an earlier run with the same source and settings has finished, its report.
 
     Raises:
-        LogDirError: a broker has the source open; something cannot be read or written, or exists; nothing is left
-            behind.
-        OptionError: the source is not one log directory, or the destination lies in it.
+        LogDirError: a broker is using the source, a file cannot be read or written, or the destination exists.
+            Incomplete output is removed.
+        OptionError: the source is not a single log directory, or the destination is inside it.
     """
     path = str(source).rstrip("/") or "/"
     with broker_lock(Path(path), create=False):
@@ -329,11 +331,11 @@ def repair_in_place(
     as_kafka: bool = False,
     run: Runner = run_here,
 ) -> RepairReport:
-    """Repair a log directory; the old one becomes ``backup``, on the same disk.
+    """Repair a log directory in place. The old directory becomes ``backup``, on the same disk.
 
     Raises:
         LogDirError: as ``repair_directory``, or the backup exists.
-        OptionError: as ``repair_directory``, or the backup would lie on another disk.
+        OptionError: as ``repair_directory``, or the backup would be on another disk.
     """
     old, kept = Path(source).absolute(), Path(backup).absolute()
     make = partial(_repaired, str(old), settings=settings, as_kafka=as_kafka, run=run)

@@ -1,9 +1,10 @@
-"""Find every good batch of a damaged segment: behind a wrong CRC, a torn batch, or bytes that are none of Kafka's.
+"""Find every valid batch of a damaged segment: after a wrong CRC, a torn batch, or bytes that are not Kafka's.
 
-A batch is good when its CRC is that of its bytes and its offsets lie in the segment. After a bad one whose size is
-believed by a good neighbour only that one is left out; otherwise the next place is searched at which a good batch
-begins. Good batches whose offsets go back (a base offset is outside the CRC of format 2) are left out, as few as can
-be. Bytes in, ranges out; work on hostile bytes is bounded, and what was not looked at is said to be lost.
+A batch is valid if its CRC is right and its offsets are in the segment's range. If a valid batch follows a damaged one
+at the position that the damaged header gives, only the damaged one is omitted. Otherwise the search continues at the
+next position at which a valid batch begins. If offsets of valid batches decrease (the CRC of format 2 does not cover
+the base offset), as few batches as possible are omitted. No I/O. The work on hostile bytes is limited, and bytes that
+were not examined are reported as lost.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check
 from kafkaframes.storage.files.scan import Window
 
 _AT_MAGIC = 16
-_FEWEST = {0: 14, 1: 22, 2: BATCH_V2.size - OVERHEAD_BYTES}  # bytes after the size field, by magic
+_FEWEST = {0: 14, 1: 22, 2: BATCH_V2.size - OVERHEAD_BYTES}  # minimum number of bytes after the size field, by magic
 _SEARCH_BYTES = 1 << 20
-_WORK = 32  # bytes whose CRC is computed, for each byte of the segment
+_WORK = 32  # limit of the bytes in CRC computations, per byte of the segment
 
 
 class Good(NamedTuple):
-    """One good batch: its bytes and its offsets, last ones included in neither count."""
+    """The byte range and offset range of a valid batch. Both ends are exclusive."""
 
     start: int
     end: int
@@ -36,7 +37,7 @@ class Good(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Bytes that are left out: positions in the segment, and why, in words."""
+    """A byte range that is omitted, and the reason."""
 
     start: int
     end: int
@@ -45,13 +46,13 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """What can be kept of a segment, in order, and what cannot."""
+    """The valid batches of a segment in order, and the omitted bytes."""
 
     kept: tuple[Good, ...]
     lost: tuple[Loss, ...]
 
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """Return the kept bytes as few ranges."""
+        """Return the byte ranges to keep. Adjacent ranges are merged."""
         joined: list[tuple[int, int]] = []
         for batch in self.kept:
             if joined and joined[-1][1] == batch.start:
@@ -62,12 +63,12 @@ class Salvage:
 
 
 def is_sound(windows: Iterable[Window], *, base_offset: int, end_offset: int, size_bytes: int) -> bool:
-    """Say whether a segment is nothing but good batches whose offsets ascend.
+    """Return whether a segment has only valid batches with increasing offsets.
 
     Args:
-        windows: of ``scan_segment`` with whole batches.
-        base_offset, end_offset: as for ``salvage``.
-        size_bytes: of the segment.
+        windows: whole batches, from ``scan_segment``.
+        base_offset, end_offset: as in ``salvage``.
+        size_bytes: size of the segment.
     """
     position, next_offset = 0, base_offset
     for window in windows:
@@ -82,12 +83,12 @@ def is_sound(windows: Iterable[Window], *, base_offset: int, end_offset: int, si
 
 
 def salvage(data: bytes | Bytes, *, base_offset: int, end_offset: int) -> Salvage:
-    """Return the good batches of a segment.
+    """Return the valid batches of a segment.
 
     Args:
-        data: the whole segment.
-        base_offset: of its name.
-        end_offset: offsets at or above it are not this segment's.
+        data: bytes of the whole segment.
+        base_offset: base offset in the segment's name.
+        end_offset: end of the segment's offset range (exclusive).
     """
     array = as_array(data)
     good = list(_good_batches(array, base_offset, end_offset))
@@ -113,7 +114,7 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Go
 
 
 def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
-    """Say for each batch whether its CRC is right and its offsets lie from ``base_offset`` to below ``end_offset``."""
+    """Return whether each batch has a right CRC, and offsets from ``base_offset`` to ``end_offset`` (exclusive)."""
     magic, first, last = (batches.column(name) for name in ("magic", "base_offset", "last_offset"))
     good: npt.NDArray[np.bool_] = (
         (check_crcs(data, batches) != 0)
@@ -127,7 +128,7 @@ def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -
 
 
 def _before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
-    """Return how many batches come before the first bad one that no good batch follows: its size may be wrong, too."""
+    """Return the number of batches before the first invalid one without a valid successor, whose size may be wrong."""
     followed = np.append(good[1:], ends_well)
     doubtful = np.flatnonzero(~good & ~followed)
     return int(doubtful[0]) if len(doubtful) else len(good)
@@ -140,7 +141,7 @@ def _goods(batches: Batches, rows: Ints) -> Iterator[Good]:
 
 
 def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> int:
-    """Return the next place at which a good batch begins; -1 where there is none, or the search became too long."""
+    """Return the next position of a valid batch; -1 if there is none, or the search exceeds its limit."""
     budget = _WORK * data.size
     for at, size in _candidates(data, position, base_offset, end_offset):
         batches = scan(data[at : at + size], rules=FILE)
@@ -153,7 +154,7 @@ def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> in
 
 
 def _candidates(data: Bytes, position: int, base_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
-    """Yield positions where a header could stand, with the size of its batch: magic, offset and size are possible."""
+    """Yield positions of possible headers, whose magic, offset and size are plausible, with the size of the batch."""
     last = data.size - OVERHEAD_BYTES - min(_FEWEST.values())
     while position <= last:
         until = min(position + _SEARCH_BYTES, last + 1)
@@ -176,7 +177,7 @@ def _big_endian(data: Bytes, positions: Ints, width: int) -> Ints:
 
 
 def _ascending(good: list[Good]) -> list[int]:
-    """Return the longest run of batches, not needed to be neighbours, in which each begins where another has ended."""
+    """Return the longest subsequence of batches in which each begins at or after the end of the previous one."""
     ends: list[int] = []
     tails: list[int] = []
     before = [-1] * len(good)

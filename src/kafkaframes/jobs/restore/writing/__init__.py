@@ -1,4 +1,4 @@
-"""Rows become the partitions of a log directory: many workers write runs of batches, a commit gives them offsets."""
+"""Write rows to the partitions of a log directory: workers write runs, and a commit assigns offsets."""
 
 from kafkaframes.jobs.restore.writing.commit import Commit, Target
 from kafkaframes.jobs.restore.writing.routing import WriteSettings

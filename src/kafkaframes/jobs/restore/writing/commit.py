@@ -1,9 +1,9 @@
-"""The commit of a write: all runs of all tasks become visible together, or none does.
+"""Commit a write: the runs of all tasks become visible together, or none does.
 
-A new log directory is made under another name and renamed (``storage/files/atomic.py``). An existing one that is
-overwritten stays, under another name, until the new one has its place. Into one that is appended to, new segments are
-moved from a directory inside it that is renamed when it is whole: from then on the append counts, and the next run
-moves what a killed commit left there. A broker does not start on a directory in which such an append is half done.
+A new log directory is written under another name and renamed (``storage/files/atomic.py``). If a directory is
+overwritten, the old one is kept under another name until the new one has been renamed. To append, new segments are
+prepared in a subdirectory, which is renamed when it is complete. From then on the append is committed, and the next run
+moves files that a killed commit left there. A broker does not start on a directory with an incomplete append.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from kafkaframes.storage.log.segment_writer import WrittenPartition
 
 COMMITTED = ".kafkaframes-append"
 _NEW, _OLD = ".kafkaframes-new", ".kafkaframes-old"
-_KEPT_FOR_EVER = {"retention.ms": "-1"}  # else a broker deletes records older than a week when it starts
+_KEPT_FOR_EVER = {"retention.ms": "-1"}  # otherwise a broker deletes records older than a week on startup
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The log directory that is written to, as it was when the write began.
+    """The state of the output directory when the write began.
 
     Attributes:
-        path: local, or seen by all workers.
+        path: path that is local or visible to all workers.
         exists: whether there is a log directory.
-        counts: how many partitions its topics have.
+        counts: number of partitions by topic.
     """
 
     path: str
@@ -66,11 +66,11 @@ class Target:
 
     @classmethod
     def look(cls, path: str) -> Target:
-        """Look at a path.
+        """Read the state of a path.
 
         Raises:
-            LogDirError: something else than a log directory is there, or its broker did not stop cleanly.
-            OptionError: the path is no local one.
+            LogDirError: the path is not a log directory, or its broker did not shut down cleanly.
+            OptionError: the path is not local.
         """
         if "://" in path and not path.startswith("file:"):
             raise OptionError(f"{path}: kafka-log writes to paths that all workers see as files, not into stores")
@@ -84,7 +84,7 @@ class Target:
 
 
 def _checked(top: Path) -> LogDirectory:
-    """Return the log directory at a path, if it may be written to."""
+    """Return the log directory at a path, after checking that it may be written to."""
     if not top.is_dir() or not (top / names.RECOVERY_POINT_CHECKPOINT).exists():
         reason = f"exists, and is no log directory (it has no {names.RECOVERY_POINT_CHECKPOINT})"
         raise LogDirError(reason, file=str(top))
@@ -99,13 +99,13 @@ def _checked(top: Path) -> LogDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Puts the runs of all tasks into a log directory.
+    """Moves the runs of all tasks into a log directory.
 
     Attributes:
-        overwrite: what is there goes.
-        new_id: makes the id of a new topic.
-        run: carries out one task for each partition.
-        batch: the micro-batch of a stream that this is: where it is in the directory already, nothing is done.
+        overwrite: whether to remove the existing contents.
+        new_id: returns the id of a new topic.
+        run: runs one task for each partition.
+        batch: micro-batch of a stream; None for other writes. A micro-batch that is already committed is skipped.
     """
 
     target: Target
@@ -116,11 +116,11 @@ class Commit:
     batch: StreamBatch | None = None
 
     def commit(self, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
-        """Write the partitions; ``runs`` are in the order of the log.
+        """Write the partitions. ``runs`` are in log order.
 
         Raises:
-            LogDirError: another job or a broker has the directory, it is not what it was, or the disk fails. The log is
-                what it was before then.
+            LogDirError: another job or a broker is using the directory, it has changed since the write began, or a file
+                cannot be written. The log is unchanged then.
         """
         top = Path(self.target.path)
         with atomic.locked(top):
@@ -134,10 +134,9 @@ class Commit:
             return self._behind(top, runs)
 
     def _is_there(self, top: Path) -> bool:
-        """Return whether this batch of a stream was committed before; what a killed commit left is moved first.
+        """Return whether this micro-batch is already committed, after finishing a killed commit.
 
-        A batch that takes the place of all is written again instead: the directory holds what it says, whichever one
-        was there before.
+        A micro-batch that overwrites the directory is always written again, because it determines all contents.
         """
         if self.batch is None or self.overwrite:
             return False
@@ -151,16 +150,16 @@ class Commit:
     def _anew(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
         with atomic.writing(top):
             if top.exists():
-                top.rmdir()  # it is empty
+                top.rmdir()  # the directory is empty
         with atomic.unfinished(top) as directory:
             return self._fill(directory, runs, marks=top)
 
     def _over(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
-        """Write a new directory beside the old one, then change their names; the old one goes last."""
+        """Write a new directory next to the old one, exchange their names, and remove the old one."""
         _checked(top)
         new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
         with atomic.writing(new), broker_lock(top):
-            if new.exists():  # of a commit that was killed
+            if new.exists():  # output of a killed commit
                 shutil.rmtree(new)
             with atomic.unfinished(new) as directory:
                 written = self._fill(directory, runs, marks=top)
@@ -171,7 +170,7 @@ class Commit:
         return written
 
     def _fill(self, directory: Path, runs: Sequence[Run], *, marks: Path) -> dict[TopicPartition, WrittenPartition]:
-        """Write a whole log directory; ``marks``: the directory whose place it takes."""
+        """Write a whole log directory. ``marks`` is the directory that it replaces."""
         tasks = list(self._tasks(directory, runs, {}, {}))
         written = self._written(tasks)
         ends = {
@@ -193,7 +192,7 @@ class Commit:
     def _tasks(
         self, directory: Path, runs: Sequence[Run], present: Mapping[TopicPartition, Partition], ids: Mapping[str, str]
     ) -> Iterator[PartitionTask]:
-        """Yield what is to be written: every partition that has rows, and the empty ones of new topics."""
+        """Yield the tasks of all partitions that have rows, and of the empty partitions of new topics."""
         by_partition: dict[TopicPartition, list[Run]] = {}
         for run in runs:
             by_partition.setdefault(run.partition, []).append(run)
@@ -254,10 +253,10 @@ class Commit:
         tasks: Sequence[PartitionTask],
         written: Mapping[TopicPartition, WrittenPartition],
     ) -> Iterator[tuple[str, bytes]]:
-        """Yield the metadata records that register new partitions, for a directory on which no node has run yet.
+        """Yield the metadata records that register new partitions, for a directory on which no node has started yet.
 
         Raises:
-            LogDirError: one has, and it would take their directories for strays.
+            LogDirError: a node has started on it, and would treat the new directories as stray.
         """
         new = [task for task in tasks if task.partition not in present]
         if not new or (log.bootstrap is None and not _has_metadata(log)):
@@ -281,7 +280,7 @@ def _has_metadata(log: LogDirectory) -> bool:
 
 
 def _continued(task: PartitionTask, partition: Partition, now_ms: int) -> PartitionTask:
-    """Return the task of a partition that is there: it goes on at the log's end."""
+    """Return the task of an existing partition, which appends at the log end offset."""
     filesystem = LocalFileSystem()
     end = log_end_offset(filesystem, partition)
     epochs = tuple(partition.leader_epochs or ())
@@ -299,7 +298,7 @@ def _continued(task: PartitionTask, partition: Partition, now_ms: int) -> Partit
 def _layouts(
     partitions: Iterable[tuple[TopicPartition, str | None, tuple[EpochStart, ...]]],
 ) -> list[TopicLayout]:
-    """Return topics as they are registered with a controller: their records are kept, however old they are."""
+    """Return the topics to register with a controller. Their retention is unlimited."""
     ids: dict[str, str] = {}
     latest: dict[TopicPartition, int] = {}
     for partition, topic_id, epochs in sorted(partitions, key=lambda row: row[0]):
@@ -321,10 +320,10 @@ def _moved_checkpoints(
 
 @contextmanager
 def _prepared(committed: Path) -> Iterator[Path]:
-    """Give an empty directory that gets its name, and so counts, when it is whole."""
+    """Yield an empty directory, which is renamed to ``committed`` when it is complete."""
     unfinished = committed.with_name(committed.name + atomic.UNFINISHED)
     with atomic.writing(unfinished):
-        if unfinished.exists():  # of a commit that was killed
+        if unfinished.exists():  # output of a killed commit
             shutil.rmtree(unfinished)
         unfinished.mkdir()
     try:
@@ -339,10 +338,12 @@ def _prepared(committed: Path) -> Iterator[Path]:
 
 
 def finish_append(top: Path) -> None:
-    """Move what a commit has prepared to its place, also what a killed one left; the mark goes first and comes last.
+    """Move prepared files to their final paths, also after a killed commit.
+
+    The clean shutdown file is removed first and written last.
 
     Raises:
-        LogDirError: the disk fails; the next call goes on.
+        LogDirError: a file cannot be moved. The next call continues.
     """
     committed = top / COMMITTED
     if not committed.exists():
@@ -364,10 +365,10 @@ def finish_append(top: Path) -> None:
 
 
 def finish_exchange(top: Path) -> None:
-    """Finish the exchange of a directory that was overwritten, if a commit was killed in it.
+    """Finish the exchange of an overwritten directory, if a commit was killed during it.
 
     Raises:
-        LogDirError: the disk fails.
+        LogDirError: a directory cannot be renamed.
     """
     new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
     with atomic.writing(top):

@@ -1,8 +1,8 @@
-"""Which micro-batches of streaming queries a log directory holds: one small file that each commit brings along.
+"""Store which micro-batches of streaming queries a log directory has, in a small file that is part of each commit.
 
-A query that is killed between a commit and its note of it in the checkpoint sends the same batch again. The file is
-part of the commit itself (``commit.py``), so it says exactly what is there; what makes two batches the same is
-``jobs/micro_batch.py``. Brokers pass over files beside the partitions' directories.
+If a query is killed after a commit and before it updates its checkpoint, it writes the same micro-batch again. The file
+is part of the commit (``commit.py``), so it always matches the log. ``jobs/micro_batch.py`` compares micro-batches.
+Brokers ignore files outside the partition directories.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MARKS: Final = ".kafkaframes-streams"
 
 
 def read_marks(top: Path) -> dict[str, StreamBatch]:
-    """Return the newest batch that each query has committed to a log directory.
+    """Return the newest micro-batch that each query has committed to a log directory.
 
     Raises:
-        LogDirError: the file is damaged; nothing is guessed, since a guess would lose or repeat rows.
+        LogDirError: the file is damaged. It is not ignored, because rows could be lost or duplicated.
     """
     path = top / MARKS
     try:
@@ -38,10 +38,10 @@ def read_marks(top: Path) -> dict[str, StreamBatch]:
 
 
 def is_committed(top: Path, batch: StreamBatch) -> bool:
-    """Return whether a batch is in the directory.
+    """Return whether a micro-batch is committed to the directory.
 
     Raises:
-        LogDirError: another batch is there that it does not fit behind; says what to do.
+        LogDirError: the micro-batch does not follow the committed one. The message contains a remedy.
     """
     mark = mark_for(batch, read_marks(top))
     if mark is None:
@@ -62,7 +62,7 @@ def _refusal(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
 
 
 def mark_files(top: Path, batch: StreamBatch | None) -> Iterator[tuple[str, bytes]]:
-    """Yield the file as it is once ``batch`` is there; what other queries have committed stays in it."""
+    """Yield the file with ``batch`` added. It keeps the micro-batches of other queries."""
     marks = read_marks(top)
     if batch is not None:
         marks[batch.query_id] = batch

@@ -1,8 +1,9 @@
-"""How rows are written, the same for all workers and for the commit, and to which topic partition each goes.
+"""The settings of a write, common to all workers and the commit, and the assignment of rows to topic partitions.
 
-The row's ``partition`` counts; without one its key decides, as in Kafka's default partitioner (murmur2, the sign bit
-cleared, modulo). Rows without either stick to one partition until about a batch of them has gone there, then to the
-next one (as KIP-480 and KIP-794 do, but in turn, so that a task that is repeated writes the same).
+A row's ``partition`` has precedence. Otherwise its key determines the partition, as in Kafka's default partitioner
+(murmur2, sign bit cleared, modulo). Rows without partition and key go to one partition until it has about a batch of
+them, and then to the next one. This is like KIP-480 and KIP-794, but in a fixed order, so that a repeated task writes
+the same rows to the same partitions.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # message.max.bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
-    """How rows become batches and segments; picklable.
+    """Settings for building batches and segments from rows. They are picklable.
 
     Attributes:
-        now_ms: the clock, in milliseconds: the timestamp of rows without one.
-        topic: of all rows; stronger than their column.
-        partitions: how many partitions each topic has that is known before.
-        num_partitions: how many every other topic has; ``None``: one, or as many as the rows' own numbers ask for.
-        record_format, codec, level: the format of the batches.
-        batch_bytes, batch_records: a batch ends before it would be larger.
-        max_message_bytes: the largest batch, so also the largest record.
-        keep_offsets: rows have offsets, and keep them.
-        segment_bytes, index_interval_bytes: as for a broker.
-        topic_ids: the ids of new topics; others get new ones.
-        node_id, cluster_id: of the node that a new directory is for; ``None``: a new cluster's.
+        now_ms: current time, in milliseconds, which is the timestamp of rows without one.
+        topic: topic of all rows; it overrides their column.
+        partitions: number of partitions of existing topics and of topics with a specified number.
+        num_partitions: number of partitions of other topics; ``None``: one, or as many as the rows' partition numbers
+            require.
+        record_format, codec, level: format of the batches.
+        batch_bytes, batch_records: largest size of a batch.
+        max_message_bytes: largest batch, and therefore largest record, in bytes.
+        keep_offsets: whether rows have offsets to keep.
+        segment_bytes, index_interval_bytes: as in a broker.
+        topic_ids: ids of new topics; other new topics get a random id.
+        node_id, cluster_id: node of a new directory; ``None`` creates a new cluster id.
     """
 
     now_ms: int
@@ -65,10 +67,10 @@ class WriteSettings:
     cluster_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no format can say.
+        """Reject settings that the record format cannot represent.
 
         Raises:
-            OptionError, EncodeError: name the setting.
+            OptionError, EncodeError: a setting is rejected; the message names it.
         """
         if self.record_format not in (0, 1, 2):
             raise OptionError(f"no record format {self.record_format!r}; there are 0, 1 and 2")
@@ -80,12 +82,12 @@ class WriteSettings:
 
     @property
     def segments(self) -> SegmentSettings:
-        """How partitions are cut and indexed."""
+        """The segment settings of partitions."""
         return SegmentSettings(segment_bytes=self.segment_bytes, index_interval_bytes=self.index_interval_bytes)
 
     @property
     def compresses_late(self) -> bool:
-        """Whether offsets stand inside what is compressed (format 0), so that only the commit can compress."""
+        """Whether offsets are inside the compressed data (format 0), so that only the commit can compress."""
         return self.record_format == 0 and codec_of(self.codec) is not Codec.NONE
 
 
@@ -94,27 +96,27 @@ _SHORT = 1 << 16
 
 
 class Routed(NamedTuple):
-    """Rows of one topic partition: their indexes, ascending."""
+    """Row numbers of one topic partition, in ascending order."""
 
     partition: TopicPartition
     rows: Ints
 
 
 class Router:
-    """Sends the rows of one task where they belong."""
+    """Assigns the rows of one task to topic partitions."""
 
     def __init__(self, settings: WriteSettings, *, task: int) -> None:
-        """``task``: its number; tasks begin with different partitions."""
+        """Start with a partition that depends on ``task``, the task's number."""
         self._settings = settings
         self._task = task
         self._keyless_bytes = 0
         self._checked: set[str] = set()
 
     def route(self, rows: pa.RecordBatch) -> list[Routed]:
-        """Share out rows.
+        """Assign rows to topic partitions.
 
         Raises:
-            EncodeError: a row has no topic, or an invalid partition; ``path`` has its place.
+            EncodeError: a row has no topic, or an invalid partition. ``path`` has the row number.
         """
         topics, topic_of = self._topics(rows)
         known, others = self._settings.partitions, self._settings.num_partitions or 1
@@ -122,7 +124,7 @@ class Router:
         partitions = self._partitions(rows, topics, topic_of, counts)
         width = int(partitions.max(initial=0)) + 1
         code = topic_of * width + partitions
-        if len(topics) * width <= _SHORT:  # few enough for numpy to sort by counting
+        if len(topics) * width <= _SHORT:  # few enough for numpy's counting sort
             code = code.astype(np.uint16)
         order = np.argsort(code, kind="stable")
         edges = np.flatnonzero(np.diff(code[order].astype(np.int64), prepend=-1, append=-1))
@@ -133,7 +135,7 @@ class Router:
         return routed
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
-        """Return the topics' names, and each row's place among them."""
+        """Return the topic names, and each row's index in them."""
         if self._settings.topic is not None:
             return [self._settings.topic], np.zeros(rows.num_rows, np.int64)
         column = rows.column("topic")
@@ -179,7 +181,7 @@ class Router:
             raise _bad(row, f"no partition {numbers[row]}: topic {topics[topic_of[row]]} {has}")
 
     def _in_turn(self, rows: pa.RecordBatch, free: Ints, counts: Ints) -> Ints:
-        """Choose partitions for rows that say nothing: the next one after about a batch."""
+        """Choose partitions for rows without partition and key: the next partition after about a batch of rows."""
         values = blobs_of("value", rows.column("value")) if "value" in rows.schema.names else _NO_VALUES
         lengths = np.maximum(values.lengths[free], 0) if len(values.lengths) else np.zeros(len(free), np.int64)
         ends = self._keyless_bytes + np.cumsum(lengths + 1)
@@ -193,7 +195,7 @@ def _bad(row: int, reason: str) -> EncodeError:
 
 
 def _first(flags: npt.NDArray[np.bool_]) -> int:
-    """Return the first row that a flag is set for."""
+    """Return the index of the first flag that is set."""
     return int(np.flatnonzero(flags)[0])
 
 

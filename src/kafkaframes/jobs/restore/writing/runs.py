@@ -1,14 +1,13 @@
-"""One task's rows become runs: for each topic partition a file of batches whose offsets count from 0.
+"""Write the rows of a task to runs. A run is a file of one topic partition's batches, whose offsets start at 0.
 
-A run is in the order of the task's rows. Batches are complete (compressed, with their CRC); what the commit changes
-afterwards stands outside of both. Memory: ``PENDING_BYTES`` of rows and what is built of them, whatever the number of
-partitions; so the batches of very many partitions are smaller than requested.
+A run has the order of the task's rows. Batches are complete, with compression and CRC. The commit only changes header
+fields outside both. Memory is limited to ``PENDING_BYTES`` of rows and the batches built from them, for any number of
+partitions. With very many partitions, batches are therefore smaller than requested.
 
-The runs of one topic partition become its segments: offsets are assigned in place, nothing is compressed again.
-
-KIP-31's point: of a batch of format 2, and of a message or a wrapper of format 1, only the first eight bytes (and the
-leader epoch) change, which no CRC covers. A compressed set of format 0 holds its offsets inside, so that tasks leave it
-uncompressed, and it is compressed here.
+The commit joins the runs of a topic partition to segments. It assigns offsets in place, without recompression (KIP-31):
+in a batch of format 2, and in a message or wrapper of format 1, only the first eight bytes and the leader epoch change,
+which the CRC does not cover. A compressed set of format 0 contains its offsets, so tasks do not compress it. The commit
+does.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.segment_writer import PartitionWriter, WrittenPartition
 
 PENDING_BYTES = 32 << 20
-_HEADER_BYTES = 10  # two lengths, at most
-_OVERHEAD_BYTES = 61 + 21  # of a batch with one record, at most, without key, value and headers
+_HEADER_BYTES = 10  # largest size of two varint lengths
+_OVERHEAD_BYTES = 61 + 21  # largest size of a batch with one record, without key, value and headers
 
 
 @dataclass(slots=True)
 class Run:
-    """The batches of one topic partition that one task wrote, or has written so far; picklable.
+    """The batches of one topic partition that a task has written so far. Runs are picklable.
 
     Attributes:
-        first_offset, next_offset: from 0 on, or the rows' own.
+        first_offset, next_offset: offset range, from 0 or with the rows' own offsets.
     """
 
     partition: TopicPartition
@@ -60,10 +59,10 @@ class Run:
 
 
 class RunWriter:
-    """Writes the runs of one task into a directory of its own."""
+    """Writes the runs of one task to a directory of its own."""
 
     def __init__(self, directory: Path, settings: WriteSettings, *, task: int) -> None:
-        """``directory``: exists and is empty; its maker removes it when the task fails."""
+        """``directory`` must be empty. The caller removes it if the task fails."""
         self._directory = directory
         self._settings = settings
         self._task = task
@@ -74,11 +73,11 @@ class RunWriter:
         self._rows = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows.
+        """Add rows.
 
         Raises:
-            EncodeError: a row cannot be written; the message has its number and the task's.
-            LogDirError: the disk is full, or something is forbidden.
+            EncodeError: a row cannot be written. The message has the numbers of the row and the task.
+            LogDirError: a file cannot be written.
         """
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
@@ -86,7 +85,7 @@ class RunWriter:
             self._flush()
 
     def finish(self) -> list[Run]:
-        """Write the rest and say what there is.
+        """Write the pending rows, and return all runs.
 
         Raises:
             EncodeError, LogDirError: as ``add``.
@@ -95,7 +94,7 @@ class RunWriter:
         return [run for _, run in sorted(self._runs.items())]
 
     def _flush(self) -> None:
-        """Route the rows that wait, and write each partition's."""
+        """Assign the pending rows to partitions, and write them."""
         pending, self._pending, self._pending_bytes = [one for one in self._pending if one.num_rows], [], 0
         for rows in _joined(pending):
             try:
@@ -134,7 +133,7 @@ class RunWriter:
         return rows_of(columns)
 
     def _check_sizes(self, records: Rows, routed: list[Routed]) -> None:
-        """Refuse a record that no batch can hold."""
+        """Reject a record that exceeds the largest batch."""
         limit = self._settings.max_message_bytes
         sizes = _OVERHEAD_BYTES + np.maximum(records.keys.lengths, 0) + np.maximum(records.values.lengths, 0)
         if len(records.header_starts):
@@ -171,13 +170,13 @@ class RunWriter:
             raise EncodeError(error.reason).within(int(routed.rows[row])) if row is not None else error from error
 
     def _located(self, error: EncodeError) -> EncodeError:
-        """Name the row of the task, where the error names one of those that waited."""
+        """Add the row number in the task to an error about a pending row."""
         row = _row_of(error)
         return error if row is None else EncodeError(f"task {self._task}, row {self._rows + row}: {error.reason}")
 
 
 def _batches_of(records: Rows, settings: WriteSettings, codec: str | None = None) -> bytes:
-    """Build batches; ``codec``: another one than the settings say."""
+    """Build batches. ``codec`` overrides the codec of the settings."""
     return build_rows(
         records,
         record_format=settings.record_format,
@@ -193,7 +192,7 @@ def _row_of(error: EncodeError) -> int | None:
 
 
 def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Put small batches together, where their values fit into one array."""
+    """Join small record batches, if their values fit into one Arrow array."""
     if not batches:
         return []
     joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
@@ -218,14 +217,14 @@ def _refuse_headers(column: pa.Array, magic: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTask:
-    """One partition to write; picklable.
+    """One partition to write. Tasks are picklable.
 
     Attributes:
-        directory: exists and is empty.
-        runs: in the order of the log.
-        start_offset: of the first new segment: the log's end, or 0.
-        leader_epoch: of the new batches.
-        epochs, producers: what the log has before.
+        directory: an existing, empty directory.
+        runs: runs in log order.
+        start_offset: base offset of the first new segment: the log end offset, or 0.
+        leader_epoch: leader epoch of the new batches.
+        epochs, producers: leader epochs and producer state of the existing log.
     """
 
     partition: TopicPartition
@@ -240,10 +239,10 @@ class PartitionTask:
 
 
 def write_partition(task: PartitionTask) -> WrittenPartition:
-    """Write the segments, and what stands beside them.
+    """Write the segments of a partition and its other files.
 
     Raises:
-        LogDirError: offsets that are to be kept overlap, or the disk fails.
+        LogDirError: kept offsets overlap, or a file cannot be written.
     """
     end = task.start_offset
     with PartitionWriter(
@@ -274,7 +273,7 @@ def _check_above(partition: TopicPartition, run: Run, end: int) -> None:
 
 
 def _assigned(run: Run, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
-    """Yield a run's batches, about a window at a time, with their place in the log."""
+    """Yield a run's batches with their final offsets, about a window at a time."""
     with LocalFileSystem().open(run.path) as read_at:
         for window in scan_segment(read_at, size_bytes=run.size_bytes, whole=True, file=run.path):
             if not len(window.batches):
