@@ -1,4 +1,4 @@
-"""What is to be compacted in an open log, and whether it is time (LogCleanerManager); no file is read here."""
+"""Selects the range of an open log to compact, if a compaction is due (LogCleanerManager). It reads no files."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _TOPIC_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One log's range that is to be cleaned, as it stood when the round began.
+    """The range of a log to compact, with the log's state at the start of the round.
 
     Attributes:
-        dirty, end: from where keys are looked for, and where it ends: a segment's base offset.
-        segments: all of the log, by base offset.
-        partition: the same as a listing of the directory would show them.
-        log_end_offset, high_watermark, aborted, producers: of the log.
-        now_ms, delete_retention_ms: by which tombstones are judged.
-        ratio: how much of what may be compacted is new.
+        dirty: first offset that was not compacted yet.
+        end: end of the range: a segment's base offset.
+        segments: all segments of the log, by base offset.
+        partition: the segments as a directory listing returns them.
+        log_end_offset, high_watermark, aborted, producers: state of the log.
+        now_ms, delete_retention_ms: times that decide which tombstones are removed.
+        ratio: dirty ratio: the share of the compactable bytes that is new.
     """
 
     key: TopicPartition
@@ -50,7 +51,7 @@ class Round:
 
 
 def round_of(broker: BrokerState, partition: Partition) -> Round | None:
-    """Return what there is to do in a log; None: nothing, or not enough yet."""
+    """Return the range of a log to compact; None if nothing is due."""
     log, key = partition.log, partition.topic_partition
     topic = broker.topics.get(key.topic)
     if topic is None:
@@ -83,13 +84,13 @@ def round_of(broker: BrokerState, partition: Partition) -> Round | None:
 
 
 def _first_dirty(log: PartitionLog, checkpointed: int | None) -> int:
-    """Return where the last round ended; a checkpoint outside the log counts for nothing (LogCleanerManager)."""
+    """Return the end of the last round. A checkpoint outside of the log is ignored (LogCleanerManager)."""
     start = log.log_start_offset
     return start if checkpointed is None or not start <= checkpointed <= log.log_end_offset else checkpointed
 
 
 def _first_uncleanable(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
-    """Return the base offset from which on nothing is touched: active, unstable, not replicated, or too young."""
+    """Return the first offset that must not be compacted: active, unstable, not replicated, or too recent."""
     segments = list(log.segments)
     limits = [log.segments.active.base_offset, log.last_stable_offset, log.high_watermark]
     for segment, after in pairwise(segments) if lag_ms > 0 else ():
@@ -101,7 +102,7 @@ def _first_uncleanable(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: in
 
 
 def _is_late(log: PartitionLog, dirty: int, end: int, oldest_ms: int) -> bool:
-    """Say whether a dirty record is older than ``max.compaction.lag.ms`` allows (KIP-354)."""
+    """Return whether a dirty record is older than ``max.compaction.lag.ms`` (KIP-354)."""
     segments = (one for one in log.segments if dirty <= one.base_offset < end)
     return any(0 <= one.first_timestamp < oldest_ms for one in segments)
 

@@ -1,6 +1,6 @@
-"""A round of compaction of an open log: its closed segments are read, what stays is written beside them.
+"""Compacts closed segments of an open log into new files next to the old ones.
 
-Nothing of the log itself is touched; what a thread may do while the log is written to.
+The log itself is not changed, so that this can run in a thread while records are appended.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _NEWEST_FORMAT = 2
 
 
 class _StoppedError(Exception):
-    """The round is given up."""
+    """The compaction is cancelled."""
 
 
 def clean(due: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
-    """Write the cleaned segments of a round beside the old ones; nothing of the log itself is touched.
+    """Write the compacted segments of a round next to the old ones. The log itself is not changed.
 
     Returns:
-        The base offsets of the segments that each new one stands for, by its own; nothing where it was stopped.
+        Base offsets of the replaced segments, by the base offset of the new segment; empty if it was cancelled.
 
     Raises:
-        LogDirError: something is damaged, or reaches further than an index can say.
+        LogDirError: a file is damaged, or a new segment's range exceeds the limits of an index.
         StorageError: the disk fails.
     """
     try:
@@ -110,9 +110,9 @@ def _write(
 
 
 def _keep_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> None:
-    """Give a cleaned segment the time of the last one that it was made of (Cleaner.cleanSegments).
+    """Set the modification time of a compacted segment to that of its last source segment (Cleaner.cleanSegments).
 
-    It says how long tombstones of old formats have been in the clean part, and how old logs without timestamps are.
+    The time decides how long tombstones of old formats are kept, and how old logs without timestamps are.
     """
     if last.log.mtime_ms is not None:
         for kind in ("log", "index", "timeindex"):

@@ -1,8 +1,8 @@
 """Change settings of topics, brokers, groups and client metrics: AlterConfigs, IncrementalAlterConfigs, CreateTopics.
 
-A change is checked as a whole before anything is kept. What is wrong with a value is INVALID_CONFIG; a request that no
-value could mend (no value, a setting that is fixed while the broker runs, one setting twice) is INVALID_REQUEST. So is
-a wrong value of a broker's setting, as in Kafka 3.9.1 and 4.3.1, which keep settings of brokers that they do not know.
+A change is validated as a whole before it is applied. An invalid value is INVALID_CONFIG. A request that is invalid for
+any value (no value, a static setting, a duplicate setting) is INVALID_REQUEST. As in Kafka 3.9.1 and 4.3.1, an invalid
+value of a broker setting is also INVALID_REQUEST, and unknown broker settings are stored.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _INTERVAL_MS = (100, 3_600_000)
 
 
 class InvalidRequestError(OptionError):
-    """The request is wrong, whatever its values are."""
+    """The request is invalid for any value of the setting."""
 
 
 def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
-    """Answer AlterConfigs and IncrementalAlterConfigs: each resource for itself, after what was asked for before."""
+    """Answer AlterConfigs and IncrementalAlterConfigs. Each resource is changed separately, after earlier changes."""
     resources = request.body.resources
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     fails = any(_fails(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
@@ -68,7 +68,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         message: str | None = "an operation of the request is not known"
         if times[kind, name] > 1:
             message = f"{name} is named twice"
-        elif not fails or kind not in _CHANGERS:  # else Kafka's controller fails, and answers -1 for all
+        elif not fails or kind not in _CHANGERS:  # otherwise Kafka's controller fails, and returns -1 for all
             code, message = _change(request, broker, resource, change_of(resource.configs))
         return request.response.AlterConfigsResourceResponse(
             error_code=code, error_message=message, resource_type=kind, resource_name=name
@@ -76,7 +76,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
 
     def answer(rows: list[Any]) -> Answer:
         if not request.body.validate_only and any(one.error_code == ErrorCode.NONE for one in rows):
-            broker.save()  # once: it is as long as all that is stored
+            broker.save()  # once for all resources, because it writes all metadata
         whole: Answer = request.response(responses=rows)
         return whole
 
@@ -84,7 +84,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
 
 
 def _size(broker: BrokerState, row: Any) -> int:
-    """Return how many ordinary rows a changed resource weighs: every log that follows it is configured anew."""
+    """Return the cost of a change in ordinary rows: each log to which the setting applies is reconfigured."""
     if row.resource_type == BROKER:
         return 1 + len(broker.topics)
     topic = broker.topics.get(row.resource_name) if row.resource_type == TOPIC else None
@@ -113,18 +113,18 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
 
 
 def _fails(resource: Any) -> bool:
-    """Return whether Kafka's controller gets an operation that it does not know."""
+    """Return whether Kafka's controller would receive an unknown operation."""
     rows = resource.configs
     if all(getattr(row, "config_operation", SET) in _OPERATIONS for row in rows):
         return False
     try:
         return resource.resource_type in _OF_CONTROLLERS and bool(_checked(rows))
-    except InvalidRequestError:  # the broker refuses it before
+    except InvalidRequestError:  # rejected by the broker before the controller
         return False
 
 
 def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int, str | None]:
-    """Check levels of loggers; they are nominal."""
+    """Validate levels of loggers. They have no effect."""
     if not (name.isdecimal() and int(name) in broker.nodes.by_id):
         raise InvalidRequestError(f"no broker {name!r} here")
     for row in _checked(rows):
@@ -196,7 +196,7 @@ def _change_stored(
 
 
 def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[str, str]:
-    """Return a topic's settings as they are kept; an ``OptionError`` names the first that no topic takes."""
+    """Return a topic's normalized settings; raise an ``OptionError`` for the first unknown or invalid one."""
     unknown = next((name for name in configs if name not in TOPIC_KEYS.keys() | INTERNAL_TOPIC_KEYS), None)
     if unknown is not None:
         raise OptionError(f"Unknown topic config name: {unknown}")
@@ -209,7 +209,7 @@ def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[
 
 
 def check_broker(configs: Mapping[str, str]) -> None:
-    """Refuse, by name, dynamic settings that no broker takes; what is not known has no effect, and is kept."""
+    """Reject invalid dynamic broker settings. Unknown settings are accepted without effect."""
     fixed = sorted(key for key in configs if key not in DYNAMIC | LISTENER_ONLY and _is_of_a_start(key))
     if fixed:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
@@ -253,7 +253,7 @@ def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
 
 
 def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
-    """Refuse, by name, what is no subscription of client metrics (KIP-714)."""
+    """Reject invalid settings of a client metrics subscription (KIP-714)."""
     unknown = next((name for name in configs if name not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:
         raise InvalidRequestError(f"Unknown client metrics configuration: {unknown}")
@@ -286,7 +286,7 @@ _CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, st
 
 
 def replaced(rows: list[Any]) -> Change:
-    """Return what AlterConfigs makes of settings: those that it names, and no others (KIP-133)."""
+    """Return the change of AlterConfigs, which replaces all settings (KIP-133)."""
 
     def make(old: dict[str, str]) -> dict[str, str]:
         return {row.name: row.value for row in _checked(rows)}
@@ -295,7 +295,7 @@ def replaced(rows: list[Any]) -> Change:
 
 
 def altered(operations: list[Any]) -> Change:
-    """Return what IncrementalAlterConfigs makes of settings (KIP-339)."""
+    """Return the change of IncrementalAlterConfigs (KIP-339)."""
 
     def make(configs: dict[str, str]) -> dict[str, str]:
         for row in _checked(operations):
@@ -306,7 +306,7 @@ def altered(operations: list[Any]) -> Change:
 
 
 def _checked(rows: list[Any]) -> list[Any]:
-    """Return rows none of which names what another names, or has no value, before any of them is applied."""
+    """Return the rows; raise if a name is repeated or a value is missing."""
     twice = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
     if twice:
         raise InvalidRequestError(f"{twice[0]} is named twice")

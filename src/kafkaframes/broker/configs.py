@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, groups and client metrics, as DescribeConfigs shows them."""
+"""Settings of topics, brokers, groups and client metrics, as DescribeConfigs returns them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLIENT_METRICS_SETTINGS = {"metrics": "", "interval.ms": "300000", "match": ""}
 
 
 class ConfigRow(NamedTuple):
-    """One setting of a resource, with where its value comes from and what it would be otherwise."""
+    """A setting of a resource, with the source of its value and the values of lower precedence."""
 
     name: str
     value: str | None
@@ -43,7 +43,7 @@ class ConfigRow(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """Its ConfigType."""
+        """The setting's ConfigType."""
         return UNKNOWN if not self.is_known else type_of(self.name, self.value or "")
 
 
@@ -102,7 +102,7 @@ def broker_rows(
 
 
 def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:
-    """Return what follows from how a node was started: its number, its listeners, its directory."""
+    """Return the settings that follow from a node's start: node id, listeners, log directory."""
     named = broker.nodes.by_id[node_id].endpoints.items()
     endpoints = ",".join(f"{name}://{format_address(at.host, at.port)}" for name, at in named)
     own = {"advertised.listeners": endpoints, "listeners": endpoints, "log.dirs": broker.logs.path}
@@ -127,7 +127,7 @@ def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterato
 
 
 def group_setting(broker: BrokerState, group_id: str, name: str) -> str:
-    """Return a setting of a group: its own, or the broker's."""
+    """Return a group setting: the group's, else the broker's."""
     own: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
     of_broker = GROUP_SETTINGS[name]
     return own if own is not None else broker.settings.text(of_broker) or of_broker
@@ -160,7 +160,7 @@ def is_type(broker: BrokerState, kind: int) -> bool:
 
 
 def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> int:
-    """Return the error code for a client that has no right to a resource; 0 where it has."""
+    """Return the error code if the client lacks permission for a resource, else 0."""
     resource = _RIGHT_TO.get(kind, "CLUSTER")
     return denied(request, broker.access, resource, name if kind in _RIGHT_TO else CLUSTER_NAME)
 

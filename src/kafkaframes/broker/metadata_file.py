@@ -1,9 +1,9 @@
-"""What a broker knows beside its logs, in one small file of its data directory: ``kafkaframes.broker.json``.
+"""The broker's metadata that is not part of its logs, in one file of the data directory: ``kafkaframes.broker.json``.
 
-Topics with their ids and settings, the broker's dynamic settings, users, access rules, quotas, and the next producer
-id. KRaft has these in ``__cluster_metadata``; a log directory that another broker opens does not need the file, which
-Kafka leaves alone. It is replaced as a whole, so that a crash leaves the old one or the new one. Only its owner may
-read it: it has the keys of SCRAM users, with which their passwords can be guessed.
+It contains topics with their ids and settings, dynamic broker settings, users, ACLs, quotas, and the next producer id.
+KRaft stores these in ``__cluster_metadata``. Other brokers can open the log directory without this file, and Kafka
+ignores it. The file is replaced atomically, so that a crash leaves the old or the new one. Only its owner may read it:
+with the keys of SCRAM users, passwords can be guessed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkaframes.storage.files.disk import OnlineDisk, keep_file
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic
 
-MOST_PARTITIONS = 100_000  # of a topic: the missing ones are made when the file is read
+MOST_PARTITIONS = 100_000  # of a topic: missing partitions are created when the file is read
 _LARGEST_INT32, _LARGEST_INT64, _LARGEST_INT16, _LARGEST_INT8 = 2**31 - 1, 2**63 - 1, 2**15 - 1, 127
 _ID_BYTES, _ID_LENGTH = 16, 22
 _MOST_SHOWN = 40
@@ -28,7 +28,7 @@ Form = Callable[[Any, str], None]
 
 
 class FormError(KafkaframesError):
-    """A field has a value that it cannot have."""
+    """A field has an invalid value."""
 
 
 def _refuse(path: str, expected: str, value: Any) -> FormError:
@@ -197,7 +197,7 @@ PRODUCER_ID_BLOCK = 1_000
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic in the file; ``replicas`` are the nodes of each partition, none where the broker has one node."""
+    """A topic in the file. ``replicas`` has the node ids of each partition; empty if the broker has one node."""
 
     topic_id: str
     partitions: int
@@ -207,12 +207,12 @@ class StoredTopic:
 
 @dataclass(slots=True)
 class StoredMetadata:
-    """The file's content.
+    """The content of the file.
 
     Attributes:
-        next_producer_id: below which every id may have been given away.
-        configs: the broker's dynamic settings.
-        entities: of client quotas, users, access rules ...: whatever API files keep, by a name of theirs.
+        next_producer_id: lowest producer id that has certainly not been assigned.
+        configs: dynamic broker settings.
+        entities: further metadata, such as client quotas, users and ACLs, by a name that the API modules choose.
     """
 
     version: int = 1
@@ -224,7 +224,7 @@ class StoredMetadata:
 
 
 def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
-    """Read the file, None where there is none; of one that is not ours a ``LogDirError`` names the field."""
+    """Read the file; None if it does not exist. Raise a ``LogDirError`` with the field's name if it is invalid."""
     path = join(directory, FILE_NAME)
     if disk.stat(path) is None:
         return None
@@ -244,15 +244,15 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
         if not topic["replicas"]:  # most brokers have one node
             del topic["replicas"]
     values = vars_of(metadata) | {"topics": topics}
-    raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # with an indent it takes ten times as long
+    raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # indentation would take ten times as long
     keep_file(disk, join(directory, FILE_NAME), raw, is_private=True)
 
 
 def vars_of(value: StoredMetadata | StoredTopic) -> dict[str, Any]:
-    """Return the fields of a value by name, without the copies of all within that ``asdict`` makes."""
+    """Return the fields of a value by name, without the deep copy of ``asdict``."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
 def protect_metadata(disk: OnlineDisk, directory: str) -> None:
-    """Let only the owner read a file that is there, whatever mode it has."""
+    """Restrict an existing file to its owner."""
     disk.open_file(join(directory, FILE_NAME), is_private=True).close()

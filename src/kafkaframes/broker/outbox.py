@@ -1,9 +1,8 @@
-"""What is to be sent on one connection, in order, and what answers wait for before they are sent (``fsync``).
+"""``Outbox``, the send queue of a connection, and ``GroupCommit``, the flushes that responses wait for (``fsync``).
 
-Buffers are sent, and stretches of files that go from the file to the socket. Nothing is taken from the queue before the
-system has taken what came before it: so a client that does not read holds back its own answers, and of a file no more
-is in memory than ``_NUDGE_BYTES``. With TLS the transport has a buffer of its own (asyncio's would stop and go on in
-turn with a limit of 0), and no file is sent as such.
+The queue contains buffers and file ranges. File ranges are sent with sendfile. An element leaves the queue after the
+operating system has accepted all earlier ones. A client that does not read therefore only delays its own responses, and
+at most ``_NUDGE_BYTES`` of a file are in memory. TLS connections use the transport's buffer, and send no file ranges.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kafkaframes.storage.partition.segment import Stretch
 from kafkaframes.wire.primitives import Part
 
 CAN_SEND_FILES = hasattr(os, "sendfile")
-_JOINED_BYTES = 256 << 10  # short buffers in a row are sent as one
+_JOINED_BYTES = 256 << 10  # consecutive short buffers are sent together
 _LONG_BYTES = 16 << 10
 _NUDGE_BYTES = 64 << 10
 
@@ -29,11 +28,11 @@ Buffer = bytes | memoryview | Part
 
 
 class Outbox:
-    """The way out of one connection.
+    """The send queue of a connection.
 
     Attributes:
-        is_choked: the system takes nothing at the moment; set when the transport says so.
-        is_ending: the connection is closed once everything is sent.
+        is_choked: whether the operating system accepts no bytes at the moment.
+        is_ending: whether the connection is closed after the queue is sent.
     """
 
     __slots__ = ("_queue", "_socket", "_transport", "is_choked", "is_ending")
@@ -45,41 +44,41 @@ class Outbox:
         self.is_choked = False
         self.is_ending = False
         if transport.get_extra_info("sslcontext") is None:
-            transport.set_write_buffer_limits(high=0)  # to be told as soon as the system takes nothing
+            transport.set_write_buffer_limits(high=0)  # pause_writing is called once the system accepts no bytes
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes wait, beside what the system holds."""
+        """The bytes that are not yet passed to the operating system."""
         return int(self._transport.get_write_buffer_size()) + sum(map(len, self._queue))
 
     @property
     def held_bytes(self) -> int:
-        """How many of those are in memory."""
+        """The part of ``unsent_bytes`` that is in memory."""
         return self.unsent_bytes - sum(len(part) for part in self._queue if isinstance(part, Stretch))
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send buffers behind all that was given before."""
+        """Send buffers after all earlier ones."""
         if self._transport.is_closing():
             return
         first = buffers[0]
         if len(buffers) == 1 and type(first) is bytes and not (self._queue or self.is_choked or self.is_ending):
-            self._transport.write(first)  # the usual answer: it needs no queue
+            self._transport.write(first)  # an ordinary response needs no queue
             return
         self._queue.extend(buffers)
         self._go_on()
 
     def resume(self) -> None:
-        """Go on: the system has taken everything."""
+        """Continue after the operating system has accepted all bytes."""
         self.is_choked = False
         self._go_on()
 
     def end(self) -> None:
-        """Close the connection once everything is sent."""
+        """Close the connection after the queue is sent."""
         self.is_ending = True
         self._go_on()
 
     def drop(self) -> None:
-        """Forget what was not sent: the connection is gone."""
+        """Discard the queue, because the connection is closed."""
         for part in self._queue:
             if isinstance(part, Stretch):
                 part.close()
@@ -100,7 +99,7 @@ class Outbox:
             self._transport.close()
 
     def _short_ones(self) -> bytes | memoryview:
-        """Take short buffers off the queue, as one."""
+        """Remove consecutive short buffers from the queue, and return them as one."""
         queue, parts, size = self._queue, [], 0
         while queue and size < _JOINED_BYTES and not isinstance(queue[0], Part) and len(queue[0]) < _LONG_BYTES:
             part = queue.popleft()
@@ -115,7 +114,7 @@ class Outbox:
             sent = os.sendfile(self._socket.fileno(), stretch.descriptor, stretch.position, stretch.size)
         except (BlockingIOError, InterruptedError):
             sent = 0
-        except OSError:  # the client is gone, or the file cannot be read
+        except OSError:  # the client has disconnected, or the file cannot be read
             self._transport.abort()
             return
         stretch.skip(sent)
@@ -130,7 +129,7 @@ class Outbox:
             chunk = stretch.read(_NUDGE_BYTES)
         except OSError:
             chunk = b""
-        if not chunk:  # cut since: the answer's size was promised, so this is the end
+        if not chunk:  # the file was truncated: the announced response size cannot be sent
             self._transport.abort()
             return
         stretch.skip(len(chunk))
@@ -141,7 +140,7 @@ _MAX_FLUSHED_AT_ONCE = 256
 
 
 class GroupCommit:
-    """Flushes what was appended in a thread; those who wait meanwhile are served by the next flush, together."""
+    """Flushes appended records in a thread. Responses that arrive during a flush share the next one."""
 
     def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker
@@ -152,11 +151,11 @@ class GroupCommit:
 
     @property
     def is_needed(self) -> bool:
-        """Whether something was appended, or is being flushed, that an answer could acknowledge."""
+        """Whether there are unflushed records that a response could acknowledge."""
         return self.is_enabled and bool(self._broker.unflushed or self._running)
 
     def when_flushed(self, call: Callable[[], None], fail: Callable[[], None]) -> None:
-        """Call ``call`` once everything that is appended now is on the disk; ``fail`` if the disk has failed."""
+        """Call ``call`` after all appended records are flushed, or ``fail`` if the disk fails."""
         self._waiting.append((call, fail))
         if self._running is None:
             self._running = self._loop.create_task(self._run())
@@ -172,7 +171,7 @@ class GroupCommit:
             self._running = None
 
     async def _flush(self) -> bool:
-        """Put what was appended on the disk; False if the disk fails: the log directory is offline then."""
+        """Flush the appended records. Return False if the disk fails; the log directory is then offline."""
         partitions, self._broker.unflushed = self._broker.unflushed, set()
         logs = [one.log for one in partitions if not one.is_offline]
         size = _flushed_at_once()
@@ -197,13 +196,13 @@ class GroupCommit:
         return True
 
     async def close(self) -> None:
-        """Wait for the flush that is on its way."""
+        """Wait for the current flush."""
         if self._running is not None:
             await asyncio.gather(self._running, return_exceptions=True)
 
 
 def _flushed_at_once() -> int:
-    """Return how many partitions are flushed at once: each takes a file descriptor or two until it is done."""
+    """Return how many partitions to flush concurrently: each needs one or two file descriptors."""
     return max(min(free_descriptors() // 4, _MAX_FLUSHED_AT_ONCE), 1)
 
 

@@ -1,10 +1,10 @@
-"""A store that is served is read in threads: the request that needs its bytes waits, and no other one does.
+"""Reads of a served store in threads, so that a slow read delays only the request that needs its bytes.
 
-The broker's state belongs to the thread of its event loop, and so do the handlers. What reads logs therefore runs as an
-*attempt* (``when_read``): where it asks for bytes of a store that are not there yet it is broken off, threads read
-them, and it runs again from its beginning, with these bytes at hand. Each connection still has one request at a time.
-Files of this machine's disks are read as always. With a store that takes 200 ms a read, others are answered in 1 ms
-instead of 180 (``benchmarks/results/store_reads.md``).
+The broker's state and the handlers belong to the thread of the event loop. Code that reads logs therefore runs as an
+*attempt* (``when_read``). If it needs bytes of a store that have not been read, the attempt is cancelled, threads read
+the bytes, and the attempt is repeated from its start with these bytes. A connection still has one request at a time.
+Files on local disks are read directly. With a store whose reads take 200 ms, other requests are answered in 1 ms
+instead of 180 ms (``benchmarks/results/store_reads.md``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kafkaframes.broker.api import Answer, Later
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt
 from kafkaframes.storage.files.memory_disk import HasDescriptors
 
-_THREADS: Final = 8  # reads of a store at once, each of another file
+_THREADS: Final = 8  # concurrent reads of a store, each of another file
 
 
 class StoreRead(NamedTuple):
-    """Bytes of a file."""
+    """A byte range of a file."""
 
     path: str
     position: int
@@ -35,7 +35,7 @@ class StoreRead(NamedTuple):
 
 
 class NotReadYetError(BaseException):
-    """An attempt needs bytes that no thread has read yet. No error: nothing on the way may take it for one."""
+    """An attempt needs bytes that no thread has read yet. A BaseException, so that no handler treats it as an error."""
 
     def __init__(self, *reads: StoreRead) -> None:
         super().__init__(reads)
@@ -43,7 +43,7 @@ class NotReadYetError(BaseException):
 
 
 class _File:
-    """A file of the store, open for the thread that reads it."""
+    """A file of the store that is open for the thread that reads it."""
 
     def __init__(self, base: FileSystem, path: str) -> None:
         self._base = base
@@ -64,7 +64,7 @@ class _File:
         return data
 
     def close(self) -> None:
-        """Close it, or have the thread that reads it do so: nobody waits here."""
+        """Close the file. If a thread is reading it, that thread closes it afterwards."""
         self._is_closed = True
         if self._lock.acquire(blocking=False):
             try:
@@ -76,7 +76,7 @@ class _File:
 
 
 class StoreReads(FileSystemOver):
-    """A file system whose files are read in threads while an attempt runs, and at once at all other times."""
+    """A file system whose files are read in threads during an attempt, and directly at other times."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
@@ -86,7 +86,7 @@ class StoreReads(FileSystemOver):
         self.held: dict[StoreRead, bytes | BaseException] | None = None  # of the attempt that runs
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file of this machine for reading; None: it is none."""
+        """Open a local file for reading, and return its file descriptor; None if the file is not local."""
         return self.inner.open_descriptor(path) if isinstance(self.inner, HasDescriptors) else None
 
     @contextmanager
@@ -121,32 +121,32 @@ class StoreReads(FileSystemOver):
         return self._is_here[path]
 
     def begin(self, read: StoreRead) -> Future[bytes]:
-        """Read in a thread."""
+        """Start a read in a thread."""
         return self._threads.submit(self._file(read.path).read, read.position, read.length)
 
     def close(self) -> None:
-        """Begin nothing more; what is being read is not waited for."""
+        """Start no further reads. Current reads are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class HasStore(Protocol):
-    """What of a broker is asked here (``BrokerState``)."""
+    """The part of ``BrokerState`` that this module uses."""
 
     store: StoreReads | None
     counters: Counter[str]
 
 
 def when_read(broker: HasStore, run: Callable[[], Answer]) -> Answer:
-    """Run what reads logs; where a store's bytes are missing, answer later.
+    """Run a function that reads logs. If bytes of a store are missing, return a ``Later``.
 
     Args:
-        run: is broken off and runs again, so it changes nothing before it has read everything.
+        run: function that may be cancelled and repeated. It must read everything before it changes anything.
     """
     return run() if broker.store is None else _Attempt(broker, broker.store, run).first()
 
 
 class _Attempt:
-    """One request's reading, from its first try to the one that finds everything."""
+    """The attempts of a request, until one has all the bytes that it needs."""
 
     def __init__(self, broker: HasStore, store: StoreReads, run: Callable[[], Answer]) -> None:
         self._broker = broker
@@ -169,7 +169,7 @@ class _Attempt:
         self._store.held = self._held
         try:
             return self._run()
-        except NotReadYetError:  # what was counted will be counted again
+        except NotReadYetError:  # the next attempt counts again
             self._broker.counters.clear()
             self._broker.counters.update(counters)
             raise
