@@ -1,6 +1,6 @@
-"""What one Spark task does in a write exactly once: build batches, lease their partitions from the driver, send them.
+"""A Spark task of an exactly-once write: build batches, lease their partitions from the driver, and send them.
 
-While some batches are sent, by a thread of its own, the next are built. A task without rows asks for nothing.
+A separate thread sends batches while the next ones are built. A task without rows sends no requests.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Counts = dict[TopicPartition, int]
 
 
 class Work(NamedTuple):
-    """What each task is given.
+    """The arguments of each task.
 
     Attributes:
-        address: where sequences are leased.
-        batch: what is known there of the batch.
-        is_written_anew: tasks of this batch were lost before.
+        address: Address at which sequence numbers are leased.
+        batch: Identity of the batch at this address.
+        is_written_anew: Whether tasks of the batch were lost in an earlier attempt.
     """
 
     options: TopicWriteOptions
@@ -50,10 +50,10 @@ class Work(NamedTuple):
 
 
 def writing(work: Work) -> Callable[[Rows], Rows]:
-    """Return the function of the tasks: rows in, how many records they have written to each partition out.
+    """Return the function of the tasks, which writes rows and returns the number of records in each partition.
 
-    An error of ours is a row with ``failure``, and the task succeeds: Spark would repeat one that fails, and whatever
-    it repeats is refused.
+    An error of this package is returned as a row with ``failure``, and the task succeeds. Otherwise Spark would repeat
+    the task, and the repetition would be rejected.
     """
 
     def write(rows: Rows) -> Rows:
@@ -78,12 +78,12 @@ def writing(work: Work) -> Callable[[Rows], Rows]:
 
 
 def write_rows(work: Work, task: int, rows: Rows) -> Counts:
-    """Write rows in the transaction; return how many records each partition has acknowledged.
+    """Write rows in the transaction, and return the number of acknowledged records in each partition.
 
     Raises:
-        KafkaframesError: the driver is gone, or says that the batch has failed.
-        BrokerError, NetworkError: a broker did not take something; the transaction must not be committed.
-        EncodeError, OptionError: a row cannot be written.
+        KafkaframesError: The driver does not respond, or reports that the batch has failed.
+        BrokerError, NetworkError: A broker rejected a batch. The transaction must not be committed.
+        EncodeError, OptionError: A row cannot be written.
     """
     counts: Counts = {}
     batches = (one for one in rows if one.num_rows)
@@ -114,7 +114,7 @@ def write_rows(work: Work, task: int, rows: Rows) -> Counts:
 
 
 def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
-    """Send finished batches, to each partition when it is this task's turn there."""
+    """Send finished batches to each partition as soon as this task has its lease."""
     waiting = {part.topic_partition: part for part in parts}
     wrote: list[TopicPartition] = []
     while waiting:
@@ -133,7 +133,7 @@ def _packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer
 
     def count_of(topic: str) -> int:
         if topic not in known:
-            known[topic] = len(producer.partitions_for(topic))  # makes one that is not there
+            known[topic] = len(producer.partitions_for(topic))  # may create the topic
         return known[topic]
 
     return Packer(options.topic, count_of, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)

@@ -1,7 +1,7 @@
-"""``onForeignMarker=skip``: a checkpoint that does not fit the newest marker of its sink goes on behind it.
+"""``onForeignMarker=skip``: if a checkpoint does not match the newest marker of its sink, continue after the marker.
 
-Before the query starts, its checkpoint is written as the run left it that wrote the marker: the query's id, the
-marker's micro-batch as the newest one, planned and done. The next micro-batch begins at the offsets where that ended.
+Before the query starts, its checkpoint is rewritten to the state after the marker's batch: the query id, and that batch
+as the newest one, planned and committed. The next micro-batch begins at the end offsets of that batch.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _STATEFUL: Final = re.compile(
 
 
 class WritableFiles(CheckpointFiles, Protocol):
-    """Files of a checkpoint that can be written."""
+    """The files of a writable checkpoint."""
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, in place of one that is there."""
+        """Write a file, and replace an existing one."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder; none where it is not there."""
+        """Return the file names in a directory; empty if it does not exist."""
 
 
 def query_id_of(files: CheckpointFiles) -> str | None:
-    """Return the id of a checkpoint's query; None where there is no checkpoint."""
+    """Return the query id of a checkpoint; None if the checkpoint does not exist."""
     text = files.read("metadata")
     return None if text is None else str(json.loads(text)["id"])
 
 
 def next_batch(files: WritableFiles, target: str) -> StreamBatch:
-    """Return the micro-batch with which a query will go on: one in flight, or one that is not planned yet."""
+    """Return the micro-batch with which a query continues: a planned one, or the next one."""
     planned = _newest(files, "offsets")
     number = planned if planned > _newest(files, "commits") else planned + 1
     begins, ends = offsets_in(files.read, number)
@@ -52,10 +52,10 @@ def next_batch(files: WritableFiles, target: str) -> StreamBatch:
 
 
 def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
-    """Write a checkpoint so that its query goes on behind a mark.
+    """Rewrite a checkpoint so that its query continues after a marker.
 
     Raises:
-        OptionError: the mark does not say where that is, or the query has state that would miss rows.
+        OptionError: The marker does not contain offsets, or the query has state that would miss rows.
     """
     batch = next_batch(files, mark.sink)
     if conflict(mark, batch) is None:
@@ -83,10 +83,10 @@ _ELSE: Final = "give another sink name, sink=..., or a new checkpoint with start
 
 
 def check_stateless(frame: DataFrame) -> None:
-    """Refuse a query whose state would miss what is skipped.
+    """Reject a query whose state would miss the skipped rows.
 
     Raises:
-        OptionError: it has aggregates, joins, or the like.
+        OptionError: The query has stateful operators, such as aggregations or joins.
     """
     result = _STATEFUL.search(frame._jdf.queryExecution().analyzed().toString())
     if result is not None:

@@ -1,13 +1,11 @@
-"""A query's first micro-batch, how much each may hold, and which a task writes: for streams of logs and of topics.
+"""The first micro-batch of a query, limits of micro-batches, and the micro-batch of a task, for logs and topics.
 
-Spark 4.2 or later.
+Requires Spark 4.2 or later.
 
-The first micro-batch may have been planned by an earlier run that did not finish it.
-
-Spark notes in the checkpoint where a micro-batch ends; where it begins is where the one before has ended. The first has
-none before it: Spark asks the source anew. ``latest`` is another place by then, and rows between the two would be lost
-without a word. (Spark's own connector keeps a note of its own, ``sources/0/0``; a source in Python does not
-learn its place.)
+An earlier run may have planned the first micro-batch without completing it. Spark's checkpoint contains only the ends
+of micro-batches; each begins at the end of the previous one. For the first one, Spark requests the start from the
+source again. If the start is ``latest``, it has moved in the meantime, and the rows between would be lost silently.
+(Spark's connector stores its start in ``sources/0/0``. A Python source does not know the path of the checkpoint.)
 """
 
 from __future__ import annotations
@@ -25,15 +23,15 @@ if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.topic.options import TopicOptions
 
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's names of what a task may ask
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of Spark
 Nested = Mapping[str, Mapping[str, int]]
 
 
 def micro_batch_of_task() -> tuple[TaskContext, str, int]:
-    """Return the context of a task that writes a stream, the id of its query, and the number of its micro-batch.
+    """Return the context, the query id and the micro-batch number of a task that writes a stream.
 
     Raises:
-        KafkaframesError: it is no such task.
+        KafkaframesError: The process does not run such a task.
     """
     context = TaskContext.get()
     if context is None:
@@ -45,24 +43,25 @@ def micro_batch_of_task() -> tuple[TaskContext, str, int]:
 
 
 class FirstBatch:
-    """Where a query's first micro-batch begins, as this run has found it; part of a stream's reader."""
+    """The start of a query's first micro-batch, as this run has determined it; a part of a stream reader."""
 
     def __init__(self) -> None:
         self._begin: dict[str, Any] | None = None
         self._has_looked = False
 
     def begin(self, find: Callable[[], Nested]) -> dict[str, Any]:
-        """Return where a query without a checkpoint begins.
+        """Return the start of a query without a checkpoint.
 
         Args:
-            find: says it; called once, for Spark asks several times, and ``latest`` moves on.
+            find: Function that determines it. It is called only once, because Spark asks several times and ``latest``
+                moves.
         """
         if self._begin is None:
             self._begin = _copied(find())
         return _copied(self._begin)
 
     def looked(self) -> None:
-        """Note that this run has looked for new rows: what it plans from now on is its own."""
+        """Record that this run has looked for new rows. Later micro-batches are planned by this run."""
         self._has_looked = True
 
     def is_at(self, start: Nested) -> bool:
@@ -70,16 +69,16 @@ class FirstBatch:
         return self._begin is not None and _plain(start) == _plain(self._begin)
 
     def check(self, start: Nested, end: Nested) -> None:
-        """Refuse a first micro-batch of an earlier run that ends before it begins, or where it begins.
+        """Reject a first micro-batch of an earlier run that ends at or before its start.
 
-        In a query's own first run such a one is in order: Spark plans it although there is nothing to read yet. So
-        this counts only where Spark has not looked for new rows before.
+        In the first run of a query such a micro-batch is valid: Spark plans it even if there are no rows. The check
+        therefore applies only if Spark has not looked for new rows in this run.
 
         Args:
-            start, end: of the micro-batch.
+            start, end: Start and end of the micro-batch.
 
         Raises:
-            OptionError: says what to give.
+            OptionError: The micro-batch ends at or before its start. The message names the option to set.
         """
         if self._has_looked or self._begin is None or _plain(start) != _plain(self._begin):
             return
@@ -100,14 +99,14 @@ def _plain(offsets: Nested) -> dict[tuple[str, str], int]:
 
 
 def _copied(offsets: Nested) -> dict[str, Any]:
-    """Return a copy that later changes do not reach."""
+    """Return a copy that is independent of later changes."""
     return {topic: dict(numbers) for topic, numbers in offsets.items()}
 
 
 def read_limit(options: ReadOptions | TopicOptions) -> ReadLimit:
-    """Return what the options allow; of two limits the one of offsets, for Spark knows no limit of two kinds.
+    """Return the options' limit as Spark's type. If there are two limits, return that of offsets.
 
-    Spark hands it back to ``latestOffset``, which goes by the options, and asks only whether it is limited at all.
+    Spark passes it back to ``latestOffset``, which uses the options, and only checks whether it is a limit.
     """
     if options.max_offsets_per_trigger is not None:
         return ReadMaxRows(options.max_offsets_per_trigger)

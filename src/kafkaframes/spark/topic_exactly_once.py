@@ -1,16 +1,17 @@
-"""``write_topic``: rows into topics exactly once, one Kafka transaction for each micro-batch (``write_topic/sink.py``).
+"""``write_topic``: exactly-once writes, with a Kafka transaction for each micro-batch (``write_topic/sink.py``).
 
-The driver holds the transaction, in ``foreachBatch``, and has Spark's tasks write in it. Tasks build batches of their
-rows and send them with the transaction's producer id and epoch (``exactly_once_task.py``). Several may write to one
-topic partition: sequences are leased by the driver, to one task at a time (``sequences.py``), which adds each partition
-to the transaction before its first lease.
+The driver owns the transaction, in ``foreachBatch``. Spark's tasks build record batches and send them with the
+transaction's producer id and epoch (``exactly_once_task.py``). Several tasks may write to one topic partition: the
+driver leases its sequence numbers to one task at a time (``sequences.py``), and adds each partition to the transaction
+before its first lease.
 
-A second attempt of a task is refused, and so is one of a stage that Spark runs again: the rows of the first may be in
-the transaction already. A task that is refused, or meets an error of ours, tells it in its result and succeeds: Spark
-would repeat one that fails. What brokers have acknowledged must be what the tasks tell that Spark takes as successful.
+Second attempts of a task, and tasks of a repeated stage, are rejected, because rows of the first attempt may already be
+in the transaction. Spark would retry a failed task, so a task that is rejected or fails with an error of this package
+succeeds and reports the error in its result. The records acknowledged by brokers must equal those that the successful
+tasks report.
 
-A batch that fails for a task that was lost (its worker or executor is gone), before the commit was asked for, is
-written anew, ``_TRIES`` times at most.
+If a task is lost (its worker or executor ended) before the commit was requested, the batch is written again, up to
+``_TRIES`` times.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _FEW_ROWS: Final = "64"
 _HERE: Final = "127.0.0.1"
 _TRIES: Final = 3
-# In Spark's errors of jobs whose worker or executor is gone: PythonRunner, TaskEndReason and the sockets between them.
+# Texts in Spark's errors for lost workers or executors: from PythonRunner, TaskEndReason and their sockets.
 _LOST_PROCESS: Final = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
@@ -67,7 +68,7 @@ def write(
     output_mode: str | None,
     query_name: str | None,
 ) -> StreamingQuery | None:
-    """Write as ``kafkaframes.spark.write_topic`` says."""
+    """Write a DataFrame as ``kafkaframes.spark.write_topic`` does."""
     parsed = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     check_exactly_once(parsed)
     frame = frame.select(*written_columns(types_of(frame.schema), parsed))
@@ -90,14 +91,14 @@ def write(
 
 
 def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None:
-    """Have the checkpoint go on behind the newest marker, where it does not fit that."""
+    """If the checkpoint does not match the newest marker, move the checkpoint to the end of the marker's batch."""
     if is_connect(frame.sparkSession):
         raise OptionError("onForeignMarker=skip writes the checkpoint: that takes a classic session, not Spark Connect")
     check_stateless(frame)
     files = HadoopFiles(frame.sparkSession, checkpoint)
     batch = next_batch(files, target_of(options))
     transactional_id = transactional_id_of(options, batch.query_id)
-    with open_producer(options, transactional_id=transactional_id):  # ends what an earlier run has left open
+    with open_producer(options, transactional_id=transactional_id):  # aborts an open transaction of an earlier run
         pass
     make_topic(options)
     marker = marker_for(read_markers(options), transactional_id, batch)
@@ -120,7 +121,7 @@ def _writer_of(
 
 
 class Query:
-    """The micro-batches of one run of a query, as its checkpoint has them."""
+    """The micro-batches of a run of a query, as in its checkpoint."""
 
     def __init__(self, options: TopicWriteOptions, query_id: str, files: CheckpointFiles) -> None:
         self._sink = Sink(options, transactional_id_of(options, query_id))
@@ -128,17 +129,17 @@ class Query:
         self._files = files
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch, unless it is there."""
+        """Write a micro-batch unless it was committed before."""
         files = self._files
         batch = planned_batch(self._sink.options, self._query_id, batch_id, files.path, files.read)
         write_frame(self._sink, frame, batch)
 
 
 def write_frame(sink: Sink, frame: DataFrame, batch: StreamBatch | None) -> None:
-    """Write one batch in one transaction, anew where tasks were lost; ``batch`` is None where there is no marker.
+    """Write a batch in one transaction, and repeat it after lost tasks. ``batch`` is None for a write without a marker.
 
     Raises:
-        KafkaframesError: it does not fit the marker of the batch before it, or a task has met an error.
+        KafkaframesError: The batch does not match the marker of the previous batch, or a task failed.
     """
     for tries in range(1, _TRIES):
         try:
@@ -151,11 +152,11 @@ def write_frame(sink: Sink, frame: DataFrame, batch: StreamBatch | None) -> None
 
 
 def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: bool) -> Sent:
-    """Have tasks send the rows in the transaction; return how many, when that is what Spark's tasks tell too.
+    """Send the rows from Spark's tasks in the transaction, and return the record counts if the tasks confirm them.
 
     Raises:
-        LostTaskError: a task was lost, or repeated.
-        KafkaframesError: a task has met an error.
+        LostTaskError: A task was lost, or repeated.
+        KafkaframesError: A task failed.
     """
     ledger = Ledger(now_ms)
     shared = sink.shared(producer, ledger)
@@ -167,7 +168,7 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
         work = Work(sink.options, server.address, {}, is_written_anew)
         try:
             results = frame.mapInArrow(writing(work), COLUMNS).collect()
-        except Exception as error:  # of another class on each of Spark's sessions
+        except Exception as error:  # the class depends on the type of the session
             if any(text in str(error) for text in _LOST_PROCESS):
                 ledger.check()
                 raise LostTaskError(f"a worker or an executor was lost: {error}") from error
@@ -184,9 +185,9 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
 
 
 def _driver_address(spark: Any) -> tuple[str, str]:
-    """Return the address at which the driver listens to its tasks, and the name by which they find it.
+    """Return the listen address of the driver, and the host name under which tasks reach it.
 
-    As Spark's own: ``spark.driver.bindAddress`` and ``spark.driver.host``. With ``local`` tasks it is this machine's.
+    These are ``spark.driver.bindAddress`` and ``spark.driver.host``; with ``local`` tasks, this machine's address.
     """
     master = spark.conf.get("spark.master", "")
     if master == "local" or master.startswith("local["):
@@ -197,11 +198,11 @@ def _driver_address(spark: Any) -> tuple[str, str]:
 
 @contextmanager
 def _arrow_batches_are_bounded(frame: DataFrame) -> Iterator[None]:
-    """Check that Spark gives a task few large rows at once: by bytes, or before Spark 4.1 by their number."""
+    """Keep Arrow batches for tasks small: Spark limits their bytes, and before 4.1, this limits their rows."""
     conf = frame.sparkSession.conf
     try:
         conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
-    except Exception:  # of another class in each Spark that does not know the setting
+    except Exception:  # the class for an unknown setting depends on the version of Spark
         pass
     else:
         yield

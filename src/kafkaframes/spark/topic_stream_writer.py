@@ -1,11 +1,11 @@
-"""``df.writeStream.format("kafka-topic")``: each micro-batch into topics, at least once or exactly once.
+"""``df.writeStream.format("kafka-topic")``, which writes micro-batches to topics, at-least-once or exactly-once.
 
-Spark makes a writer twice for each micro-batch, in two processes on the driver's machine: once for the tasks, once for
-the commit. The one at least once does nothing there.
+Spark creates a writer twice for each micro-batch, in two processes on the driver's machine: for the tasks, and for the
+commit. The commit of an at-least-once writer does nothing.
 
-The one exactly once writes as ``write_topic`` does (``topic_exactly_once.py``), but for who holds the transaction: a
-process of ours, ``jobs/write_topic/process_control.py``. A task that is lost fails the micro-batch and ends the query,
-whose next run writes it anew: unlike in ``foreachBatch``, nobody here could have Spark run all tasks once more.
+The exactly-once writer works as ``write_topic`` (``topic_exactly_once.py``), but a separate process owns the
+transaction (``jobs/write_topic/process_control.py``). A lost task fails the micro-batch and ends the query, and the
+next run writes it again. Unlike ``foreachBatch``, a writer cannot make Spark repeat all tasks.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 class KafkaTopicStreamWriter(TopicTaskWriter, DataSourceStreamArrowWriter):
-    """One micro-batch's writer, at least once."""
+    """The at-least-once writer of a micro-batch."""
 
 
 @dataclass
 class TaskWrote(WriterCommitMessage):
-    """What one task has written in which attempt; or why it failed, as ``exactly_once_task.writing`` tells it."""
+    """The record counts of a task attempt, or its error in the form of ``exactly_once_task.writing``."""
 
     attempt: str
     counts: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class TaskWrote(WriterCommitMessage):
 
 @tells_plainly
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch's writer, exactly once."""
+    """The exactly-once writer of a micro-batch."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str], checkpoint: str) -> None:
         check_exactly_once(options)
@@ -65,7 +65,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._address = self._process.announce(self._attempt)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows in the transaction; an error of ours goes into the message: Spark would repeat it."""
+        """Write the rows of a task. An error is returned in the message, so that Spark does not repeat the task."""
         from kafkaframes.spark.exactly_once_task import Work, write_rows
 
         context, query_id, number = micro_batch_of_task()
@@ -84,7 +84,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         return wrote
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Commit the rows of all tasks."""
+        """Commit the transaction with the rows of all tasks."""
         wrote = [message for message in messages if isinstance(message, TaskWrote)]
         failure = first_failure((each.is_lost, each.failure) for each in wrote)
         if failure is not None:
@@ -97,12 +97,12 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._process.commit(wrote[0].attempt if wrote else "", batchId, counts)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Leave nothing of them."""
+        """Abort the transaction."""
         self._process.abort(next((each.attempt for each in messages if isinstance(each, TaskWrote)), ""))
 
 
 def _qualified(checkpoint: str) -> str:
-    """Return a checkpoint's path as Hadoop qualifies it, so that the sink's markers are those of ``write_topic``.
+    """Return a checkpoint path as Hadoop qualifies it, so that markers are compatible with those of ``write_topic``.
 
     >>> _qualified("/c/"), _qualified("file:///c"), _qualified("s3a://b/c/")
     ('file:/c', 'file:/c', 's3a://b/c')

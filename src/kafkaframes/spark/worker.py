@@ -1,12 +1,12 @@
-"""What our code does for the Python processes of Spark's that it runs in. No pyspark.
+"""Error handling and garbage collection in the Python processes of Spark. No pyspark.
 
-Errors of ours reach Spark's user as their sentence, without the traceback of a Python worker; settings have the names
-of Spark's options in them.
+Users of Spark see an error of this package as its message, without the traceback of a Python worker. Names of settings
+in the message are those of Spark's options.
 
-Spark puts what a worker's exception prints behind a prefix of its own (``[PYTHON_DATA_SOURCE_ERROR] Failed to ...:``),
-which stays. A worker leaves the traceback out where ``SPARK_HIDE_TRACEBACK`` is set in its environment, and ends after
-it (``handle_worker_exception`` in ``pyspark/util.py``). So it is set there when one of our errors is on its way out,
-and never for errors of a user's own functions, which are worth nothing without their traceback.
+Spark adds a prefix to the output of a worker's exception (``[PYTHON_DATA_SOURCE_ERROR] Failed to ...:``), which stays.
+A worker omits the traceback if ``SPARK_HIDE_TRACEBACK`` is set in its environment, and then ends
+(``handle_worker_exception`` in ``pyspark/util.py``). The variable is set only for errors of this package, because
+errors of a user's functions need their traceback.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from kafkaframes.errors.exceptions import rename_settings
 
 @cache
 def settle() -> None:
-    """Have the modules that this worker has imported left out of its garbage collections from now on.
+    """Exclude the imported modules of this worker from later garbage collections.
 
-    At the end of its first task of ours, or of its first question about a source. PySpark's workers collect after each
-    one, and looked through the 140,000 objects of numba and others for 60 ms each time, those that plan through 64,000
-    for 30 ms (2026-11-22). To ask ``gc.get_freeze_count`` whether it is done would count them, for 8 ms a task.
+    It is called at the end of the first task, or of the first request for a source. PySpark's workers collect garbage
+    after each one. This took 60 ms each time for the 140,000 objects of numba and other modules, and 30 ms for 64,000
+    objects in planner processes (2026-11-22). ``gc.get_freeze_count`` is not used, because it takes 8 ms per task.
     """
     gc.collect()
     gc.freeze()
@@ -37,11 +37,11 @@ def settle() -> None:
 
 _Class = TypeVar("_Class", bound=type)
 _HIDE = "SPARK_HIDE_TRACEBACK"
-_RUNTIME, _WORKER = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"  # how Spark marks the processes of its workers
+_RUNTIME, _WORKER = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"  # environment variable of worker processes, and its value
 
 
 def tells_plainly(cls: _Class) -> _Class:
-    """Have every method that a class of Spark's interface defines raise our errors as their sentence alone."""
+    """Make all methods of a class for Spark raise errors of this package without a traceback."""
     for name, method in list(vars(cls).items()):
         if isfunction(method):
             setattr(cls, name, _generator(method) if isgeneratorfunction(method) else _function(method))
@@ -72,19 +72,19 @@ def _plain() -> Iterator[None]:
         yield
     except KafkaframesError as error:
         rename_to_options(error)
-        if os.environ.get(_RUNTIME) == _WORKER:  # it ends with this error
+        if os.environ.get(_RUNTIME) == _WORKER:  # the process ends after this error
             os.environ[_HIDE] = "1"
         raise
 
 
 def rename_to_options(error: KafkaframesError) -> None:
-    """Have an error name Spark's options instead of settings."""
+    """Replace names of settings in an error by names of Spark's options."""
     rename_settings(error, {**setting_names(), **_client_settings()})
 
 
 @cache
 def setting_names() -> Mapping[str, str]:
-    """Return the options of ``kafka-log`` and ``kafka-topic`` by the settings that they fill."""
+    """Return the options of ``kafka-log`` and ``kafka-topic``, by setting."""
     from kafkaframes.spark.log_options import OPTIONS
     from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
 
@@ -92,7 +92,7 @@ def setting_names() -> Mapping[str, str]:
 
 
 def _client_settings() -> Mapping[str, str]:
-    """Return the ``kafka.*`` options by the settings of our client that they fill."""
+    """Return the ``kafka.*`` options, by client setting."""
     from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
     from kafkaframes.client.settings import setting_names as names_of
 
