@@ -486,7 +486,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         _raise_first([(row.error_code, row.error_message, f"{kind} {name}")])
 
     async def _of_resource(self, kind: str, name: str, body: Message) -> Any:
-        """Ask the broker itself for a broker's settings, any broker for the others."""
+        """Send a request for a broker's settings to that broker, and others to any broker."""
         broker = None
         if kind.startswith("broker") and name:
             if not name.isdecimal():
@@ -695,13 +695,13 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     # ------------------------------------------------------------------------------------------------------- asking
 
     async def _of_any(self, body: Message, what: str) -> Any:
-        """Ask any broker."""
+        """Send a request to any broker."""
         answer = await self._cluster.retried(lambda: self._cluster.request(None, body))
         _raise_first([(answer.error_code, None, what)])
         return answer
 
     async def _change_topics(self, body: Message, field: str, requested: Iterable[str | UUID]) -> None:
-        """Send a change of topics to the controller; ``field`` of the response has a row for each topic."""
+        """Send a change of topics to the controller. ``field`` of the response has a row for each topic."""
         answer = await self._send_to_controller(body, type(body).__name__, lambda answer: getattr(answer, field))
         rows = getattr(answer, field)
         for row in rows:
@@ -731,7 +731,7 @@ def _text_of(row: Any, prefix: str = "") -> str:
 
 
 def _token(answer: Any, renewers: Iterable[str], unit: str) -> DelegationToken:
-    """Return a token as CreateDelegationToken or DescribeDelegationToken names its fields."""
+    """Return a token from the fields of a CreateDelegationToken or DescribeDelegationToken response."""
     owner, requester = _text_of(answer), _text_of(answer, "token_requester_")
     times = (getattr(answer, f"{name}_timestamp{unit}") for name in ("issue", "expiry", "max"))
     return DelegationToken(answer.token_id, answer.hmac, owner, requester, tuple(renewers), *times)
@@ -758,7 +758,7 @@ def _member(entry: Any, instance_id: str | None, assigned: Iterable[tuple[str, I
 
 
 def _assigned(data: bytes) -> list[tuple[str, list[int]]]:
-    """Return a member's partitions; those of a protocol of its own (Connect's) are nobody else's to read."""
+    """Return a member's partitions. Assignments of other protocols, such as Connect's, cannot be decoded."""
     try:
         match, _ = decode_versioned("ConsumerProtocolAssignment", data)
     except KafkaframesError:

@@ -129,12 +129,12 @@ class AsyncConsumer(AsyncTopicLookupClient):
             yield {"topic": state.partition.topic, "partition": state.partition.partition}, function(state)
 
     def _lag_of(self, state: PartitionState) -> int | None:
-        """Return how many offsets the position of a partition is behind its end; None if either is not known."""
+        """Return the lag of a partition's position; None if the position or the end is unknown."""
         end = state.last_stable_offset if self.settings.reads_committed else state.high_watermark
         return None if end < 0 or state.position < 0 else max(end - state.position, 0)
 
     def _count_read(self, state: PartitionState | None, count: int) -> None:
-        """Count records of a partition that the caller gets, and its lag after them."""
+        """Count the records that the caller gets of a partition, and its lag after them."""
         now = time.monotonic()
         self._fetching["records"].record(count, now)
         lag = None if state is None else self._lag_of(state)
@@ -168,7 +168,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         """
         self._cluster.home.check()
         self._is_closed = True
-        self._task.changed.set()  # reads that wait end with an error
+        self._task.changed.set()  # waiting reads fail
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._end_assignment(commit=commit)
@@ -210,7 +210,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         requested = to_partitions(partitions)
         end_offsets = None if ends is None else to_partition_mapping(ends)
         await self._reach(requested)
-        self._positions.errors.clear()  # of what was read before: a partition that still fails says so again
+        self._positions.errors.clear()  # of earlier reads: a partition that still fails reports its error again
         states = self._positions.states
         for entry in requested:
             if entry not in states:
@@ -234,10 +234,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
             raise error
 
     async def _find_positions(self, partitions: Sequence[TopicPartition]) -> None:
-        """Wait until the background task has found where to begin.
+        """Wait until the background task has found the start positions.
 
         Raises:
-            NetworkError, BrokerError: it has not in ``default_api_timeout_ms``, or a broker refuses.
+            NetworkError, BrokerError: not found within ``default_api_timeout_ms``, or rejected by a broker.
         """
         deadline = time.monotonic() + self.settings.default_api_timeout_ms / 1000
         while True:
@@ -295,7 +295,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         self._task.start()
 
     async def _reach(self, requested: Sized) -> None:
-        """See that a broker answers, if anything is to be read: who reads waits for records, and would never know."""
+        """Check that a broker responds if there are partitions to read. Otherwise a read would wait silently."""
         if requested and self._cluster.cluster.updated_at is None:
             await self._cluster.retried(lambda: self._cluster.refresh([]))
 
@@ -305,7 +305,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         await self._end_assignment(commit=True)
 
     async def _end_assignment(self, *, commit: bool) -> None:
-        """Give everything up, and tell the caller and the group."""
+        """Give up all partitions, and notify the caller and the group."""
         is_member = self._machine.member is not None
         self._machine.begin_end()
         try:
@@ -327,7 +327,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return self._machine.assignment
 
     async def _run_callback(self, callback: Callback, *, commit: bool) -> None:
-        """Tell the caller of partitions; commit those that are revoked first."""
+        """Notify the caller of partitions. Commit revoked ones first."""
         machine = self._machine
         machine.callback_begun(callback)
         try:
@@ -461,7 +461,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             return True
         if not await holds_nothing(self._cluster, known, at, end, read_committed=self.settings.reads_committed):
             return False
-        if self.position(known) == at:  # nothing came meanwhile
+        if self.position(known) == at:  # no records arrived in the meantime
             self.seek(known, end)
         return True
 
@@ -503,9 +503,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     @contextlib.contextmanager
     def _reading(self, method: str) -> Iterator[None]:
-        """Refuse other tasks while this one reads, since each would take records that the other one waits for.
+        """Reject reads of other tasks while this task reads, because each would take records that the other waits for.
 
-        A cancelled task does not count: a plain consumer may poll again before its interrupted call has ended.
+        A cancelled task does not count: a synchronous consumer may poll again before its interrupted call has ended.
         """
         reader = self._reading_task
         if reader is not None and not reader.cancelling():
@@ -524,7 +524,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
                 self._reading_task = None
 
     async def _wait(self, deadline: float | None) -> bool:
-        """Do what is due, and wait for records; return False if there are none at the deadline."""
+        """Perform due work and wait for records. Return False if there are none at the deadline."""
         while True:
             self._task.changed.clear()
             await self._attend()
@@ -532,7 +532,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
                 return True
             now = time.monotonic()
             if deadline is not None and now >= deadline:
-                await asyncio.sleep(0)  # a caller that never waits leaves room for the background task
+                await asyncio.sleep(0)  # lets the background task run if the caller never waits
                 return False
             times = [time_s for time_s in (deadline, self._commit_time()) if time_s is not None]
             self._machine.is_waiting = True
@@ -543,7 +543,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
                 self._machine.made_progress(time.monotonic())
 
     async def _attend(self) -> None:
-        """Poll: run due callbacks, raise the next error, commit if that is due."""
+        """Process a poll: call due callbacks, raise the next error, and start a due commit."""
         self._raise_own_failure()
         await self._report_commits()
         if self._machine.polled(time.monotonic()):
@@ -650,10 +650,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return result
 
     async def _open_next(self, deadline: float | None) -> bool:
-        """Wait until there are decoded records; return False if there are none at the deadline.
+        """Wait until there are decoded records. Return False if there are none at the deadline.
 
         Raises:
-            CorruptRecordError: a batch is damaged; the records before it are handed out by the next call.
+            CorruptRecordError: a batch is damaged. The next call returns the records before it.
         """
         while await self._wait(deadline):
             if self._next_records() is not None:
@@ -675,7 +675,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return {"verify_crc": self.settings.check_crcs, "memory": self._memory}
 
     def _next_records(self) -> Records | None:
-        """Return the decoded records that are handed out next; None if batches must be decoded, or fetched."""
+        """Return the decoded records to return next; None if batches must be decoded or fetched."""
         buffered = self._next_buffer()
         return None if buffered is None else buffered[1].next_records
 
@@ -690,7 +690,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
     # ---------------------------------------------------------------------------------------------------- iterating
 
     async def _next_iterated(self) -> Records:
-        """Wait for records; return them for an iteration, which ends early when the consumer must be asked again."""
+        """Wait for records and return them for an iteration. It ends early if the consumer must process a poll."""
         if self._iterated is not None:
             self._count_taken(self._iterated[0])
         with self._reading("iteration"):
@@ -703,7 +703,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return records
 
     def _notice_iteration(self, now: float) -> float | None:
-        """Take that records were taken since the last time, which counts as polling; return when to look again."""
+        """Record that an iteration has taken records, which counts as polling. Return the time of the next check."""
         if self._iterated is None:
             return None
         records, left = self._iterated
@@ -722,7 +722,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             self._count_read(self._positions.states.get(records.partition), count)
 
     def _interrupt_iteration(self) -> None:
-        """Let an iteration ask again before its next record."""
+        """End an iteration before its next record, so that it processes a poll."""
         if self._iterated is not None:
             self._iterated[0].interrupt()
 
@@ -736,7 +736,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
                         continue
                     for result in self._interceptors.on_consume([record]):
                         yield result
-                await asyncio.sleep(0)  # heartbeats and other tasks go on
+                await asyncio.sleep(0)  # lets heartbeats and other tasks run
 
     # --------------------------------------------------------------------------------------------------- committing
 
@@ -793,7 +793,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         *,
         skip_unknown_topics: bool = False,
     ) -> None:
-        """Commit under the member's identity, and again under the next one if its epoch has just changed (KIP-848)."""
+        """Commit under the member's identity. If its epoch has changed, repeat it with the new one (KIP-848)."""
         started = time.monotonic()
         deadline = started + timeout_ms / 1000
         while True:
@@ -831,12 +831,12 @@ class AsyncConsumer(AsyncTopicLookupClient):
             await self._call_interceptors(partial(self._interceptors.on_commit, committed))
 
     def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, UUID]:
-        """Return the ids of the topics that offsets are of, as far as they are known."""
+        """Return the known topic ids of offsets."""
         states = (self._machine.state_of(entry) for entry in offsets)
         return {state.partition.topic: state.topic_id for state in states if state is not None and state.topic_id.int}
 
     async def _has_new_identity(self, member: GroupMember, deadline: float) -> bool:
-        """Wait for the heartbeat that tells the member its epoch; return whether it is a member still."""
+        """Wait for the heartbeat response with the member's epoch. Return whether it is still a member."""
         while self.group_metadata() == member and time.monotonic() < deadline:
             self._task.changed.clear()
             await waited(self._task.changed, deadline - time.monotonic())
@@ -844,7 +844,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return known is not None and known.is_member and known.identity != member
 
     async def _commit_for_end(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit positions before partitions are given up, if that is automatic; it is an attempt, as in Java."""
+        """With automatic commits, try to commit positions before partitions are given up, once, as in Java."""
         offsets = self._positions_to_commit(partitions) if self._commits_by_itself else {}
         member = self._machine.member
         if not offsets or (member is not None and not member.is_member):
@@ -876,14 +876,14 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return await group_offsets.committed(self._cluster, group_id, requested, stable=True)
 
     def _commit_time(self) -> float | None:
-        """Return when offsets are committed by themselves."""
+        """Return the time of the next automatic commit."""
         is_busy = self._auto_commit is not None and not self._auto_commit.done()
         if not self._commits_by_itself or is_busy or not self._machine.owned:
             return None
         return self._committed_at + self.settings.auto_commit_interval_ms / 1000
 
     def _commit_when_due(self) -> None:
-        """Begin to commit what was handed out before this poll."""
+        """Start to commit the positions before this poll, if that is due."""
         due, now = self._commit_time(), time.monotonic()
         member = self._machine.member
         if due is None or due > now or (member is not None and not member.is_member):
@@ -912,7 +912,7 @@ def _deadline(timeout_ms: int | None) -> float | None:
 
 
 def _lead_of(state: PartitionState) -> int | None:
-    """Return how many offsets the position of a partition is after its start; None if either is not known."""
+    """Return the distance of a partition's position from the log start offset; None if either is unknown."""
     start, position = state.log_start_offset, state.position
     return None if start < 0 or position < 0 else max(position - start, 0)
 

@@ -120,7 +120,7 @@ class AsyncProducer:
         self._format = self.settings.record_format
         self._is_started = self._is_closed = False
         self._starting = asyncio.Lock()
-        self._queueing = asyncio.Lock()  # tables go out in the order of the calls
+        self._queueing = asyncio.Lock()  # keeps tables in the order of the calls
         self._transactions = Transactions(self._cluster, self._sender, self.settings)
         self._accumulator.may_open = self._transactions.takes
         self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
@@ -195,7 +195,7 @@ class AsyncProducer:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                     await self.flush()
         except TimeoutError:
-            pass  # what waits ends below, each record with an error
+            pass  # waiting records fail below
         finally:
             await cancelled(self._gather_task)
             for gathering in self._accumulator.close():
@@ -284,20 +284,20 @@ class AsyncProducer:
         await self._bounded(self._learn(topic), f"a record of topic {topic}")
 
     async def _learn(self, topic: str) -> None:
-        """Start, and wait for the metadata of a topic."""
+        """Start the producer, and wait for the metadata of a topic."""
         await self.start()
         await self._cluster.topic(topic, create=True)
         self._accumulator.learn(topic)
 
     async def _prepare(self, record: CheckedRecord, *, is_in_callback: bool = False) -> None:
-        """Wait for what a record needs before it can be added: start, metadata, memory, its place in a transaction."""
+        """Wait for the start, the metadata, the memory or the transaction that a record needs before it is added."""
         await self._bounded(self._wait_for_needs(record, is_in_callback), f"a record of topic {record[0]}")
 
     async def _bounded(self, wait: Coroutine[Any, Any, Result], what: str) -> Result:
-        """Wait for a start, metadata or memory, for ``max_block_ms`` at most.
+        """Wait for a start, metadata or memory, for at most ``max_block_ms``.
 
         Raises:
-            NetworkError: the time is over; it names what waited, and the last error.
+            NetworkError: the timeout has expired. The error names the reason of the wait and the last error.
         """
         limit_ms = self.settings.max_block_ms
         self._cluster.last_error = None
@@ -359,7 +359,7 @@ class AsyncProducer:
         return await future
 
     async def _gather(self) -> None:
-        """Make batches of what is full or has gathered for ``linger_ms``, until this task is ended."""
+        """Build batches that are full or older than ``linger_ms``, until this task is cancelled."""
         try:
             while True:
                 self._gathered.clear()
@@ -371,15 +371,15 @@ class AsyncProducer:
             self._drop_gathered(NetworkError("the producer was closed before this was sent"))
 
     def _build_all(self) -> None:
-        """Make batches of all that has gathered."""
+        """Build batches of all added records."""
         self._build(self._accumulator.drain(None)[0])
 
     def _build(self, gathered: list[Gathering]) -> None:
-        """Make batches, and queue them at once, so that nothing overtakes them."""
+        """Build batches and queue them at once, to keep the order of the records."""
         try:
             batches = self._built(gathered) if gathered else []
         except Exception as error:
-            if len(gathered) > 1:  # only those who wait for the records at fault are told
+            if len(gathered) > 1:  # only the invalid records fail
                 for gathering in gathered:
                     self._build([gathering])
                 return
@@ -404,7 +404,7 @@ class AsyncProducer:
             self._call_on_loop(self._sender.release_space)
 
     def _built(self, gathered: list[Gathering]) -> list[bytes]:
-        """Write batches, all at once: most of the time of small ones is Python's."""
+        """Encode batches together, because most of the time of small batches is Python's overhead."""
         settings, record_format = self.settings, self._format
         assert record_format is not None
         if any(map(any, (gathering.headers for gathering in gathered))) and record_format < 2:
@@ -420,7 +420,7 @@ class AsyncProducer:
         return build_batches(rows, starts, fields, record_format=record_format, codec=codec, level=level)
 
     def _drop_gathered(self, reason: Exception) -> None:
-        """End what is in no batch yet."""
+        """Fail the records that are not part of a batch yet."""
         for gathered in self._accumulator.drain(None)[0]:
             gathered.results.dropped(reason)
 
@@ -463,7 +463,7 @@ class AsyncProducer:
     def _intercept_table(
         self, interceptors: Interceptors, table: pa.Table | pa.RecordBatch, topic: str | None
     ) -> pa.Table | pa.RecordBatch:
-        """Return the table that interceptors send instead of this one; any thread may call this method."""
+        """Return the table that interceptors send instead of this one. Any thread may call this method."""
         interceptors.require_table_hooks("send_arrow()", "on_send", "on_acknowledgement")
         check_table(table, self.settings.max_request_size)
         return interceptors.on_send_table(table, topic, self.settings.max_request_size)
@@ -480,7 +480,7 @@ class AsyncProducer:
         return written(batches, await results_of(batches))
 
     async def _queued_table(self, table: pa.Table | pa.RecordBatch, topic: str | None) -> list[Batch]:
-        """Build a table's batches, and queue them."""
+        """Build a table's batches and queue them."""
         batches: list[Batch] = []
         whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         topics = topics_of(whole, topic)
@@ -538,7 +538,7 @@ class AsyncProducer:
         return WrittenBatches([parts[0].base_offset for parts in results], divided=divided)
 
     def _cut(self, topic: str, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
-        """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
+        """Build batches, or message sets of about the batch size (formats 0 and 1), each with its number of records."""
         assert self._format is not None
         settings = self.settings
         codec, level, size = settings.compression_type, settings.compression_level, self._batch_bytes([topic])
@@ -565,7 +565,7 @@ class AsyncProducer:
 
     async def _put(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         await self._bounded(self._wait_for_capacity(target, len(data)), f"a batch of {target}")
-        self._build_all()  # what was sent before stays before it
+        self._build_all()  # earlier records keep their order
         return self._queued(target, data, count, stamp)
 
     async def _wait_for_capacity(self, target: TopicPartition, size: int) -> None:
@@ -573,7 +573,7 @@ class AsyncProducer:
         await self._transactions.before_batch(target)
 
     async def _wait_for_memory(self, size: int, *, is_in_callback: bool = False) -> None:
-        """Wait until a batch or record fits into ``buffer_memory``; what gathers is sent meanwhile."""
+        """Wait until a batch or record fits into ``buffer_memory``. Added records are sent in the meantime."""
         if not self._sender.has_space(size, is_in_callback=is_in_callback):
             self._build_all()
             await self._sender.wait_for_space(size, is_in_callback=is_in_callback)

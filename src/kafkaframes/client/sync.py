@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def _reads(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Consumer, Arguments], Result]:
-    """Return a method as ``sync_method`` does, which one thread at a time may be in."""
+    """Return a method as ``sync_method`` does, which only one thread at a time may call."""
     name = method.__name__
 
     @wraps(method)
@@ -264,7 +264,7 @@ class Producer(SyncClient):
 async def _close_producer(
     twin: AsyncProducer, callbacks: CallbackThread, *, flush: bool = True, timeout_ms: int | None = None
 ) -> None:
-    """Close a producer once ``on_delivery`` was called for all records, those too that it has sent then."""
+    """Close a producer after ``on_delivery`` was called for all records, including those that it has sent itself."""
     async with _limit(timeout_ms):
         for _ in range(2 if flush else 0):
             await twin.flush()
@@ -282,7 +282,7 @@ async def _limit(timeout_ms: int | None) -> AsyncIterator[None]:
 
 
 async def _call_listener(listener: Listener, partitions: Collection[TopicPartition]) -> None:
-    """Call ``on_assign`` or ``on_revoke`` in the thread that polls: it may use the consumer, to seek for example."""
+    """Call ``on_assign`` or ``on_revoke`` in the polling thread. It may call the consumer, for example ``seek``."""
     answer = await call_in_caller(partial(listener, partitions))
     if inspect.isawaitable(answer):
         await answer
@@ -312,7 +312,7 @@ class Consumer(SyncClient):
 
     @contextlib.contextmanager
     def _reading(self, what: str) -> Iterator[None]:
-        """Keep other threads from reading.
+        """Reject reads of other threads.
 
         Raises:
             OptionError: another thread reads.
