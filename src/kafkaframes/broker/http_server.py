@@ -1,9 +1,9 @@
-"""HTTP for controls, metrics and the schema registry: routes to functions, each connection in a thread.
+"""An HTTP server for controls, metrics and the schema registry: each route calls a function, each connection a thread.
 
-A web page must not command it: ``Guard`` looks at Host, Origin, token and type of body before a route is looked for.
-A page that a browser shows can send requests to this machine. It cannot choose their Host, unless its own name leads
-here (DNS rebinding), nor hide its Origin, nor send JSON or a token without asking first, which nothing here allows.
-What a client may take is bounded: connections, bytes of a header and of a body, and the time to send them.
+``Guard`` protects it from web pages in a local browser. Before a route is selected, it checks Host, Origin, token and
+content type. A page can send requests to the local host. It cannot choose their Host except with DNS rebinding, cannot
+hide its Origin, and cannot send JSON or a token without a preflight request, which this server never allows.
+Connections, header bytes, body bytes and the time for a request are limited.
 """
 
 from __future__ import annotations

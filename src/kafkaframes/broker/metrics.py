@@ -1,4 +1,4 @@
-"""What a broker counts, as Prometheus text, under Kafka's names where Kafka has them."""
+"""Metrics of a broker as Prometheus text, with Kafka's names where Kafka has the metric."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The fast path for what clients ask all day: an ordinary Produce or Fetch, from its frame to the answer's.
+"""The fast path: answers an ordinary Produce or Fetch directly from its frame, with few objects.
 
-``None`` is no answer: what is unusual is decided by ``dispatch.py``. What both answer is the same, byte for
-byte; ``tests/broker/test_short.py`` asks both, at every version, with right and wrong requests and with any bytes.
-It is only taken where nobody looks at requests (no journal, no request log) and where messages are the catalog's.
+It returns ``None`` for all other requests, which ``dispatch.py`` answers. Both give the same responses, byte for byte.
+``tests/broker/test_short.py`` compares them at every version, with valid, invalid and random requests. The fast path is
+only used without hooks (journal, request log), and with the catalog's messages.
 
-An ordinary Produce is in ``short_produce.py``; an ordinary Fetch here, the first half: no objects for what is asked,
-none for what is answered. It is what consumers ask all day: without a session of KIP-227, of partitions that are there
-and led here, from offsets that are there, with enough to be answered at once. The plain twin is ``apis/fetch.py``.
-Nothing changes by a fetch, so whatever turns out unusual is simply answered there, from the beginning.
+Ordinary Produce requests are in ``short_produce.py``, ordinary Fetch requests in this module. A Fetch is ordinary if it
+has no fetch session (KIP-227), this node leads all of its partitions, all offsets exist, and there are enough bytes for
+an immediate response. The general path is ``apis/fetch.py``. A Fetch changes nothing, so that the general path can
+start again at any point.
 """
 
 from __future__ import annotations

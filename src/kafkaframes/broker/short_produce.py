@@ -1,8 +1,8 @@
-"""The fast path of an ordinary Produce: no objects for what is asked, none for what is answered.
+"""The fast path of an ordinary Produce, with few objects for its request and response.
 
-Ordinary is what producers send all day: no transaction, acks 1 or all, topics that are there and led here, batches in
-the form that the version asks for. All of it is looked at before anything is appended. The plain twin is
-``apis/produce.py``; it also writes the answer if the log refuses something.
+A Produce is ordinary if it has no transaction, acks is 1 or all, this node leads all of its partitions, and the batches
+have the form that the version requires. All of this is checked before anything is appended. The general path is
+``apis/produce.py``, which also builds the response if the log rejects records.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _MOST_ELEMENTS = 10_000
 
 
 class UnusualError(Exception):
-    """Something that the short way does not know: the dispatcher answers."""
+    """The request is not ordinary: the dispatcher answers it."""
 
 
 # What a cursor raises: bytes that end too early among them.
