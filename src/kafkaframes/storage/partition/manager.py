@@ -1,9 +1,9 @@
-"""A log directory of a broker: its lock, identity, logs, checkpoints and clean stop (LogManager).
+"""A broker's log directory: its lock, identity, logs, checkpoints and clean shutdown (LogManager).
 
-While the directory is open, its ``.lock`` is held and it has no clean-shutdown marker, so that the next opening notices
-a crash and recovers the logs. The first failure of the disk takes the whole directory offline: reading goes
-on, every write is refused, and no marker is written when it is closed. A disk that is full is no such failure for
-appends, new logs, retention and checkpoints: what was half done is undone, and they are refused until there is space.
+While the directory is open, its ``.lock`` is held and the clean shutdown marker is absent. After a crash, the next
+start therefore recovers the logs. The first failed write takes the whole directory offline: reads continue, writes
+fail, and no marker is written at the end. A full disk is an exception for appends, new logs, retention and checkpoints. Their
+partial results are undone, and they fail until space is free.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.settings import LogSettings
 
 _LONGEST_NAME = 255
-_MIN_STEP_MS = 2  # the two clocks are not read at the same instant
+_MIN_STEP_MS = 2  # smallest clock step, because the two clocks are read one after the other
 _APART = "unreadable"
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
@@ -50,13 +50,13 @@ class ManagerSettings:
 
 @dataclass(slots=True)
 class LogManager:
-    """An open log directory; made by ``open_log_directory``.
+    """An open log directory. Use ``open_log_directory`` to create one.
 
     Attributes:
-        disk: the disk of all its logs; ``disk.failure`` says why it is offline.
-        logs: by topic partition; ``create``, ``delete`` and ``close`` change it.
-        problems: checkpoints that could not be read and are treated as empty; of what is only served, identities too.
-        written: the logs that had records when the checkpoints were written before.
+        disk: disk of all logs; ``disk.failure`` has the reason why it is offline.
+        logs: logs by topic partition; ``create``, ``delete`` and ``close`` change them.
+        problems: errors of unreadable checkpoints, which are treated as empty; for a served copy also of its identity.
+        written: topic partitions whose logs had records when the checkpoints were last written.
     """
 
     path: str
@@ -84,17 +84,17 @@ class LogManager:
         return self.disk.failure is not None
 
     def has_lost(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a log that is not there cannot be an empty one: it had records, or it is not readable."""
+        """Return whether a missing log must have lost records: it had some, or it is unreadable."""
         return topic_partition in self.written or topic_partition in self.unreadable
 
     def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
-        """Make a new, empty log; one that stands in for a log that was left out gets a directory apart.
+        """Create an empty log. If it replaces an unreadable log, it gets a separate directory.
 
-        Its files are made by its first append.
+        The first append creates its files.
 
         Raises:
             LogDirError: the log exists.
-            OptionError: the topic has a name that Kafka refuses.
+            OptionError: the topic name is invalid.
         """
         names.check_topic(topic_partition.topic)
         above = join(self.path, _APART) if topic_partition in self.unreadable else self.path
@@ -105,7 +105,7 @@ class LogManager:
         return log
 
     def delete(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
-        """Take a log away, as :meth:`take_away`, and write the checkpoints without it (asyncDelete).
+        """Delete a log with :meth:`take_away`, and write the checkpoints without it (asyncDelete).
 
         Raises:
             OptionError, StorageError: as :meth:`take_away`.
@@ -114,15 +114,15 @@ class LogManager:
         self.checkpoint_all()
 
     def take_away(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
-        """Close a log and rename its directory to ``-delete``; it is removed later.
+        """Close a log and rename its directory to ``-delete``; the directory is deleted later.
 
-        Of many logs the checkpoints are written once, with ``checkpoint_all``, as Kafka does.
+        After several logs, write the checkpoints once with ``checkpoint_all``, as Kafka does.
 
         Args:
-            unique_id: 32 hexadecimal digits that no other deletion has (a UUID's).
+            unique_id: 32 hexadecimal digits, unique for each deletion (a UUID).
 
         Raises:
-            OptionError: there is no such log, or ``unique_id`` is malformed.
+            OptionError: the log does not exist, or ``unique_id`` is malformed.
             StorageError: the disk fails.
         """
         suffix = f"-{topic_partition.partition}.{unique_id}-delete"
@@ -139,10 +139,10 @@ class LogManager:
         self._to_delete.append((join(self.path, name), now_ms + log.settings.file_delete_delay_ms))
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int, *, now_ms: int) -> bool:
-        """Truncate a log and its checkpointed recovery point (LogManager.truncateTo); False if nothing was cut.
+        """Truncate a log and its recovery point (LogManager.truncateTo); return False if nothing was truncated.
 
         Raises:
-            OptionError: there is no such log, or the offset is negative.
+            OptionError: the log does not exist, or the offset is negative.
             StorageError: the disk fails.
         """
         if topic_partition not in self.logs:
@@ -152,12 +152,12 @@ class LogManager:
         return cut
 
     def tick(self, now_ms: int, monotonic_ms: int | None = None) -> None:
-        """Do what is due for all logs; nothing once the directory is offline.
+        """Run the periodic work that is due for all logs, unless the directory is offline.
 
         Args:
-            now_ms: the wall time, which retention compares with stored timestamps.
-            monotonic_ms: a clock that never jumps; None if the wall time does not. When the wall time is set, what is
-                due by an interval or a delay stays due after the same time.
+            now_ms: wall clock, which retention compares with stored timestamps.
+            monotonic_ms: clock that never jumps; None if the wall clock never jumps. If the wall clock is set, work
+                that is due after an interval or a delay stays due after the same time.
 
         Raises:
             StorageError: the disk fails during this call.
@@ -169,7 +169,7 @@ class LogManager:
         for log in self.logs.values():
             log.flush_if_due(now_ms=now_ms)
             log.remove_deleted_files(now_ms=now_ms)
-        self._delete_due(now_ms)  # before anything is written, for it makes room
+        self._delete_due(now_ms)  # before all writes, because it frees space
         for interval_ms, act in (
             (settings.log_retention_check_interval_ms, self._apply_retention),
             (settings.producer_check_interval_ms, self._drop_producers),
@@ -182,7 +182,7 @@ class LogManager:
                 act(now_ms)
 
     def _follow_clock_step(self, now_ms: int, monotonic_ms: int) -> None:
-        """Move every due time and the times of the last rounds by what the wall time has jumped since the last tick."""
+        """Shift all due times, and the times of the last rounds, by the wall clock's step since the last tick."""
         lead_ms, self._lead_ms = self._lead_ms, now_ms - monotonic_ms
         step_ms = 0 if lead_ms is None else self._lead_ms - lead_ms
         if abs(step_ms) < _MIN_STEP_MS:
@@ -240,7 +240,7 @@ class LogManager:
     def checkpoint_start_offsets(self, now_ms: int = 0) -> None:
         """Checkpoint the log start offsets, so that deleted records stay deleted after a restart.
 
-        As in Kafka only those above the first segment's base offset are written.
+        As in Kafka, only those above the first segment's base offset are written.
 
         Raises:
             StorageError: the disk fails.
@@ -262,26 +262,26 @@ class LogManager:
         return ((key, log) for key, log in self.logs.items() if log.has_files)
 
     def _write(self, checkpoints: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-        """Write the checkpoints that have changed since they were written; a flush takes several milliseconds."""
+        """Write the checkpoints whose content has changed; a flush takes several milliseconds."""
         contents = {name: write_offset_checkpoint(offsets) for name, offsets in checkpoints.items()}
         changed = {name: data for name, data in contents.items() if self._checkpoints.get(name) != data}
         if changed:
-            for name in changed:  # a write that fails may have replaced some of them
+            for name in changed:  # a failed write may have replaced some of them
                 self._checkpoints.pop(name, None)
             keep_files(self.disk, self.path, changed)
             self._checkpoints |= changed
 
     def close(self, *, now_ms: int, broker_epoch: int | None = None) -> None:
-        """Stop cleanly: close every log, write the checkpoints, then the marker, and release the lock.
+        """Shut down cleanly: close all logs, write the checkpoints and then the marker, and release the lock.
 
         Args:
-            broker_epoch: for the marker (from 3.8 on); None writes an empty one.
+            broker_epoch: broker epoch for the marker (since 3.8); None writes an empty marker.
 
         Raises:
-            StorageError: the disk fails, or has failed before; no marker is written, and the next opening recovers.
+            StorageError: the disk fails or has failed before; no marker is written, and the next start recovers.
         """
         try:
-            self.checkpoint_start_offsets()  # before closing the logs removes what lies below them
+            self.checkpoint_start_offsets()  # before closing the logs deletes the records below them
             self._close_logs(now_ms)
             self.checkpoint_all()
             marker = write_clean_shutdown(CleanShutdown(broker_epoch))
@@ -300,7 +300,7 @@ class LogManager:
             log.finish_close(now_ms=now_ms)
 
     def abandon(self) -> None:
-        """Close everything without flushing; the directory counts as not stopped cleanly."""
+        """Close everything without flushing, as an unclean shutdown."""
         for log in self.logs.values():
             log.abandon()
         self.is_closed = True
@@ -318,20 +318,20 @@ def open_log_directory(
     was_clean: Mapping[TopicPartition, bool] | None = None,
     skips_unreadable: bool = False,
 ) -> LogManager:
-    """Open a log directory and all its logs; those of an unclean stop are recovered, in place.
+    """Open a log directory and all its logs; after an unclean shutdown, recover the logs in place.
 
-    ``__cluster_metadata`` is left alone: it belongs to KRaft. So are directories renamed to ``-stray`` and ``-future``.
+    ``__cluster_metadata``, which belongs to KRaft, is ignored, and so are ``-stray`` and ``-future`` directories.
 
     Args:
         path: an entry of ``log.dirs``; created if it does not exist.
-        settings_of: each log's settings, or one for all.
-        meta: the identity to write if the directory has none; otherwise the two must agree.
-        disk: this machine's by default.
-        was_clean: by log, whether it was closed in order, where this is known apart from the directory's marker.
-        skips_unreadable: leave out a log that cannot be read, and say so in ``unreadable``; by default none is opened.
+        settings_of: function that returns the settings of a log, or the settings of all logs.
+        meta: identity to write if the directory has none; otherwise it must match.
+        disk: disk of the directory; None selects the local disk.
+        was_clean: whether each log was closed cleanly, if this is known independently of the directory's marker.
+        skips_unreadable: omit unreadable logs and report them in ``unreadable``; otherwise they raise.
 
     Raises:
-        LogDirError: another process has the directory open, its identity differs, or a file cannot be read.
+        LogDirError: another process has opened the directory, its identity differs, or a file cannot be read.
         StorageError: the disk fails.
     """
     there = online(disk)
@@ -365,11 +365,11 @@ def _manager(
     settings: ManagerSettings,
     meta: MetaProperties | None,
 ) -> LogManager:
-    """Return the directory before its logs are opened; its clean-shutdown marker is removed."""
+    """Remove the clean shutdown marker and return the directory, whose logs are not opened yet."""
     identity = _identity(disk, path, meta)
     marker = join(path, names.CLEAN_SHUTDOWN)
     was_clean = disk.stat(marker) is not None
-    if was_clean:  # removed before anything changes, so that a crash during loading is an unclean stop (KAFKA-10471)
+    if was_clean:  # first of all, so that a crash during loading is an unclean shutdown (KAFKA-10471)
         disk.delete(marker)
         disk.sync_directory(path)
     return LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms)
@@ -432,7 +432,7 @@ def _partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, DirectoryNa
 
 
 def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dict[TopicPartition, int]:
-    """Read a checkpoint; as in Kafka a corrupt one is treated as empty, so that more is recovered."""
+    """Read a checkpoint. As in Kafka, a corrupt one is treated as empty, so that more is recovered."""
     if disk.stat(path) is None:
         return {}
     try:
@@ -443,7 +443,7 @@ def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dic
 
 
 def _identity(disk: OnlineDisk, path: str, expected: MetaProperties | None) -> MetaProperties:
-    """Read ``meta.properties`` and compare it with ``expected``; write it where it is missing."""
+    """Read ``meta.properties`` and compare it with ``expected``; write it if it is missing."""
     file = join(path, names.META_PROPERTIES)
     if disk.stat(file) is None:
         if expected is None:

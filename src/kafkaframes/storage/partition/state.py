@@ -1,6 +1,6 @@
-"""The state of one partition's log: its segments, offsets, producers and epochs, as one value that can change.
+"""The mutable state of one partition's log: segments, offsets, producers and leader epochs.
 
-``PartitionLog`` is this with all that is done to it: appending, fetching, flushing and retention are functions of it.
+``PartitionLog`` adds the operations on it: append, fetch, flush and retention.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ UNDEFINED = -1
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ends: the offset after its last record. Both are -1 if the epoch is not known."""
+    """A leader epoch and the offset after its last record. Both are -1 if the epoch is unknown."""
 
     leader_epoch: int
     end_offset: int
 
 
 class LeaderEpochs:
-    """The epochs of one partition.
+    """The leader epochs of one partition, and their checkpoint file.
 
-    Entries that are added, or removed at the end, are on the disk when a method returns, but for the first of all:
-    it is on the disk after ``flush``, which comes before the segment is closed that recovery would find it in. Entries
-    that are removed at the beginning stay in the file until their segments are deleted or the log is closed, because
-    after a crash the log start offset may be lower again.
+    Added entries, and removals at the end, are durable when a method returns. The first entry of a log is an exception:
+    it is durable after ``flush``, which is called before the segment is closed from which recovery could restore it.
+    Entries that are removed at the start stay in the file until their segments are deleted or the log is closed,
+    because the log start offset may be lower again after a crash.
 
     Attributes:
         is_flushed: whether the file is on the disk.
@@ -54,17 +54,17 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The latest epoch; -1 before the first."""
+        """The latest epoch; -1 if there are no entries."""
         return last_epoch(self.entries)
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
-        """Add an epoch whose records begin at ``start_offset``, unless it is there already."""
+        """Add an epoch that starts at ``start_offset``, unless it exists."""
         new = EpochStart(leader_epoch, start_offset)
         self._write(checkpoints.assign(self._written, new))
         self.entries = checkpoints.assign(self.entries, new)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that begin at or after ``end_offset``."""
+        """Remove the epochs that start at or after ``end_offset``."""
         self._write(tuple(one for one in self._written if one.start_offset < end_offset))
         self.entries = tuple(one for one in self.entries if one.start_offset < end_offset)
 
@@ -73,7 +73,7 @@ class LeaderEpochs:
         self.entries = _from(self.entries, start_offset)
 
     def segments_begin_at(self, base_offset: int) -> None:
-        """Remove the epochs that ended before the first segment from the file, too."""
+        """Remove the epochs that end at or before the first segment from the file, too."""
         self._write(_from(self._written, base_offset))
 
     def clear(self) -> None:
@@ -82,22 +82,22 @@ class LeaderEpochs:
         self.entries = ()
 
     def write(self) -> None:
-        """Write ``leader-epoch-checkpoint`` with the epochs as they are now."""
+        """Write the current epochs to ``leader-epoch-checkpoint``."""
         self._write(self.entries)
 
     def flush(self) -> None:
-        """Return when the file is on the disk."""
+        """Flush the file to the disk."""
         if not self.is_flushed:
             self._disk.flush_file(self.path)
             self.is_flushed = True
 
     def end_offset_for(self, leader_epoch: int, *, log_end_offset: int) -> EpochEnd:
-        """Answer OffsetsForLeaderEpoch: the largest known epoch up to ``leader_epoch``, and where it ends."""
+        """Return the largest epoch up to ``leader_epoch`` and its end offset, as OffsetsForLeaderEpoch does."""
         known = None if leader_epoch == UNDEFINED else end_of_epoch(self.entries, leader_epoch, log_end_offset)
         return EpochEnd(*(known or (UNDEFINED, UNDEFINED)))
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch that wrote ``offset``; -1 where it is not known."""
+        """Return the leader epoch of ``offset``; -1 if unknown."""
         return next((one.leader_epoch for one in reversed(self.entries) if one.start_offset <= offset), UNDEFINED)
 
     def _write(self, entries: Epochs) -> None:
@@ -122,7 +122,7 @@ def _from(entries: Epochs, start_offset: int) -> Epochs:
 
 
 class Segments:
-    """At least one segment, once the log is open; the last one is active."""
+    """The segments of a log by base offset. An open log has at least one; the last one is active."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
@@ -136,7 +136,7 @@ class Segments:
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is appended to: the last one."""
+        """The active segment, which is the last one."""
         return self._segments[-1]
 
     @property
@@ -151,14 +151,14 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the batches of all segments have."""
+        """Total size of the segments, in bytes."""
         return sum(one.size_bytes for one in self._segments)
 
     def add(self, segment: LogSegment) -> None:
-        """Add a segment behind the others.
+        """Add a segment after the others.
 
         Raises:
-            LogDirError: it does not lie behind them.
+            LogDirError: its base offset is not above those of the others.
         """
         if self._bases and segment.base_offset <= self._bases[-1]:
             raise LogDirError(f"a segment {segment.base_offset} follows {self._bases[-1]}", file=segment.path)
@@ -166,27 +166,27 @@ class Segments:
         self._bases.append(segment.base_offset)
 
     def remove(self, segment: LogSegment) -> None:
-        """Take a segment out of the list."""
+        """Remove a segment from the list."""
         at = self._segments.index(segment)
         del self._segments[at], self._bases[at]
 
     def replace(self, old: Iterable[LogSegment], segment: LogSegment) -> None:
-        """Replace neighbouring segments by one that has the base offset of the first."""
+        """Replace adjacent segments by one with the base offset of the first."""
         gone = set(map(id, old))
         kept = [other for other in self._segments if id(other) not in gone]
         self._segments = sorted([*kept, segment], key=lambda other: other.base_offset)
         self._bases = [other.base_offset for other in self._segments]
 
     def from_floor(self, offset: int) -> list[LogSegment]:
-        """Return the segment that holds ``offset`` and all later ones; all segments if it lies before the first."""
+        """Return the segment that contains ``offset`` and all later ones; all segments if it is below the first."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def above(self, offset: int) -> list[LogSegment]:
-        """Return the segments that begin above ``offset``."""
+        """Return the segments that start above ``offset``."""
         return self._segments[bisect_right(self._bases, offset) :]
 
     def next_base(self, segment: LogSegment) -> int | None:
-        """Return where the following segment begins; None behind the last."""
+        """Return the base offset of the next segment; None for the last segment."""
         at = bisect_left(self._bases, segment.base_offset) + 1
         return self._bases[at] if at < len(self._bases) else None
 
@@ -198,12 +198,12 @@ _KIND = "snapshot"
 
 
 class Snapshots:
-    """The snapshots of one partition: at each segment's base, and at the end of the log when it was closed.
+    """The producer snapshots of one partition: at each base offset, and at the end of a closed log.
 
     Attributes:
-        offsets: for which there is one, ascending.
-        last: the offset of the one that was taken or loaded last; none is taken at or below it.
-        unflushed: the paths of those that may not be on the disk; one that is damaged is not used (its CRC tells).
+        offsets: offsets of the existing snapshots, ascending.
+        last: offset of the latest snapshot that was taken or loaded; none is taken at or below it.
+        unflushed: paths of snapshots that may not be on the disk; a damaged one is detected by its CRC and not used.
     """
 
     def __init__(self, disk: OnlineDisk, directory: str, offsets: Iterable[int]) -> None:
@@ -218,9 +218,9 @@ class Snapshots:
         return join(self._directory, segment_file_name(offset, _KIND))
 
     def take(self, offset: int, producers: Iterable[ProducerEntry], *, active_base: int) -> None:
-        """Write a snapshot at ``offset``, unless nothing came after the last one; ``flush`` puts it on the disk.
+        """Write a snapshot at ``offset``, unless it is not above the latest one; ``flush`` makes it durable.
 
-        It takes the file of one that lies inside the active segment: that of a stop, which no opening needs any more.
+        The file of a snapshot inside the active segment is reused: it is from an earlier shutdown and not needed.
         """
         if offset <= self.last:
             return
@@ -234,13 +234,13 @@ class Snapshots:
         self.last = offset
 
     def flush(self) -> None:
-        """Return when every snapshot is on the disk."""
+        """Flush all snapshots to the disk."""
         for path in self.unflushed:
             self._disk.flush_file(path)
         self.unflushed.clear()
 
     def mark_deleted(self, offset: int) -> list[str]:
-        """Rename the snapshot at ``offset``, if there is one, to ``.deleted``; return its new name."""
+        """Rename the snapshot at ``offset`` to ``.deleted``; return its new path, or nothing if it does not exist."""
         if offset not in self.offsets:
             return []
         path = self._forgotten(offset)
@@ -248,12 +248,12 @@ class Snapshots:
         return [path + DELETED]
 
     def remove_outside(self, start_offset: int, end_offset: int) -> None:
-        """Delete the snapshots at or below the log's start and beyond its end, before producers are loaded again."""
+        """Delete the snapshots at or below the log start and above the log end, before producers are reloaded."""
         for offset in [one for one in self.offsets if one > end_offset or one <= start_offset]:
             self.remove(offset)
 
     def remove_unfinished(self, offset: int) -> None:
-        """Delete what was written of a snapshot that could not be taken."""
+        """Delete the partial file of a snapshot that could not be taken."""
         path = self.path_of(offset)
         if offset not in self.offsets and self._disk.stat(path) is not None:
             self._disk.delete(path)
@@ -274,7 +274,7 @@ class Snapshots:
 
 
 class Deleted(NamedTuple):
-    """A file that was renamed to ``.deleted``, and when it is to be deleted."""
+    """A file that was renamed to ``.deleted``, and the time of its deletion."""
 
     path: str
     due_ms: int
@@ -285,20 +285,19 @@ class LogState:
     """The state of an open log.
 
     Attributes:
-        log_start_offset: the first offset that is served.
-        log_end_offset: the offset that the next record gets.
-        recovery_point: every offset below it is on the disk.
-        last_flush_ms: when the log was flushed last, for ``flush.ms``.
-        topic_id: as ``partition.metadata`` has it; None where there is none.
-        high_watermark: the offset up to which consumers may read; the log's owner sets it.
-        bytes_lost: what the recovery cut off or set aside when the log was opened, because it is no whole batch or
-            lies behind such.
-        whole_until: where that began: a ``.log`` and its first byte that was not kept; None where nothing was cut.
-        torn: of segments that a reader has come to the end of, the byte at which their whole batches end before the
-            file does, by path: a size there reaches beyond the file.
-        has_files: whether its directory is there; the first append makes it (``flushing.prepare``).
-        is_linked: whether its directory is on the disk, with the names that were in it when the log was opened.
-        linked_base: the base offset of the active segment, if its name is known to be on the disk.
+        log_start_offset: first offset that is served.
+        log_end_offset: offset of the next record.
+        recovery_point: offset below which all records are on the disk.
+        last_flush_ms: time of the last flush, for ``flush.ms``.
+        topic_id: topic id in ``partition.metadata``; None if the file is missing.
+        high_watermark: offset up to which consumers may read, set by the owner of the log.
+        bytes_lost: number of bytes that recovery truncated or set aside, because they are not a whole batch or follow
+            such bytes.
+        whole_until: ``.log`` path and position of the first of these bytes; None if there are none.
+        torn: end position of the whole batches, by path, of segments in which a reader reached an incomplete batch.
+        has_files: whether the directory exists; the first append creates it (``flushing.prepare``).
+        is_linked: whether the directory is on the disk, with the file names that it had when the log was opened.
+        linked_base: base offset of the active segment, if its file name is known to be on the disk.
     """
 
     disk: OnlineDisk
@@ -330,8 +329,8 @@ class LogState:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where ``read_committed`` ends: the first open transaction, or one whose marker is not replicated; at most the
-        high watermark.
+        """The end of a ``read_committed`` read: the start of the first transaction that is open or whose marker is not
+        replicated, at most the high watermark.
         """
         unstable = self.producers.first_unstable_offset
         if unstable is None:
@@ -339,7 +338,7 @@ class LogState:
         return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     def settings_of_append(self, leader_epoch: int, origin: str) -> AppendSettings:
-        """Return the validator's settings, without the time; the same object for append after append."""
+        """Return the validator's settings without the time; successive appends get the same object."""
         known = self._append
         if known is None or known[0] is not self.settings or known[1:3] != (leader_epoch, origin):
             made = for_append(self.settings, leader_epoch, origin)
@@ -353,10 +352,10 @@ class LogState:
         return self.high_watermark
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Move the log start offset up to ``offset``; False where it is there already.
+        """Raise the log start offset to ``offset``; return False if it is not below ``offset``.
 
         Raises:
-            OffsetOutOfRangeError: it lies above the high watermark.
+            OffsetOutOfRangeError: ``offset`` is above the high watermark.
         """
         if offset > self.high_watermark:
             reason = f"log start offset {offset} above the high watermark {self.high_watermark}"
