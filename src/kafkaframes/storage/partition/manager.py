@@ -2,8 +2,8 @@
 
 While the directory is open, its ``.lock`` is held and the clean shutdown marker is absent. After a crash, the next
 start therefore recovers the logs. The first failed write takes the whole directory offline: reads continue, writes
-fail, and no marker is written at the end. A full disk is an exception for appends, new logs, retention and checkpoints. Their
-partial results are undone, and they fail until space is free.
+fail, and no marker is written at the end. A full disk is an exception for appends, new logs, retention and
+checkpoints. Their partial results are undone, and they fail until space is free.
 """
 
 from __future__ import annotations
