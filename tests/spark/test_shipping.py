@@ -65,15 +65,15 @@ def worker(monkeypatch, tmp_path):
 
 
 def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
-    assert all(place.source != "what Spark was sent along" for place in places.list_folders())
+    assert all(place.source != "files of the Spark job" for place in places.list_folders())
     (tmp_path / worker_files.NAME).mkdir(mode=0o755)
     places.clear_caches()
-    (found,) = [place for place in places.list_folders() if place.source == "what Spark was sent along"]
+    (found,) = [place for place in places.list_folders() if place.source == "files of the Spark job"]
     assert found.folder == tmp_path / worker_files.NAME
     assert found.distrust is None
     (tmp_path / worker_files.NAME).chmod(0o777)
     places.clear_caches()
-    (found,) = [place for place in places.list_folders() if place.source == "what Spark was sent along"]
+    (found,) = [place for place in places.list_folders() if place.source == "files of the Spark job"]
     assert "0777" in found.distrust
 
 

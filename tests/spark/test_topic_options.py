@@ -91,7 +91,7 @@ def test_writes_reject_another_partitioner_than_kafkas_default(name):
     "name", sorted(name for name, known in java_properties().items() if known.treatment != "refused")
 )
 def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
-    if f"kafka.{name}" in FORBIDDEN or name in PARTITIONERS:
+    if f"kafka.{name}" in FORBIDDEN or name in PARTITIONERS or name.startswith("share."):
         return
     value = VALUES.get(name, "1")
     option = {
