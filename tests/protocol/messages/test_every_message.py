@@ -159,7 +159,7 @@ def test_a_field_that_a_version_lacks_is_refused_by_name_and_first_version(name)
             if absent.ignorable:
                 assert getattr(cls.decode(probe.encode(version), version), absent.attribute) == absent.default
                 continue
-            with pytest.raises(EncodeError, match=r"first is \d|no valid version") as caught:
+            with pytest.raises(EncodeError, match=r"first version is \d|no valid version") as caught:
                 probe.encode(version)
             assert caught.value.path == (absent.name,)
 

@@ -216,7 +216,8 @@ def check(disk: MemoryDisk, state: State, results: list[Batch], *, lost_nothing:
         manager.close(now_ms=NOW_MS, broker_epoch=14)
     report = verify(discover(PATH, filesystem=disk))
     findings = [one for one in report.findings if "-delete/" not in one.file]  # nobody reads what is deleted
-    bad = [str(one) for one in findings if one.severity >= Severity.WARNING]
+    # A crash leaves transactions open, which their producers would end.
+    bad = [str(one) for one in findings if one.severity >= Severity.WARNING and one.check != "open-transaction"]
     assert not bad, bad
     with opened(disk) as manager:
         assert manager.was_clean
