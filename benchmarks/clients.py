@@ -37,7 +37,7 @@ def values(count: int, size: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), count, [None, offsets, pa.py_buffer(data)])
 
 
-def decode_steps(works: dict[str, Callable[[], int]], runs: int) -> dict[str, list[tuple[float, float]]]:
+def measure_in_turn(works: dict[str, Callable[[], int]], runs: int) -> dict[str, list[tuple[float, float]]]:
     """Return of each work the CPU seconds of this process and the seconds of a clock, of every run."""
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for _ in range(runs):
@@ -161,12 +161,12 @@ def measure(servers: str, name: str, size: int, count: int, codec: str, *, runs:
     writers = {"ours": lambda: ours_in(servers, ours_topic, data, codec)}
     writers["confluent-kafka"] = lambda: confluent_in(servers, peers_topic, data, codec)
     ours_in(servers, ours_topic, data, codec)  # kernels, caches
-    print(told(f"{name} {codec} produce from Arrow", count, decode_steps(writers, runs)), flush=True)
+    print(told(f"{name} {codec} produce from Arrow", count, measure_in_turn(writers, runs)), flush=True)
     readers = {"ours": lambda: ours_out(servers, ours_topic, count)}
     for peer in peers:
         readers[peer] = lambda read_all=READERS[peer]: read_all(servers, ours_topic, count)
     ours_out(servers, ours_topic, count)
-    print(told(f"{name} {codec} consume to Arrow", count, decode_steps(readers, runs)), flush=True)
+    print(told(f"{name} {codec} consume to Arrow", count, measure_in_turn(readers, runs)), flush=True)
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import kafkaframes
-from clients import decode_steps, values
+from clients import measure_in_turn, values
 from kafkaframes.client import Admin, NewTopic, Producer
 
 ROWS = 500_000  # of a segment
@@ -99,7 +99,7 @@ def segments(folder: Path, gigabytes: float, runs: int) -> None:
     size = sum(path.stat().st_size for path in log.rglob("*.log"))
     print(f"{count} rows, {size / 1e9:.2f} GB of segments, {parquet.stat().st_size / 1e9:.2f} GB of Parquet")
     for label, (ours, theirs) in pairs.items():
-        spent = decode_steps({"ours": ours, "parquet": theirs}, runs)
+        spent = measure_in_turn({"ours": ours, "parquet": theirs}, runs)
         print(line(label, count, spent, "ours"))
 
 
@@ -190,7 +190,7 @@ def topic(folder: Path, count: int, runs: int) -> None:
             "confluent": lambda: len(with_confluent(servers, "orders", count)),
             "aiokafka": lambda: len(with_aiokafka(servers, "orders", count)),
         }
-        spent = decode_steps(ours | theirs, runs)
+        spent = measure_in_turn(ours | theirs, runs)
         for name in ours:
             chosen = {key: value for key, value in spent.items() if key == name or key in theirs}
             print(line(f"topic, {name}", count, chosen, name))

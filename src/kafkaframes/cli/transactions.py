@@ -107,7 +107,7 @@ def _producer_rows(producers: dict[TopicPartition, Any]) -> list[dict[str, Any]]
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @with_admin
 @as_json_option
-def find_hanging_rows(topics: tuple[str, ...], connect: Connect, as_json: bool) -> None:
+def find_hanging_transactions(topics: tuple[str, ...], connect: Connect, as_json: bool) -> None:
     """Show transactions that are open in a partition but not at their coordinator. Default: all topics.
 
     They block read_committed consumers of the partition. `transactions abort` aborts one.

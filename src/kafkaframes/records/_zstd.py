@@ -168,6 +168,6 @@ def compress(data: bytes, level: int | None, _magic: int) -> bytes:
     except IndexError:
         compressor = zstandard.ZstdCompressor(level=level)
     frame = compressor.compressobj()
-    data_compressed = frame.compress(data) + frame.flush()
+    payload = frame.compress(data) + frame.flush()
     idle.append(compressor)
-    return data_compressed
+    return payload
