@@ -1,7 +1,7 @@
 """What README and docs show can be typed: each command has the options that are shown, each import and name exists.
 
 Blocks that need a cluster, a store or a log of the reader's are not run here; those that stand by themselves are run
-where their subject is tested (``test_docs.py``).
+where their subject is tested (``test_docs.py``, ``test_guide_pages.py``, ``testing/test_tutorial.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.doc_blocks import python_blocks
 
 import kafkaframes
 from kafkaframes.cli.main import cli
@@ -22,7 +23,6 @@ from kafkaframes.cli.main import cli
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 _COMMAND = re.compile(r"^(?:    |\$ |\.venv/bin/)?(?:\$ )?(kafkaframes [a-z][^\n]*)$", re.MULTILINE)
-_PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def commands_of(page):
@@ -34,9 +34,7 @@ def commands_of(page):
 
 
 LINES = [(page.name, line) for page in PAGES for line in commands_of(page)]
-BLOCKS = [
-    (page.name, block) for page in PAGES for block in _PYTHON.findall(page.read_text()) if not block.startswith(">>>")
-]
+BLOCKS = [(page.name, block) for page in PAGES for block in python_blocks(page) if not block.startswith(">>>")]
 SESSIONS = [page for page in PAGES if "\n>>> " in page.read_text()]
 
 
@@ -72,7 +70,7 @@ def test_a_block_of_python_names_what_is_there(page, block):
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda page: page.name)
 def test_a_session_with_answers_gives_these_answers(page, monkeypatch):
     monkeypatch.chdir(ROOT)
-    blocks = [block for block in _PYTHON.findall(page.read_text()) if block.startswith(">>>")]
+    blocks = [block for block in python_blocks(page) if block.startswith(">>>")]
     parsed = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
     told = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests.doc_blocks import DOCS, python_blocks
 
 from kafkaframes.cli.main import COMMANDS, cli
 
@@ -24,7 +25,7 @@ def test_tables_are_written(name):
 
 def test_the_examples_of_appending_do_what_they_say():
     names = {}
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "appending.md").read_text(), re.DOTALL)
+    blocks = python_blocks(DOCS / "appending.md")
     for block in blocks:
         exec(block, names)
     assert len(blocks) == 2

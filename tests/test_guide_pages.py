@@ -2,17 +2,14 @@
 
 import contextlib
 import io
-import re
-from pathlib import Path
 
 import pytest
+from tests.doc_blocks import DOCS, blocks_with_output
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 
-DOCS = Path(__file__).parents[1] / "docs"
 ADDRESS = "localhost:9092"  # the broker's address on the pages
-_BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 CONFIG = {
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.min.heartbeat.interval.ms": 20,
@@ -31,14 +28,9 @@ PAGES = [
 ]
 
 
-def blocks_of(page):
-    """Return the Python blocks of a page, each with the output that follows it or None."""
-    return [(match[1], match[2]) for match in _BLOCK.finditer((DOCS / page).read_text())]
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_of_a_guide_page_print_the_output_that_follows_them(page):
-    blocks = blocks_of(page)
+    blocks = blocks_with_output(DOCS / page)
     assert blocks
     names = {}
     with Broker(config=CONFIG, security=Security(authorizer=True)) as broker:

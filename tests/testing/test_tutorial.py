@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
-from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+from tests.doc_blocks import DOCS, python_blocks
+
 EXAMPLES = 7
 
 
 def test_every_example_of_the_page_passes(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (tmp_path / "test_page.py").write_text("\n".join(blocks))
+    (tmp_path / "test_page.py").write_text("\n".join(python_blocks(DOCS / "testing.md")))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     if "kafkaframes" not in entry_points(group="pytest11").names:
         command += ["-p", "kafkaframes.testing.plugin"]
