@@ -24,7 +24,7 @@ from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.export.csv_file import CsvFile
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.scan.ranges import EARLIEST, AtTime, Bound, log_bound
+from kafkaframes.scan.ranges import EARLIEST, log_bound, offset_of_bound, time_of_bound
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 
 EXIT_FAULT = 1
@@ -111,21 +111,13 @@ def _conditions(flags: dict[str, Any]) -> Filter:
     requested = kcat.parse_offsets(flags["offsets"])
     start, end = (log_bound(name, flags[name], unset=EARLIEST) for name in ("start", "end"))
     return Filter(
-        from_offset=_offset_of(start, requested.start_offset),
-        until_offset=_offset_of(end, None),
-        from_timestamp=_time_of(start, requested.start_timestamp),
-        until_timestamp=_time_of(end, requested.end_timestamp),
+        from_offset=offset_of_bound(start, unset=requested.start_offset),
+        until_offset=offset_of_bound(end),
+        from_timestamp=time_of_bound(start, unset=requested.start_timestamp),
+        until_timestamp=time_of_bound(end, unset=requested.end_timestamp),
         keys=frozenset(key.encode() for key in flags["keys"]) or None,
         key_pattern=key_pattern(flags["key_regex"]) if flags["key_regex"] else None,
     )
-
-
-def _offset_of(bound: Bound, unset: int | None) -> int | None:
-    return bound if isinstance(bound, int) and bound >= 0 else unset
-
-
-def _time_of(bound: Bound, unset: int | None) -> int | None:
-    return bound.times if isinstance(bound, AtTime) and isinstance(bound.times, int) else unset
 
 
 @contextmanager

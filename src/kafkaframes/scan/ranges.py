@@ -92,6 +92,16 @@ def log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
     return bound
 
 
+def offset_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
+    """Return the offset of a bound that is one for all partitions; ``unset`` for any other bound."""
+    return bound if isinstance(bound, int) and bound >= 0 else unset
+
+
+def time_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
+    """Return the time of a bound that is one for all partitions, in milliseconds; ``unset`` for any other bound."""
+    return bound.times if isinstance(bound, AtTime) and isinstance(bound.times, int) else unset
+
+
 def _offset(setting: str, value: object) -> int:
     if not isinstance(value, int) or value < 0:
         raise OptionError(f"`{setting}`: offsets begin at 0, not at {value!r}; earliest and latest are text")

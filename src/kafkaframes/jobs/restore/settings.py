@@ -21,7 +21,7 @@ from kafkaframes.jobs.settings import (
     PartitionSettings,
     setting,
 )
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, Limit, log_bound
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Limit, log_bound, offset_of_bound, time_of_bound
 
 KEEP: Final = "keep"
 REASSIGN: Final = "reassign"
@@ -172,13 +172,11 @@ class RestoreSettings(PartitionSettings, Checked):
 
 
 def _offset(limit: Limit) -> int | None:
-    bound = log_bound("start", limit, unset=EARLIEST)
-    return bound if isinstance(bound, int) and bound >= 0 else None
+    return offset_of_bound(log_bound("start", limit, unset=EARLIEST))
 
 
 def _time_ms(limit: Limit) -> int | None:
-    bound = log_bound("start", limit, unset=EARLIEST)
-    return bound.times if isinstance(bound, AtTime) and isinstance(bound.times, int) else None
+    return time_of_bound(log_bound("start", limit, unset=EARLIEST))
 
 
 def uuid_of(topic_id: str) -> uuid.UUID:
