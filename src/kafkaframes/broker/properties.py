@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafkaframes.broker.listeners import KEYS as LISTENER_KEYS
@@ -35,10 +35,7 @@ class Properties(NamedTuple):
 
 def read_properties(text: bytes, *, file: str) -> Properties:
     """Read a ``server.properties``; an ``OptionError`` says which line is no property, or which value is none."""
-    try:
-        values = read_meta_properties(text, file=file).values
-    except LogDirError as error:
-        raise OptionError(str(error)) from None
+    values = parse_properties(text, file=file)
     known: dict[str, str] = {}
     unknown = []
     for key, value in values.items():
@@ -49,6 +46,18 @@ def read_properties(text: bytes, *, file: str) -> Properties:
         else:
             unknown.append(key)
     return Properties(known, tuple(unknown))
+
+
+def parse_properties(text: bytes, *, file: str) -> Mapping[str, str]:
+    """Return the keys and values of a properties file.
+
+    Raises:
+        OptionError: a line is not a property.
+    """
+    try:
+        return read_meta_properties(text, file=file).values
+    except LogDirError as error:
+        raise OptionError(str(error)) from None
 
 
 def is_known(key: str) -> bool:

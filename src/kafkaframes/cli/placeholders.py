@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import OptionError
 
 HELP: Final = "Take secrets from ${file:PATH:KEY} or ${env:NAME}."
 _PLACEHOLDER: Final = re.compile(r"\$\{(env|file|directory):([^{}]*)\}")
@@ -49,13 +49,10 @@ def _read_file(path: str) -> str:
 
 
 def _read_key(setting: str, path: str, key: str) -> str:
+    from kafkaframes.broker.properties import parse_properties
     from kafkaframes.broker.security.from_settings import read_private
-    from kafkaframes.storage.files.checkpoints import read_meta_properties
 
-    try:
-        values = read_meta_properties(read_private(path).encode(), file=path).values
-    except LogDirError as error:
-        raise OptionError(str(error)) from None
+    values = parse_properties(read_private(path).encode(), file=path)
     if key not in values:
         raise OptionError(f"{setting}: {path} has no key {key}")
     return values[key]
