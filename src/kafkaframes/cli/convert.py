@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +31,10 @@ from kafkaframes.jobs.settings import CompactSettings, RewriteSettings, SourceSe
 from kafkaframes.records.layout import CODECS
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.compact.compaction import CompactionReport, Proof
+    from kafkaframes.jobs.compact.compaction import CompactedPartition, CompactionReport, Proof
     from kafkaframes.jobs.compact.staged_compaction import Split
     from kafkaframes.jobs.convert.job import JobReport
+    from kafkaframes.jobs.convert.segment import PartitionReport
 
 
 RECORD_FORMATS: Mapping[str, Literal[0, 1, 2]] = {"v0": 0, "v1": 1, "v2": 2}
@@ -128,8 +129,7 @@ def _show(report: JobReport, *, warn: bool) -> None:
         for one in report.partitions
     ]
     print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
-    for note in (note for partition in report.partitions for note in partition.notes):
-        say(f"kafkaframes: {printable(note)}", err=True)
+    _say_notes(report.partitions)
     say(report.counted)
     for kind, number in sorted(report.lost.items()):
         say(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
@@ -292,6 +292,13 @@ def _proof_json(proof: Proof) -> dict[str, Any]:
     return {"gone": proof.is_gone, "files": proof.files, "found": proof.records, "unread": proof.unread}
 
 
+def _say_notes(partitions: Sequence[PartitionReport | CompactedPartition]) -> None:
+    """Print the notes of partitions on standard error."""
+    for partition in partitions:
+        for note in partition.notes:
+            say(f"kafkaframes: {printable(note)}", err=True)
+
+
 def _show_compaction(report: CompactionReport) -> None:
     rows = []
     for partition in report.partitions:
@@ -305,8 +312,7 @@ def _show_compaction(report: CompactionReport) -> None:
         )
     goes = "removed" if report.destination else "would go"
     print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)
-    for note in (note for partition in report.partitions for note in partition.notes):
-        say(f"kafkaframes: {printable(note)}", err=True)
+    _say_notes(report.partitions)
     say(report.counted)
     if report.destination:
         say(report.ending)
