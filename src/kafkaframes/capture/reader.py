@@ -24,9 +24,10 @@ from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.catalog.ledgers import names_of
+from kafkaframes.records.reasons import FAIL, KEEP
 
 Paths = str | Iterable[str]
-KEEP, FAIL = ON_DAMAGE = ("keep", "fail")
+ON_DAMAGE = (KEEP, FAIL)
 
 
 @dataclass(frozen=True, slots=True)
