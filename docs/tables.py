@@ -367,11 +367,12 @@ def everyday_table(module: str) -> str:
 def everyday_counts_table() -> str:
     """One row for each cluster: how many behaviours were run on it, when, and how many hold."""
     body = []
+    stored = outcomes.load()
     for column, title in outcomes.COLUMNS.items():
-        stored = outcomes.load().get(column, {"date": "never", "outcomes": {}})
-        cells = list(stored["outcomes"].values())
+        run = stored.get(column, {"date": "never", "outcomes": {}})
+        cells = list(run["outcomes"].values())
         holds, differs = cells.count(outcomes.HOLDS), cells.count(outcomes.DIFFERS)
-        body.append((title, stored["date"], str(holds + differs), str(holds)))
+        body.append((title, run["date"], str(holds + differs), str(holds)))
     return rows(("cluster", "date of the run", "behaviours run", "hold"), body)
 
 

@@ -42,8 +42,14 @@ if TYPE_CHECKING:
 
 EXIT_INCOMPLETE = 1
 _ELSEWHERE = (  # settings with flags of their own, flags that several commands share, or options of kafka-log
-    *("format", "timestamp", "keys", "key_regex", "headers", "storage"),
-    *("verify_crc", "internal_topics"),
+    "format",
+    "timestamp",
+    "keys",
+    "key_regex",
+    "headers",
+    "storage",
+    "verify_crc",
+    "internal_topics",
 )
 
 
@@ -189,7 +195,8 @@ def _table_export_of(options: ReadOptions, files: Settings, flags: dict[str, Any
 
     table = open_table(flags["form"], flags["to"] or "", catalog=flags["catalog"], name=flags["table"])
     files = replace(files, to=flags["to"] or table.shown)
-    chosen = table_settings(files, isolation=options.isolation or "read_committed")
+    assert options.isolation is not None  # ExportSettings.read_fields sets it
+    chosen = table_settings(files, isolation=options.isolation)
 
     def export(*, run: Runner) -> Outcome:
         job = TableExport(table, files, chosen, run=run, commit_bytes=flags["commit_bytes"])
