@@ -16,6 +16,7 @@ from uuid import UUID
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.administration.acls import AclMethods
+from kafkaframes.client.administration.base import raise_response_error, row_error
 from kafkaframes.client.administration.cluster import CONFIG_RESOURCES, ClusterMethods
 from kafkaframes.client.administration.groups import GroupMethods
 from kafkaframes.client.administration.replicas import ReplicaMethods
@@ -353,17 +354,19 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                 body = cls(timeout_ms=self.settings.request_timeout_ms)
                 body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]
                 response = await self._cluster.request(leader, body)
-                codes: dict[TopicPartition, int] = {}
+                errors: list[BrokerError] = []
                 for topic in response.topics:
                     for row in topic.partitions:
                         partition = TopicPartition(topic.name, row.partition_index)
-                        if not row.error_code:
+                        error = row_error(row, f"partition {partition}")
+                        if error is None:
                             low_watermarks[partition] = row.low_watermark
                             continue
-                        codes[partition] = row.error_code
+                        errors.append(error)
                         if row.error_code in LEADER_MOVED:
                             self._cluster.cluster.expire(topic.name)
-                _raise_first([(code, None, f"partition {partition}") for partition, code in codes.items()])
+                if errors:
+                    raise errors[0]
                 require_rows(partitions, low_watermarks, "deletion of records")
 
         await self._cluster.retried(step)
@@ -408,7 +411,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         )
         answer = await self._cluster.retried(lambda: self._of_resource(kind, name, cls(resources=[resource])))
         result = require_one_row(answer.results, f"{kind} {name}")
-        _raise_first([(result.error_code, result.error_message, f"{kind} {name}")])
+        raise_response_error(result, f"{kind} {name}")
         return {
             entry.name: ConfigEntry(
                 entry.name,
@@ -483,7 +486,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         body = cls(resources=[resource], validate_only=validate_only)
         answer = await self._cluster.retried(lambda: self._of_resource(kind, name, body))
         row = require_one_row(answer.responses, f"{kind} {name}")
-        _raise_first([(row.error_code, row.error_message, f"{kind} {name}")])
+        raise_response_error(row, f"{kind} {name}")
 
     async def _of_resource(self, kind: str, name: str, body: Message) -> Any:
         """Send a request for a broker's settings to that broker, and others to any broker."""
@@ -521,7 +524,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                 if values and version < first:
                     raise OptionError(f"{setting} is not supported by broker {broker.node_id}: its release is too old")
             answer = await self._cluster.request(broker, body)
-            _raise_first([(answer.error_code, None, f"groups of broker {broker.node_id}")])
+            raise_response_error(answer, f"groups of broker {broker.node_id}")
             for entry in answer.groups:
                 match[entry.group_id] = ListedGroup(
                     entry.group_id, entry.protocol_type, entry.group_state, entry.group_type
@@ -545,10 +548,10 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             if not match.error_code:
                 return _new_group(match)
             if match.error_code not in _OF_OTHER_PROTOCOL:
-                _raise_first([(match.error_code, match.error_message, f"group {group_id}")])
+                raise_response_error(match, f"group {group_id}")
         cls = self.settings.message("DescribeGroupsRequest")
         match = await self._send_about_group(group_id, cls(groups=[group_id]))
-        _raise_first([(match.error_code, match.error_message, f"group {group_id}")])
+        raise_response_error(match, f"group {group_id}")
         return _classic_group(match)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
@@ -568,7 +571,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                 f"group {name}",
                 lambda entry: require_one_row(entry.results, "deletion of a group").error_code,
             )
-            _raise_first([(answer.results[0].error_code, None, f"group {name}")])
+            raise_response_error(answer.results[0], f"group {name}")
 
     async def group_offsets(
         self, group_id: str, partitions: Iterable[PartitionLike] | None = None
@@ -616,15 +619,13 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         body = cls(group_id=group_id)
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)
-        _raise_first([(answer.error_code, None, f"group {group_id}")])
-        _raise_first(
-            (entry.error_code, None, f"offset of {topic.name}-{entry.partition_index}")
-            for topic in answer.topics
-            for entry in topic.partitions
-        )
-        rows = {
-            TopicPartition(topic.name, entry.partition_index) for topic in answer.topics for entry in topic.partitions
-        }
+        raise_response_error(answer, f"group {group_id}")
+        rows = set()
+        for topic in answer.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.name, row.partition_index)
+                raise_response_error(row, f"offset of {partition}")
+                rows.add(partition)
         require_rows(requested, rows, f"offsets of group {group_id}")
 
     # -------------------------------------------------------------------------------------------- delegation tokens
@@ -648,7 +649,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         cls = self.settings.message("CreateDelegationTokenRequest")
         rows = [cls.CreatableRenewers(**_principal("", entry)) for entry in renewers]
         body = cls(renewers=rows, max_lifetime_ms=max_lifetime_ms, **_principal("owner_", owner) if owner else {})
-        answer = await self._of_any(body, "delegation token")
+        answer = await self._send_to_any_broker(body, "delegation token")
         return _token(answer, [_text_of(row) for row in rows], "_ms")
 
     async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
@@ -662,7 +663,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             BrokerError: the token does not exist or has expired, or the principal may not renew it.
         """
         body = self.settings.message("RenewDelegationTokenRequest")(hmac=hmac, renew_period_ms=renew_period_ms)
-        return int((await self._of_any(body, "delegation token")).expiry_timestamp_ms)
+        return int((await self._send_to_any_broker(body, "delegation token")).expiry_timestamp_ms)
 
     async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
         """Change when a token expires, and return that time, in milliseconds since 1970.
@@ -675,7 +676,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             BrokerError: the token does not exist, or the principal may not expire it.
         """
         body = self.settings.message("ExpireDelegationTokenRequest")(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
-        return int((await self._of_any(body, "delegation token")).expiry_timestamp_ms)
+        return int((await self._send_to_any_broker(body, "delegation token")).expiry_timestamp_ms)
 
     async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
         """Return the tokens that the principal may describe.
@@ -689,16 +690,10 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """
         cls = self.settings.message("DescribeDelegationTokenRequest")
         rows = None if owners is None else [cls.DescribeDelegationTokenOwner(**_principal("", one)) for one in owners]
-        answer = await self._of_any(cls(owners=rows), "delegation tokens")
+        answer = await self._send_to_any_broker(cls(owners=rows), "delegation tokens")
         return [_token(entry, [_text_of(row) for row in entry.renewers], "") for entry in answer.tokens]
 
     # ------------------------------------------------------------------------------------------------------- asking
-
-    async def _of_any(self, body: Message, what: str) -> Any:
-        """Send a request to any broker."""
-        answer = await self._cluster.retried(lambda: self._cluster.request(None, body))
-        _raise_first([(answer.error_code, None, what)])
-        return answer
 
     async def _change_topics(self, body: Message, field: str, requested: Iterable[str | UUID]) -> None:
         """Send a change of topics to the controller. ``field`` of the response has a row for each topic."""
@@ -706,15 +701,10 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         rows = getattr(answer, field)
         for row in rows:
             self._cluster.cluster.topics.pop(row.name, None)
-        _raise_first((row.error_code, row.error_message, f"topic {row.name}") for row in rows)
+        for row in rows:
+            raise_response_error(row, f"topic {row.name}")
         names = {row.name for row in rows} | {getattr(row, "topic_id", None) for row in rows}
         require_rows(requested, names, "topics")
-
-
-def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:
-    for number, said, what in results:
-        if number:
-            raise broker_error(number, what, said)
 
 
 def _principal(prefix: str, text: str) -> dict[str, str]:

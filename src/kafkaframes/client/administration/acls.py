@@ -11,6 +11,7 @@ from kafkaframes.client.administration.base import (
     AdminRequests,
     protocol_name,
     protocol_number,
+    raise_response_error,
     require_success,
     row_error,
 )
@@ -168,8 +169,7 @@ class AclMethods(AdminRequests):
             row = await self._send_about_group(name, body)
         else:
             raise OptionError(f"resource type {resource_type!r} has no operations; expected cluster, topic or group")
-        if (error := row_error(row, f"{resource_type} {name}")) is not None:
-            raise error
+        raise_response_error(row, f"{resource_type} {name}")
         bits = row.topic_authorized_operations if resource_type == "topic" else row.authorized_operations
         return _operations_of_bits(bits)
 

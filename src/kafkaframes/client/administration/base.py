@@ -186,7 +186,7 @@ class AdminRequests:
 
 
 def raise_response_error(response: Any, subject: str) -> None:
-    """Raise the top-level error of a response, if it has one."""
+    """Raise the error of a response, or of a row of it, if it has one."""
     if number := getattr(response, "error_code", 0):
         raise broker_error(number, subject, getattr(response, "error_message", None))
 

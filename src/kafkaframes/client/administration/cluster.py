@@ -16,8 +16,8 @@ from kafkaframes.client.administration.base import (
     require_success,
     row_error,
 )
-from kafkaframes.client.metadata import Broker
-from kafkaframes.errors import BrokerError, ErrorCode, broker_error
+from kafkaframes.client.response_rows import require_one_row
+from kafkaframes.errors import ErrorCode, broker_error
 
 UPGRADE_TYPES: Final = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
 CONFIG_RESOURCES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
@@ -183,14 +183,10 @@ class ClusterMethods(AdminRequests):
         body = self.settings.message("ApiVersionsRequest")(
             client_software_name="kafkaframes", client_software_version=__version__
         )
-
-        async def step() -> Any:
-            broker: Broker | None = None if broker_id is None else await self._broker(broker_id)
-            response = await self._cluster.request(broker, body)
-            raise_response_error(response, "features")
-            return response
-
-        response = await self._cluster.retried(step)
+        if broker_id is None:
+            response = await self._send_to_any_broker(body, "features")
+        else:
+            response = await self._send_to_broker(broker_id, body, "features")
         finalized = {
             row.name: VersionRange(row.min_version_level, row.max_version_level) for row in response.finalized_features
         }
@@ -238,18 +234,16 @@ class ClusterMethods(AdminRequests):
         topic = cls.TopicData(topic_name=_METADATA_TOPIC, partitions=[cls.PartitionData(partition_index=0)])
         response = await self._send_to_any_broker(cls(topics=[topic]), "quorum")
         rows = [row for entry in response.topics for row in entry.partitions]
-        if len(rows) != 1:
-            raise BrokerError(f"quorum: the response has {len(rows)} partitions, expected 1", ErrorCode.NONE)
-        if (error := row_error(rows[0], "quorum")) is not None:
-            raise error
+        row = require_one_row(rows, "quorum")
+        raise_response_error(row, "quorum")
         nodes = {
             node.node_id: tuple(Endpoint(entry.name, entry.host, entry.port) for entry in node.listeners)
             for node in response.nodes or ()
         }
         voters, observers = (
-            tuple(map(_to_quorum_replica, replicas)) for replicas in (rows[0].current_voters, rows[0].observers)
+            tuple(map(_to_quorum_replica, replicas)) for replicas in (row.current_voters, row.observers)
         )
-        return QuorumInfo(rows[0].leader_id, rows[0].leader_epoch, rows[0].high_watermark, voters, observers, nodes)
+        return QuorumInfo(row.leader_id, row.leader_epoch, row.high_watermark, voters, observers, nodes)
 
     async def add_raft_voter(
         self, voter_id: int, directory_id: UUID, endpoints: Iterable[Endpoint], *, cluster_id: str | None = None

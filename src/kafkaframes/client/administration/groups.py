@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, require_success, row_error
+from kafkaframes.client.administration.base import AdminRequests, raise_response_error, require_success, row_error
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -184,8 +184,7 @@ class GroupMethods(AdminRequests):
         if instance_ids is None:
             describe = self.settings.message("DescribeGroupsRequest")(groups=[group_id])
             group = await self._send_about_group(group_id, describe)
-            if (error := row_error(group, subject)) is not None:
-                raise error
+            raise_response_error(group, subject)
             members = [
                 cls.MemberIdentity(member_id=entry.member_id, group_instance_id=entry.group_instance_id, reason=reason)
                 for entry in group.members
@@ -198,8 +197,7 @@ class GroupMethods(AdminRequests):
             return
         body = cls(group_id=group_id, members=members)
         response = await self._send_to_coordinator(group_id, body, subject, lambda entry: int(entry.error_code))
-        if (error := row_error(response, subject)) is not None:
-            raise error
+        raise_response_error(response, subject)
         require_success(
             {
                 row.group_instance_id or row.member_id: row_error(
@@ -260,8 +258,7 @@ class GroupMethods(AdminRequests):
     async def _describe_group(self, request: str, group_id: str) -> Any:
         body = self.settings.message(request)(group_ids=[group_id])
         row = await self._send_about_group(group_id, body)
-        if (error := row_error(row, f"group {group_id}")) is not None:
-            raise error
+        raise_response_error(row, f"group {group_id}")
         return row
 
     async def share_group_offsets(
@@ -287,8 +284,7 @@ class GroupMethods(AdminRequests):
         body = cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
         subject = f"group {group_id}"
         group = await self._send_about_group(group_id, body)
-        if (error := row_error(group, subject)) is not None:
-            raise error
+        raise_response_error(group, subject)
         results: dict[TopicPartition, ShareGroupOffset | BrokerError] = {}
         for topic in group.topics:
             for row in topic.partitions:
@@ -353,8 +349,7 @@ class GroupMethods(AdminRequests):
         """Send a request to the group coordinator and return the response. Raise its top-level error, if it has one."""
         subject = f"group {group_id}"
         response = await self._send_to_coordinator(group_id, body, subject, lambda entry: int(entry.error_code))
-        if (error := row_error(response, subject)) is not None:
-            raise error
+        raise_response_error(response, subject)
         return response
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, require_success, row_error
+from kafkaframes.client.administration.base import AdminRequests, raise_response_error, require_success
 from kafkaframes.client.cluster import TRANSACTION
 from kafkaframes.client.metadata import PartitionLike, TopicPartition, to_partition, to_partitions
 from kafkaframes.client.response_rows import require_one_row
@@ -159,8 +159,7 @@ class TransactionMethods(AdminRequests):
             TRANSACTION,
         )
         row = response.transaction_states[0]
-        if (error := row_error(row, subject)) is not None:
-            raise error
+        raise_response_error(row, subject)
         coordinator = await self._cluster.coordinator(transactional_id, TRANSACTION)
         partitions = [TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions]
         return TransactionDescription(
@@ -198,8 +197,7 @@ class TransactionMethods(AdminRequests):
                 ),
                 broker_id,
             )
-            if (error := row_error(row, f"producers of {partition}")) is not None:
-                raise error
+            raise_response_error(row, f"producers of {partition}")
             return sorted(map(_to_producer_state, row.active_producers), key=lambda entry: entry.producer_id)
 
         requested = dict.fromkeys(to_partitions(partitions))
@@ -242,8 +240,7 @@ class TransactionMethods(AdminRequests):
             return require_one_row([row for topic in topics for row in topic.partitions], subject)
 
         row = await self._send_to_leader(target, cls(markers=[marker]), get_row)
-        if (error := row_error(row, subject)) is not None:
-            raise error
+        raise_response_error(row, subject)
 
     async def force_terminate_transaction(self, transactional_id: str) -> None:
         """Abort the open transaction of a transactional id by fencing its producers (KIP-939).
