@@ -34,7 +34,7 @@ from kafkaframes.client import (
     ShareGroupOffset,
     TopicPartition,
 )
-from kafkaframes.client.administration.base import require_success
+from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import (
     AuthenticationError,
     AuthorizationError,

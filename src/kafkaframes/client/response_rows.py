@@ -6,10 +6,13 @@ that is not in a transaction, an offset that is not committed, or a group withou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from kafkaframes.errors import BrokerError, ErrorCode
+from kafkaframes.errors import BrokerError, ErrorCode, PartialFailureError
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
 
 
 def require_rows(requested: Iterable[Any], rows: Collection[Any], subject: str) -> None:
@@ -44,3 +47,24 @@ def require_one_row(rows: Sequence[Any] | None, subject: str) -> Any:
     if not rows or count != 1:
         raise BrokerError(f"{subject}: the response has {count} results, expected 1", ErrorCode.NONE)
     return rows[0]
+
+
+def require_success(results: Mapping[Item, Value | BrokerError], requested: Iterable[Item] = ()) -> dict[Item, Value]:
+    """Return the values of all items.
+
+    Args:
+        results: values and errors of the response.
+        requested: items that the response must have. An item without a result has failed.
+
+    Raises:
+        BrokerError: an item failed. If it is the only item, its own error is raised, otherwise a
+            ``PartialFailureError`` with the results of all items.
+    """
+    missing = [item for item in requested if item not in results]
+    results = {**results, **{item: missing_row_error([item], "the request") for item in missing}}
+    errors = [result for result in results.values() if isinstance(result, BrokerError)]
+    if errors and len(results) == 1:
+        raise errors[0]
+    if errors:
+        raise PartialFailureError(results)
+    return {item: result for item, result in results.items() if not isinstance(result, BrokerError)}

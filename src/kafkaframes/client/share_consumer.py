@@ -22,7 +22,7 @@ from kafkaframes.client.fetched import Fetched, Records, placed, schema_of
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.metrics import MetricName, seconds_since
-from kafkaframes.client.response_rows import missing_row_error
+from kafkaframes.client.response_rows import missing_row_error, require_success
 from kafkaframes.client.settings import ShareConsumerSettings, merged
 from kafkaframes.client.share_session import (
     ACKNOWLEDGEMENTS,
@@ -44,7 +44,6 @@ from kafkaframes.errors import (
     KafkaframesError,
     NetworkError,
     OptionError,
-    PartialFailureError,
     broker_error,
 )
 from kafkaframes.records.arrays import int64_values
@@ -627,7 +626,7 @@ class AsyncShareConsumer:
         for (node_id, partition_id), offsets in self._group_by_session(_record_keys(records, mask)).items():
             kinds = {partition_id: dict.fromkeys(offsets, RENEW)}
             results |= await self._send_acknowledgements(node_id, kinds, is_renewal=True)
-        _raise_errors(results)
+        require_success(results)
 
     async def commit(self) -> None:
         """Send all acknowledgements and wait until brokers have accepted them.
@@ -648,7 +647,7 @@ class AsyncShareConsumer:
                 results |= await self._send_acknowledgements(node_id, None, is_renewal=False)
         finally:
             self._report_results()
-        _raise_errors(results)
+        require_success(results)
 
     async def _send_acknowledgements(
         self, node_id: int, kinds: dict[PartitionId, dict[int, int]] | None, *, is_renewal: bool, is_final: bool = False
@@ -780,14 +779,6 @@ class AsyncShareConsumer:
         for offsets, error in results:
             if self._on_acknowledge is not None:
                 self._on_acknowledge(offsets, error)
-
-
-def _raise_errors(results: Mapping[TopicPartition, BrokerError | None]) -> None:
-    errors = [error for error in results.values() if error is not None]
-    if errors and len(results) == 1:
-        raise errors[0]
-    if errors:
-        raise PartialFailureError(results)
 
 
 def _record_keys(records: Any, mask: Any) -> list[tuple[str, int, int]]:

@@ -12,10 +12,9 @@ from kafkaframes.client.administration.base import (
     protocol_name,
     protocol_number,
     raise_response_error,
-    require_success,
     row_error,
 )
-from kafkaframes.client.response_rows import require_one_row
+from kafkaframes.client.response_rows import require_one_row, require_success
 from kafkaframes.errors import BrokerError, OptionError
 
 RESOURCE_TYPES: Final = {

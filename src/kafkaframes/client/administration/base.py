@@ -1,4 +1,4 @@
-"""Helpers of all admin methods: send a request to the right node, and collect the result of each item in it."""
+"""Helpers of all admin methods: send a request to the right node, and check the response."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from kafkaframes.client.cluster import GROUP, ClusterClient
 from kafkaframes.client.metadata import Broker, TopicPartition
-from kafkaframes.client.response_rows import missing_row_error, require_one_row
+from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import (
     COORDINATOR_MOVED,
@@ -15,7 +15,6 @@ from kafkaframes.errors import (
     BrokerError,
     ErrorCode,
     OptionError,
-    PartialFailureError,
     broker_error,
 )
 from kafkaframes.protocol.messages.objects import Message
@@ -196,27 +195,6 @@ def row_error(row: Any, subject: str) -> BrokerError | None:
     if not row.error_code:
         return None
     return broker_error(row.error_code, subject, getattr(row, "error_message", None))
-
-
-def require_success(results: Mapping[Item, Value | BrokerError], requested: Iterable[Item] = ()) -> dict[Item, Value]:
-    """Return the values of all items.
-
-    Args:
-        results: values and errors of the response.
-        requested: items that the response must have. An item without a result has failed.
-
-    Raises:
-        BrokerError: an item failed. If it is the only item, its own error is raised, otherwise a
-                ``PartialFailureError`` with the results of all items.
-    """
-    missing = [item for item in requested if item not in results]
-    results = {**results, **{item: missing_row_error([item], "the request") for item in missing}}
-    errors = [result for result in results.values() if isinstance(result, BrokerError)]
-    if errors and len(results) == 1:
-        raise errors[0]
-    if errors:
-        raise PartialFailureError(results)
-    return {item: result for item, result in results.items() if not isinstance(result, BrokerError)}
 
 
 def protocol_number(setting: str, name: str, numbers: Mapping[str, int]) -> int:

@@ -13,10 +13,9 @@ from kafkaframes.client.administration.base import (
     protocol_name,
     protocol_number,
     raise_response_error,
-    require_success,
     row_error,
 )
-from kafkaframes.client.response_rows import require_one_row
+from kafkaframes.client.response_rows import require_one_row, require_success
 from kafkaframes.errors import ErrorCode, broker_error
 
 UPGRADE_TYPES: Final = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}

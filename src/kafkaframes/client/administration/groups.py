@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, raise_response_error, require_success, row_error
+from kafkaframes.client.administration.base import AdminRequests, raise_response_error, row_error
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -15,6 +15,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
     to_partitions,
 )
+from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import BrokerError
 
 

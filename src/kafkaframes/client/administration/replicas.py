@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, protocol_number, require_success, row_error
+from kafkaframes.client.administration.base import AdminRequests, protocol_number, row_error
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -15,6 +15,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
     to_partitions,
 )
+from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}

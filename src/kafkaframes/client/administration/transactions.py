@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, raise_response_error, require_success
+from kafkaframes.client.administration.base import AdminRequests, raise_response_error
 from kafkaframes.client.cluster import TRANSACTION
 from kafkaframes.client.metadata import PartitionLike, TopicPartition, to_partition, to_partitions
-from kafkaframes.client.response_rows import require_one_row
+from kafkaframes.client.response_rows import require_one_row, require_success
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 _DURATION_VERSION, _PATTERN_VERSION = 1, 2  # first versions of ListTransactions with these filters

@@ -13,9 +13,9 @@ from kafkaframes.client.administration.base import (
     AdminRequests,
     protocol_name,
     protocol_number,
-    require_success,
     row_error,
 )
+from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import BrokerError, OptionError
 
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
