@@ -28,7 +28,7 @@ from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
 from kafkaframes.client.consumer_task import ConsumerTask
 from kafkaframes.client.fetched import BufferedBatches, ConsumerRecord, Fetched, Records, placed, schema_of
-from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
 from kafkaframes.client.interceptors import CONSUMER_HOOKS, Interceptors
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import (
@@ -811,10 +811,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
                 commits.record((time.monotonic() - started) * 1000)
                 if self._interceptors is not None and offsets:
                     self._unreported_commits.append(
-                        {
-                            entry: value if isinstance(value, CommittedOffset) else CommittedOffset(value)
-                            for entry, value in offsets.items()
-                        }
+                        {entry: to_committed_offset(value) for entry, value in offsets.items()}
                     )
                 return
             except BrokerError as error:

@@ -31,6 +31,11 @@ class CommittedOffset(NamedTuple):
     metadata: str | None = ""
 
 
+def to_committed_offset(value: CommittedOffset | int) -> CommittedOffset:
+    """Return the committed offset that a caller specifies, possibly as a bare offset."""
+    return value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+
+
 class GroupMember(NamedTuple):
     """The identity with which a consumer commits, for ``send_offsets_to_transaction``.
 
@@ -161,13 +166,12 @@ async def commit(
             return
 
         def entry_of(partition: TopicPartition) -> Any:
-            value = offsets[partition]
-            known = value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+            value = to_committed_offset(offsets[partition])
             return cls.OffsetCommitRequestPartition(
                 partition_index=partition.partition,
-                committed_offset=known.offset,
-                committed_leader_epoch=known.leader_epoch,
-                committed_metadata=known.metadata,
+                committed_offset=value.offset,
+                committed_leader_epoch=value.leader_epoch,
+                committed_metadata=value.metadata,
             )
 
         async with cluster.coordinated(member.group_id) as connection:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kafkaframes.client.batches import Producer
 from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
-from kafkaframes.client.group_offsets import CommittedOffset
+from kafkaframes.client.group_offsets import CommittedOffset, to_committed_offset
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.network import Connection
 from kafkaframes.client.response_rows import require_rows
@@ -290,8 +290,7 @@ class Transactions:
         cls = type(body)
 
         def entry_of(partition: TopicPartition) -> Any:
-            value = offsets[partition]
-            committed = value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+            committed = to_committed_offset(offsets[partition])
             return cls.TxnOffsetCommitRequestPartition(
                 partition_index=partition.partition,
                 committed_offset=committed.offset,
