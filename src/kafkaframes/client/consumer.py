@@ -143,8 +143,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     def metrics(self) -> dict[MetricName, float]:
         """Return the consumer's metrics under Java's names: connections, fetches, lag, commits, the group."""
-        if self._iterated is not None:
-            self._count_taken(self._iterated[0])
+        self._count_iterated()
         return self._cluster.metrics.values()
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -314,8 +313,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             while is_member and (callback := self._machine.next_callback()) is not None:
                 await self._run_callback(callback, commit=commit)
         finally:
-            if self._iterated is not None:
-                self._count_taken(self._iterated[0])
+            self._count_iterated()
             self._iterated = None
             request = self._machine.end()
             if request is not None:
@@ -606,7 +604,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             entry.select_formats(self.settings.formats)
             entry.undo_open()
             size += entry.size_bytes
-            count = sum(batch.num_rows for batch in rows)
+            first = len(rows)
             try:
                 for batch in entry.open(requested, current_budget() - held, **self._reading_options):
                     rows.append(placed(batch, state.partition, columns, schema))
@@ -617,7 +615,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
                 break  # the next call raises it
             finally:
                 state.release_read()
-                self._count_read(state, sum(batch.num_rows for batch in rows) - count)
+                self._count_read(state, sum(batch.num_rows for batch in rows[first:]))
                 self._task.wake()
             deadline = 0.0
         return pa.Table.from_batches(rows, schema=schema)
@@ -691,8 +689,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     async def _next_iterated(self) -> Records:
         """Wait for records and return them for an iteration. It ends early if the consumer must process a poll."""
-        if self._iterated is not None:
-            self._count_taken(self._iterated[0])
+        self._count_iterated()
         with self._reading("iteration"):
             while not await self._open_next(None):
                 pass
@@ -715,6 +712,11 @@ class AsyncConsumer(AsyncTopicLookupClient):
             records.interrupt()
             return None
         return due
+
+    def _count_iterated(self) -> None:
+        """Count the records that an iteration has taken, which it does without the consumer's knowledge."""
+        if self._iterated is not None:
+            self._count_taken(self._iterated[0])
 
     def _count_taken(self, records: Records) -> None:
         count = records.count_taken()
