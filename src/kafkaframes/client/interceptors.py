@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from kafkaframes.client.batches import RecordMetadata
-from kafkaframes.client.named_objects import load_object
+from kafkaframes.client.named_objects import load_object, object_name
 from kafkaframes.client.outgoing import CheckedRecord, Headers, check_table, checked_record, headers_of
 from kafkaframes.errors import OptionError
 
@@ -61,7 +61,7 @@ class _HeaderFunction:
 
     def __init__(self, function: Callable[[ProducerRecord], Headers | None]) -> None:
         self._function = function
-        self.__qualname__ = _name_of(function)
+        self.__qualname__ = object_name(function)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         headers = headers_of(self._function(record))
@@ -96,10 +96,6 @@ class Interceptors:
         owned = [interceptor for interceptor, is_owned in entries if is_owned]
         return cls([interceptor for interceptor, _ in entries], owned) if entries else None
 
-    def has_hook(self, name: str) -> bool:
-        """Return whether an interceptor has a method of this name."""
-        return bool(self._hooks[name])
-
     def require_table_hooks(self, method: str, *names: str) -> None:
         """Check that each interceptor with one of these methods has its twin for tables.
 
@@ -109,7 +105,7 @@ class Interceptors:
         for name in names:
             for entry, _ in self._hooks[name]:
                 if not hasattr(entry, _TABLE_HOOKS[name]):
-                    reason = f"interceptor {_name_of(entry)} has `{name}`, which {method} does not call"
+                    reason = f"interceptor {object_name(entry)} has `{name}`, which {method} does not call"
                     raise OptionError(f"{reason}; add the method `{_TABLE_HOOKS[name]}` to it")
 
     def reject_bytes(self, method: str, remedy: str, *names: str) -> None:
@@ -120,7 +116,7 @@ class Interceptors:
         """
         for name in names:
             for entry, _ in (*self._hooks[name], *self._hooks[_TABLE_HOOKS[name]]):
-                reason = f"interceptor {_name_of(entry)} has `{name}`, and {method} handles batches as bytes"
+                reason = f"interceptor {object_name(entry)} has `{name}`, and {method} handles batches as bytes"
                 raise OptionError(f"{reason}; {remedy}")
 
     # --------------------------------------------------------------------------------------------------- producers
@@ -261,7 +257,7 @@ def _load_interceptor(entry: Any, hooks: Sequence[str]) -> tuple[Any, bool]:
         try:
             result = result()
         except Exception as error:
-            name = _name_of(result)
+            name = object_name(result)
             raise OptionError(f"interceptor {name} raised {error!r} when it was created without arguments") from error
     if any(callable(getattr(result, name, None)) for name in hooks):
         return result, is_owned
@@ -270,12 +266,8 @@ def _load_interceptor(entry: Any, hooks: Sequence[str]) -> tuple[Any, bool]:
     expected = ", ".join(hooks)
     function = ", or a function that returns headers" if "on_send" in hooks else ""
     raise OptionError(
-        f"interceptor {_name_of(result)}: expected an object with one of the methods {expected}{function}"
+        f"interceptor {object_name(result)}: expected an object with one of the methods {expected}{function}"
     )
-
-
-def _name_of(interceptor: Any) -> str:
-    return getattr(interceptor, "__qualname__", None) or type(interceptor).__qualname__
 
 
 @contextmanager
@@ -284,4 +276,4 @@ def _log_failure(interceptor: Any, hook: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        _LOG.exception("interceptor %s failed in %s; its result is not used", _name_of(interceptor), hook)
+        _LOG.exception("interceptor %s failed in %s; its result is not used", object_name(interceptor), hook)

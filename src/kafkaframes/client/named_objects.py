@@ -1,4 +1,4 @@
-"""Python objects that a property specifies as ``module:name``, where Java's clients expect a class name."""
+"""Python objects that a property specifies, by ``module:name`` where Java's clients expect a class name."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def load_object(setting: str, name: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise OptionError(f"{setting}={name}: {error}") from None
     return result
+
+
+def object_name(value: Any) -> str:
+    """Return the name of a function or class, or of an object's class, for messages."""
+    return getattr(value, "__qualname__", None) or type(value).__qualname__

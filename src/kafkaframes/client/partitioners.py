@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, count
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.named_objects import load_object
+from kafkaframes.client.named_objects import load_object, object_name
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.partitioner import partition_of
 
@@ -184,7 +184,7 @@ def partition_choice(partitioner: str | Partitioner | None, *, ignores_keys: boo
 
 def _check_signature(function: Any) -> str:
     """Return a function's name for errors. Reject a function with other parameters."""
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    name = object_name(function)
     if not callable(function):
         raise OptionError(f"partitioner {name} is not a function")
     try:
