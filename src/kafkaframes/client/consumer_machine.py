@@ -295,11 +295,6 @@ class ConsumerMachine:
         self._drop_pending([entry for entry in self.positions.states if self._is_meant(entry)])
         self._fill_target()
 
-    def forget_target(self) -> None:
-        """Clear the assigned partitions before a new assignment."""
-        self._target = None
-        self._drop_pending(())
-
     def forget_unclaimed(self) -> None:
         """Clear the assigned partitions that the caller does not own, because the group may assign them to others.
 
@@ -329,7 +324,8 @@ class ConsumerMachine:
 
     def lose_all(self) -> None:
         """Stop returning records of all partitions, because other members may own them."""
-        self.forget_target()
+        self._target = None
+        self._drop_pending(())
         for entry in self.owned:
             if self.positions.states[entry].ownership is Ownership.REVOKING:  # its callback is running
                 self._lost_while_revoking.add(entry)
