@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
+from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, partitions_with_leader
 from kafkaframes.client.outgoing import CheckedRecord
 from kafkaframes.client.partitioners import DEFAULT_PARTITIONER, STICKY, PartitionChoice, choose_by_queue
 from kafkaframes.client.record_futures import BatchResults, OnDelivery
@@ -61,6 +61,7 @@ class _Topic:
 
     metadata: TopicMetadata
     targets: dict[int, TopicPartition]
+    available: list[int]  # numbers of the partitions that have a leader
     ignores_keys: bool
     sticky: int = 0
     sticky_bytes: int = 0  # bytes added to the sticky partition since it was chosen
@@ -186,17 +187,17 @@ class Accumulator:
 
     def _choose_partition(self, known: _Topic) -> int:
         """Return a partition with a leader at random. Partitions with short queues are more likely (KIP-794)."""
-        candidates = self._available(known) or list(known.targets)
-        if not self._is_adaptive or not self.built_bytes:
+        candidates = known.available or list(known.targets)
+        if not self._prefers_short_queues:
             return self._random.choice(candidates)
         served = [number for number in candidates if not self.is_stalled(known.metadata.partitions[number].leader)]
         candidates = served or candidates
         lengths = [self.queue_length(known.targets[number]) + (number in known.gathering) for number in candidates]
         return choose_by_queue(candidates, lengths, self._random)
 
-    @staticmethod
-    def _available(known: _Topic) -> list[int]:
-        return [number for number in known.targets if known.metadata.partitions[number].leader >= 0]
+    @property
+    def _prefers_short_queues(self) -> bool:
+        return self._is_adaptive and self.built_bytes > 0
 
     def _close(self, known: _Topic, number: int) -> None:
         self._full.append(known.gathering.pop(number))
@@ -216,11 +217,12 @@ class Accumulator:
             metadata = self._metadata[topic]
             known = self._topics.get(topic)
             targets = {index: TopicPartition(topic, index) for index in sorted(metadata.partitions)}
+            available = partitions_with_leader(metadata)
             if known is None:
-                known = self._topics[topic] = _Topic(metadata, targets, self._partitioner.ignores_keys)
+                known = self._topics[topic] = _Topic(metadata, targets, available, self._partitioner.ignores_keys)
                 self._move_sticky(known)
             else:
-                known.metadata, known.targets = metadata, targets
+                known.metadata, known.targets, known.available = metadata, targets, available
                 if known.sticky not in targets:  # the topic was recreated with fewer partitions
                     self._move_sticky(known)
 
@@ -236,19 +238,18 @@ class Accumulator:
         known = self._topics.get(topic)
         if known is None:
             return None
-        number = self._partitioner.choose(topic, key, value, len(known.targets), self._available(known))
+        number = self._partitioner.choose(topic, key, value, len(known.targets), list(known.available))
         return (*record[:4], number, *record[5:])
 
     def sticky_partitions(self, topic: str, runs: int) -> list[int]:
         """Return the sticky partitions for a number of runs of records without key and partition, one for each run."""
         with self._lock:
             known = self._topic(topic)
-            first = self._choose_partition(known)
-            others = self._available(known) or list(known.targets)
-            if not self._is_adaptive or not self.built_bytes:
-                start = others.index(first)
-                return [others[(start + run) % len(others)] for run in range(runs)]
-            return [first, *(self._choose_partition(known) for _ in range(runs - 1))]
+            if self._prefers_short_queues:
+                return [self._choose_partition(known) for _ in range(runs)]
+            candidates = known.available or list(known.targets)
+            start = self._random.randrange(len(candidates))
+            return [candidates[(start + run) % len(candidates)] for run in range(runs)]
 
     def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
         """Return the partition for a record now; None if the given partition does not exist."""

@@ -20,6 +20,7 @@ __all__ = [
     "TopicMetadata",
     "TopicPartition",
     "by_topic",
+    "partitions_with_leader",
     "to_partition",
     "to_partition_mapping",
     "to_partitions",
@@ -120,6 +121,11 @@ class TopicMetadata:
     is_internal: bool
     partitions: dict[int, PartitionMetadata]
     error: ErrorCode
+
+
+def partitions_with_leader(topic: TopicMetadata) -> list[int]:
+    """Return the numbers of the partitions that have a leader, sorted."""
+    return [number for number in sorted(topic.partitions) if topic.partitions[number].leader >= 0]
 
 
 class TopicUpdate(NamedTuple):

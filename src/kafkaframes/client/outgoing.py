@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.batches import Batch, PartResult
-from kafkaframes.client.metadata import Cluster, TopicPartition
+from kafkaframes.client.metadata import Cluster, TopicPartition, partitions_with_leader
 from kafkaframes.client.partitioners import PartitionChoice
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.arrays import numbers, stamped, texts
@@ -218,8 +218,7 @@ class RowPartitioner(NamedTuple):
         """Call the partitioner for each row that does not specify a partition."""
         names = rows.schema.names
         keys, values = (rows.column(name) if name in names else None for name in ("key", "value"))
-        leaders = self.cluster.topics[topic].partitions
-        available = [index for index in sorted(leaders) if leaders[index].leader >= 0]
+        available = partitions_with_leader(self.cluster.topics[topic])
         for row in np.flatnonzero(partitions < 0).tolist():
             key, value = (None if column is None else column[row].as_py() for column in (keys, values))
             try:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin, CommittedOffset, NewTopic, TopicPartition
+from kafkaframes.client.metadata import partitions_with_leader
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.settings import KEEP_SETTING, MirrorReport, is_directory
@@ -174,7 +175,7 @@ async def selected_topics(
     topics_read = []
     for topic in sorted(topics, key=lambda topic: topic.name):
         if is_selected(topic.name, names):
-            led = tuple(number for number in sorted(topic.partitions) if topic.partitions[number].leader >= 0)
+            led = tuple(partitions_with_leader(topic))
             configs = {**source_configs.get(topic.name, {}), **await own_configs(admin, topic.name)}
             topics_read.append(SourceTopic(topic.name, str(topic.topic_id), led, configs))
     return topics_read
