@@ -37,14 +37,7 @@ class AsyncTopicLookupClient:
         self._cluster = ClusterClient(settings)
 
     async def close(self) -> None:
-        """Commit if offsets are committed automatically, call ``on_revoke``, leave the group and end.
-
-        An exception that leaves ``async with`` commits nothing: the application may not have handled the last records.
-
-        Args:
-            commit: whether to commit; only an automatic commit is meant.
-            timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
-        """
+        """Close the connections."""
         await self._cluster.close()
 
     async def partitions_for(self, *topics: str) -> list[TopicPartition]:
