@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.everyday import clusters
+from tests.everyday.outcomes import RESULTS
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.client import Admin
-
-RESULTS = "KAFKAFRAMES_EVERYDAY_RESULTS"  # a file to which a run writes its outcomes
 
 
 @pytest.fixture(scope="session")

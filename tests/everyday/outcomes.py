@@ -18,7 +18,7 @@ from typing import Any, Final
 
 COLUMNS: Final = {"embedded": "embedded broker", "3.9.1": "Kafka 3.9.1", "4.3.1": "Kafka 4.3.1"}
 PATH: Final = Path(__file__).parents[2] / "docs" / "everyday.json"
-RESULTS: Final = "KAFKAFRAMES_EVERYDAY_RESULTS"
+RESULTS: Final = "KAFKAFRAMES_EVERYDAY_RESULTS"  # names the file to which a run writes its outcomes
 TIMEOUT_S: Final = 3_600
 HOLDS, DIFFERS, NOT_RUN = "yes", "**no**", ""
 
