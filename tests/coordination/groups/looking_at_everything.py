@@ -27,7 +27,7 @@ from kafkaframes.coordination.groups.group_protocol import hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
-from kafkaframes.coordination.groups.subscriptions import match_topics
+from kafkaframes.coordination.groups.subscriptions import match_names
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
@@ -112,7 +112,7 @@ class LookingAtEverything(ConsumerGroups):
             if not one.regex:
                 continue
             if one.regex not in resolved:
-                resolved[one.regex] = match_topics(one.regex, self.topics.names())
+                resolved[one.regex] = match_names(one.regex, self.topics.names())
             names, viewer = resolved[one.regex], viewers.get(key)
             if key not in viewers:
                 names &= _by_pattern(group, one)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.coordination.groups.subscriptions import match_topics
+from kafkaframes.coordination.groups.subscriptions import match_names
 from kafkaframes.errors import ErrorCode, RefusedError
 
 PIECES = [
@@ -32,7 +32,7 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join), st.text("abAx1-\n", max_size=6))
 def test_what_matches_is_what_python_finds(text, name):
-    assert (name in match_topics(text, [name])) == bool(re.fullmatch(text.replace("$", "\\Z"), name, re.ASCII))
+    assert (name in match_names(text, [name])) == bool(re.fullmatch(text.replace("$", "\\Z"), name, re.ASCII))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_matches_is_what_python_finds(text, name):
 )
 def test_what_re2_does_not_take_is_refused(text):
     with pytest.raises(RefusedError) as caught:
-        match_topics(text, [])
+        match_names(text, [])
     assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert "not a valid regular expression: " in caught.value.reason
 
@@ -63,7 +63,7 @@ def test_what_re2_does_not_take_is_refused(text):
 @pytest.mark.parametrize("text", ["(a+)+b", "(a|a)*b", "(?i)(\\w?){900}b", "(x+x+)+y", "(a?){1000}b"])
 def test_patterns_that_keep_a_backtracking_engine_busy_are_answered_at_once(text):
     began = time.thread_time()
-    assert not match_topics(text, ["a" * 249])
+    assert not match_names(text, ["a" * 249])
     assert time.thread_time() - began < 1
 
 
@@ -79,4 +79,4 @@ def test_patterns_that_keep_a_backtracking_engine_busy_are_answered_at_once(text
     ],
 )
 def test_the_whole_of_a_name_must_match(text, whole):
-    assert match_topics(text, ["a", "ab", "a.b", "abc"]) == whole
+    assert match_names(text, ["a", "ab", "a.b", "abc"]) == whole

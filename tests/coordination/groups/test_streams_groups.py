@@ -28,7 +28,7 @@ from kafkaframes.coordination.groups.streams import (
     check_topology,
     configure,
 )
-from kafkaframes.coordination.groups.streams_protocol import StreamsBeaten, StreamsHeartbeatRequest, check
+from kafkaframes.coordination.groups.streams_protocol import StreamsHeartbeatRequest, StreamsHeartbeatResult, check
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -62,7 +62,7 @@ def tasks(role: TaskRole = TaskRole.ACTIVE, **partitions: list[int]):
     return frozenset((role, name[1:], index) for name, indexes in partitions.items() for index in indexes)
 
 
-def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> StreamsBeaten:
+def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> StreamsHeartbeatResult:
     fields: dict[str, Any] = {} if epoch else joining(name)
     sent = StreamsHeartbeatRequest("g", name, epoch, **fields | changes)
     if sent.topology is not None:
@@ -82,7 +82,7 @@ def owning(active=NO_TASKS, standby=NO_TASKS) -> dict[str, Any]:
     return {"owned": (active, standby, NO_TASKS)}
 
 
-def active_of(answer: StreamsBeaten) -> dict[str, list[int]] | None:
+def active_of(answer: StreamsHeartbeatResult) -> dict[str, list[int]] | None:
     return None if answer.tasks is None else by_subtopology(answer.tasks, TaskRole.ACTIVE)
 
 
@@ -165,7 +165,7 @@ def test_standby_tasks_are_of_stateful_subtopologies_in_other_processes(ready):
 
 def test_members_leave_and_time_out(ready):
     beat(ready)
-    assert beat(ready, epoch=-1) == StreamsBeaten("m", -1)
+    assert beat(ready, epoch=-1) == StreamsHeartbeatResult("m", -1)
     assert ready.group().state_name == "Empty"
     assert active_of(beat(ready)) == {}  # its interval
     ready.clock.advance(2)

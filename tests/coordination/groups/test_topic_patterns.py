@@ -50,13 +50,13 @@ class Thread:
 def matched(monkeypatch):
     """What was matched: pattern and names."""
     calls = []
-    match_topics = topic_patterns.match_topics
+    match_names = topic_patterns.match_names
 
     def note(text, names):
         calls.append((text, tuple(names)))
-        return match_topics(text, names)
+        return match_names(text, names)
 
-    monkeypatch.setattr(topic_patterns, "match_topics", note)
+    monkeypatch.setattr(topic_patterns, "match_names", note)
     return calls
 
 

@@ -72,7 +72,7 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     rows = body.topic_partitions
-    beat = HeartbeatRequest(
+    heartbeat = HeartbeatRequest(
         group_id=body.group_id,
         member_id=body.member_id,
         epoch=body.member_epoch,
@@ -89,7 +89,7 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
         viewer=viewer_of(request.session, broker.access),
     )
     may_lack_id = request.version < _FIRST_WITH_CLIENT_IDS
-    return _beaten(request, lambda: broker.groups.consumer_heartbeat(beat, may_lack_id=may_lack_id))
+    return _heartbeat_response(request, lambda: broker.groups.consumer_heartbeat(heartbeat, may_lack_id=may_lack_id))
 
 
 @Api(
@@ -113,7 +113,7 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
         code = next(filter(None, codes), ErrorCode.NONE) or elsewhere(request, broker, GROUP, body.group_id)
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
-        beat = ShareHeartbeatRequest(
+        heartbeat = ShareHeartbeatRequest(
             group_id=body.group_id,
             member_id=body.member_id,
             epoch=body.member_epoch,
@@ -122,28 +122,28 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
             client_id=request.client_id or "",
             client_host=client_host(request),
         )
-        return _beaten(request, lambda: broker.groups.share_heartbeat(beat))
+        return _heartbeat_response(request, lambda: broker.groups.share_heartbeat(heartbeat))
 
     names = body.subscribed_topic_names or ()
     return broker.changes.rows(names, lambda name: denied(request, broker.access, "TOPIC", name), answer)
 
 
-def _beaten(request: Request, beat: Callable[[], HeartbeatResult]) -> Answer:
+def _heartbeat_response(request: Request, send_heartbeat: Callable[[], HeartbeatResult]) -> Answer:
     """Return the response to a heartbeat: the member's epoch, and its assignment if that has changed."""
     types = request.response
     try:
-        beaten = beat()
+        result = send_heartbeat()
     except KafkaframesError as error:
         return refusal_of(request, error)
     assignment = None
-    if beaten.assignment is not None:
-        rows = by_topic(beaten.assignment).items()
+    if result.assignment is not None:
+        rows = by_topic(result.assignment).items()
         partitions = [types.TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in rows]
         assignment = types.Assignment(topic_partitions=partitions)
     answer: Answer = types(
-        member_id=beaten.member_id,
-        member_epoch=beaten.epoch,
-        heartbeat_interval_ms=beaten.interval_ms,
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.interval_ms,
         assignment=assignment,
     )
     return answer

@@ -27,7 +27,7 @@ from kafkaframes.coordination.groups.streams import (
     check_topics,
     check_topology,
 )
-from kafkaframes.coordination.groups.streams_protocol import StreamsBeaten, StreamsHeartbeatRequest, check
+from kafkaframes.coordination.groups.streams_protocol import StreamsHeartbeatRequest, StreamsHeartbeatResult, check
 from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, subtopology_fields, task_rows, topology_of
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import message
@@ -68,18 +68,18 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
         code = code or elsewhere(request, broker, GROUP, request.body.group_id)
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
-        beat = _beat(request)
-        check(beat)
+        heartbeat = _to_heartbeat(request)
+        check(heartbeat)
         if topology is not None:
             group_topology = topology_of(topology)
             check_topology(group_topology)
-            beat = beat._replace(topology=group_topology)
-        beaten = broker.groups.streams_heartbeat(beat)
+            heartbeat = heartbeat._replace(topology=group_topology)
+        result = broker.groups.streams_heartbeat(heartbeat)
     except KafkaframesError as error:
         return refusal_of(request, error)
-    forbidden = [one.name for one in beaten.missing if not may(request, broker.access, "TOPIC", one.name, "CREATE")]
-    answer = _answer(request, broker, beat, beaten, forbidden)
-    missing = [one for one in beaten.missing if one.name not in forbidden]
+    forbidden = [one.name for one in result.missing if not may(request, broker.access, "TOPIC", one.name, "CREATE")]
+    answer = _answer(request, broker, heartbeat, result, forbidden)
+    missing = [one for one in result.missing if one.name not in forbidden]
     if not missing or broker.is_read_only:
         return answer
     return broker.changes.run(_made_first(broker, missing, answer))
@@ -92,7 +92,7 @@ def _read_topics(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopology) ->
         yield topic.name
 
 
-def _beat(request: _Heartbeat) -> StreamsHeartbeatRequest:
+def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
     """Return the heartbeat of a request. An empty topology replaces that of the request."""
     body, topology, endpoint, tags = (
         request.body,
@@ -132,15 +132,19 @@ def _tasks(role: TaskRole, rows: Iterable[Any] | None) -> Tasks | None:
 
 
 def _answer(
-    request: _Heartbeat, broker: BrokerState, beat: StreamsHeartbeatRequest, beaten: StreamsBeaten, forbidden: list[str]
+    request: _Heartbeat,
+    broker: BrokerState,
+    heartbeat: StreamsHeartbeatRequest,
+    result: StreamsHeartbeatResult,
+    forbidden: list[str],
 ) -> kafka.StreamsGroupHeartbeatResponse:
     types = request.response
     answer: kafka.StreamsGroupHeartbeatResponse = types(
-        member_id=beaten.member_id,
-        member_epoch=beaten.epoch,
-        heartbeat_interval_ms=beaten.interval_ms,
-        endpoint_information_epoch=beaten.endpoint_epoch,
-        status=[types.Status(status_code=status.code, status_detail=status.detail) for status in beaten.statuses],
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.interval_ms,
+        endpoint_information_epoch=result.endpoint_epoch,
+        status=[types.Status(status_code=status.code, status_detail=status.detail) for status in result.statuses],
         active_tasks=None,
         standby_tasks=None,
         warmup_tasks=None,
@@ -148,12 +152,12 @@ def _answer(
     )
     if forbidden:
         _say(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden)}.")
-    if beaten.tasks is not None:
+    if result.tasks is not None:
         for role, name in TASK_FIELDS.items():
-            setattr(answer, name, task_rows(types, beaten.tasks, role))
-    if beaten.tells_endpoints:
-        group = broker.groups.group(beat.group_id, StreamsGroup)
-        members = sorted(group.members.values(), key=lambda member: member.member_id == beat.member_id)
+            setattr(answer, name, task_rows(types, result.tasks, role))
+    if result.tells_endpoints:
+        group = broker.groups.group(heartbeat.group_id, StreamsGroup)
+        members = sorted(group.members.values(), key=lambda member: member.member_id == heartbeat.member_id)
         answer.partitions_by_user_endpoint = [
             _endpoint(types, broker, group, member) for member in members if member.user_endpoint is not None
         ]

@@ -16,7 +16,7 @@ from kafkaframes.broker.request import Request, RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.ports import ProducerIdentity
-from kafkaframes.coordination.groups.subscriptions import match_topics
+from kafkaframes.coordination.groups.subscriptions import match_names
 from kafkaframes.coordination.transactions.coordinator import MARKERS_OF_A_TURN
 from kafkaframes.coordination.transactions.state import BY_NAME
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
@@ -310,7 +310,7 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
     known = [name for name in body.state_filters if name in BY_NAME]
     pattern = body.transactional_id_pattern
     try:
-        among = match_topics(pattern, broker.transactions.transactions) if pattern else None
+        among = match_names(pattern, broker.transactions.transactions) if pattern else None
     except RefusedError:
         return request.response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     listed = []

@@ -185,6 +185,11 @@ class ClassicGroup(Group):
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
+    def assignments(self) -> dict[str, bytes]:
+        """The assignment of each member, by member id."""
+        return {member.member_id: member.assignment for member in self.members.values()}
+
+    @property
     def can_rebalance(self) -> bool:
         """Whether a rebalance can begin now."""
         return self.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]

@@ -64,12 +64,12 @@ class OffsetStore:
 
     def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
         """End a transaction. If a partition has two commits, the last written one counts."""
-        offsets_by_group_id = self.pending_offsets.pop(transaction, {})
-        for group_id, offsets in offsets_by_group_id.items() if commit else ():
+        pending_groups = self.pending_offsets.pop(transaction, {})
+        for group_id, pending_offsets in pending_groups.items() if commit else ():
             committed_offsets = self.offsets_by_group.setdefault(group_id, {})
-            for where, commit_ in offsets.items():
-                if where not in committed_offsets or committed_offsets[where].order < commit_.order:
-                    committed_offsets[where] = commit_
+            for where, pending in pending_offsets.items():
+                if where not in committed_offsets or committed_offsets[where].order < pending.order:
+                    committed_offsets[where] = pending
 
     def is_unstable(self, group_id: str, where: TopicPartition) -> bool:
         """Whether an open transaction has a pending offset for the partition."""

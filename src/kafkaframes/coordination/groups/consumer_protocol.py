@@ -429,10 +429,8 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             or len(removed_members) > 1
             or not group.keeps_subscribed_topics(removed_members[0], None)
         ):
-            topics_of_pattern = (names for regex, names in group.regexes.items() if regex not in unused)
-            metadata_hash = hash_of_topics(
-                self.topics, group.topics_without(*removed_members).union(*topics_of_pattern)
-            )
+            matched_topics = (names for regex, names in group.regexes.items() if regex not in unused)
+            metadata_hash = hash_of_topics(self.topics, group.topics_without(*removed_members).union(*matched_topics))
         batch = [row for key in member_ids for row in rows.member_tombstones(group.group_id, key)]
         batch += [rows.regex_record(group.group_id, regex, None) for regex in unused]
         batch.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))

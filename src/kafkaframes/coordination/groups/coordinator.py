@@ -40,7 +40,11 @@ from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareGroups, ShareHeartbeatRequest
 from kafkaframes.coordination.groups.share_protocol import check as check_share
 from kafkaframes.coordination.groups.streams import StreamsGroup
-from kafkaframes.coordination.groups.streams_protocol import StreamsBeaten, StreamsGroups, StreamsHeartbeatRequest
+from kafkaframes.coordination.groups.streams_protocol import (
+    StreamsGroups,
+    StreamsHeartbeatRequest,
+    StreamsHeartbeatResult,
+)
 from kafkaframes.coordination.groups.streams_records import streams_records
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
@@ -225,8 +229,10 @@ class GroupCoordinator:
         if self.settings.consumer_migration_policy not in DOWNGRADES or len(remaining) > self.settings.max_size:
             return False
         classic_group = to_classic_group(group, leaving, self.topics, self.clock.now_ms)
-        assignments = {member.member_id: member.assignment for member in classic_group.members.values()}
-        rows = [*consumer_records.group_tombstones(group), records.group_record(classic_group, assignments)]
+        rows = [
+            *consumer_records.group_tombstones(group),
+            records.group_record(classic_group, classic_group.assignments),
+        ]
         self.write(group.group_id, rows)
         self._replace(classic_group)
         self.classic.start_converted_group(classic_group)
@@ -272,7 +278,7 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- streams groups
 
-    def streams_heartbeat(self, request: StreamsHeartbeatRequest) -> StreamsBeaten:
+    def streams_heartbeat(self, request: StreamsHeartbeatRequest) -> StreamsHeartbeatResult:
         """Handle a StreamsGroupHeartbeat whose fields do not contradict each other."""
         group = self.groups.get(request.group_id)
         if request.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):

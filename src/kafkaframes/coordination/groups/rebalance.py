@@ -167,8 +167,7 @@ class Rebalances:
         elif group.select_protocol() != group.protocol_name:
             self._rebalance_or_complete(group)
         else:
-            assignments = {member.member_id: member.assignment for member in group.members.values()}
-            self.write(group.group_id, [records.group_record(group, assignments)])
+            self.write(group.group_id, [records.group_record(group, group.assignments)])
             skips = request.may_skip_assignment and group.leader == new_id
             answer = self._join_result(group, new_id, with_members=skips)
             leader = group.leader if request.may_skip_assignment else old_leader

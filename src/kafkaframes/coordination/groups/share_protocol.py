@@ -44,7 +44,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
     """Heartbeats of share groups.
 
     Attributes:
-        begin: starts reading a partition for a group (group id, group epoch, topic id, partition).
+        start_reading: starts reading a partition for a group (group id, group epoch, topic id, partition).
     """
 
     records = rows
@@ -58,7 +58,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         if old is None or not member.same_subscription(old):
             records.append(rows.member_record(group.group_id, member))
         members = {**group.members, member.member_id: member}
-        names = {name for member_ in members.values() for name in member_.topics}
+        names = {name for subscriber in members.values() for name in subscriber.topics}
         metadata_hash = hash_of_topics(self.topics, names)
         epoch, targets = group.epoch, group.targets
         is_changed = old is None or old.topics != member.topics or metadata_hash != group.metadata_hash

@@ -72,7 +72,7 @@ class StreamsHeartbeatRequest(NamedTuple):
         return active | standby | warmup
 
 
-class StreamsBeaten(NamedTuple):
+class StreamsHeartbeatResult(NamedTuple):
     """The result of a heartbeat.
 
     Attributes:
@@ -138,7 +138,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
 
     records = rows
 
-    def heartbeat(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsBeaten:
+    def heartbeat(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsHeartbeatResult:
         """Handle the heartbeat of a member that joins or stays.
 
         Args:
@@ -155,7 +155,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         tells = request.epoch == 0 or plan.old is None or moved.assigned != plan.old.assigned
         if tells and moved.user_endpoint is not None:
             group.endpoint_epoch += 1
-        return StreamsBeaten(
+        return StreamsHeartbeatResult(
             moved.member_id,
             moved.epoch,
             self.group_setting(group, "heartbeat.interval.ms"),
@@ -264,11 +264,11 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
             shutdown = Status(StatusCode.SHUTDOWN_APPLICATION, detail)
         return tuple(one for one in (plan.delay, plan.configured.status, shutdown) if one is not None)
 
-    def leave(self, group: StreamsGroup, member_id: str) -> StreamsBeaten:
+    def leave(self, group: StreamsGroup, member_id: str) -> StreamsHeartbeatResult:
         """Remove a member that leaves."""
         group.member(member_id)
         self.fence(group, member_id)
-        return StreamsBeaten(member_id, LEAVE)
+        return StreamsHeartbeatResult(member_id, LEAVE)
 
     def revive(self, group: StreamsGroup) -> None:
         """Start the session timeouts of a group that was loaded from the log."""

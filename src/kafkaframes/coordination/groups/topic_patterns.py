@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from kafkaframes.coordination.groups.subscriptions import match_topics
+from kafkaframes.coordination.groups.subscriptions import match_names
 
 RunApart = Callable[[Callable[[], None], Callable[[], None]], object]
 _MAX_NAMES_PER_CALL: Final = 16
@@ -87,7 +87,7 @@ class TopicPatterns:
             for call in self._waiting.pop(pattern, ()):
                 call()
 
-        self.run_apart(lambda: results.append(match_topics(pattern, new_names[:_MAX_NAMES_PER_CALL])), finish)
+        self.run_apart(lambda: results.append(match_names(pattern, new_names[:_MAX_NAMES_PER_CALL])), finish)
 
     def _store(self, pattern: str, resolution: _Resolution) -> frozenset[str]:
         self._resolved[pattern] = resolution
