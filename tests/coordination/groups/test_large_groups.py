@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.coordination.groups.looking_at_everything import LookingAtEverything
+from tests.coordination.groups.reference_groups import ReferenceConsumerGroups
 from tests.coordination.groups.support import Bench
 
 from kafkaframes.coordination.groups.consumer import NOTHING
@@ -64,7 +64,7 @@ class Pair:
     def use_reference(self) -> None:
         coordinator = self.benches[1].coordinator
         known = coordinator.consumer
-        made = LookingAtEverything(
+        made = ReferenceConsumerGroups(
             known.clock, known.settings, known.write, known.topics, known.setting, known.on_leave
         )
         coordinator.consumer = coordinator.classic_members.groups = made

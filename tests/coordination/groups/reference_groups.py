@@ -1,6 +1,6 @@
-"""The heartbeat of a consumer group as it is defined: every member is looked at with each.
+"""A reference for ``ConsumerGroups``: each heartbeat computes everything from all members.
 
-``ConsumerGroups`` looks at what has changed; ``test_large_groups.py`` compares the two.
+``ConsumerGroups`` computes what has changed. ``test_large_groups.py`` compares the two.
 """
 
 from __future__ import annotations
@@ -45,14 +45,18 @@ class _Plan:
     targets: dict[str, Assignment] | None = None
 
 
-class LookingAtEverything(ConsumerGroups):
-    """``ConsumerGroups`` without what is kept from one heartbeat to the next."""
+class ReferenceConsumerGroups(ConsumerGroups):
+    """``ConsumerGroups`` that keep no intermediate results between heartbeats."""
 
-    def heartbeat(self, group: ConsumerGroup, beat: HeartbeatRequest, before: Sequence[Record] = ()) -> HeartbeatResult:
-        old = self._find_sender(group, beat)
-        replaced = self._find_replaced(group, beat)
-        start = old or (replace(replaced, member_id=beat.member_id) if replaced else ConsumerMember(beat.member_id))
-        member = _apply_request(start, beat)
+    def heartbeat(
+        self, group: ConsumerGroup, request: HeartbeatRequest, before: Sequence[Record] = ()
+    ) -> HeartbeatResult:
+        old = self._find_sender(group, request)
+        replaced = self._find_replaced(group, request)
+        start = old or (
+            replace(replaced, member_id=request.member_id) if replaced else ConsumerMember(request.member_id)
+        )
+        member = _apply_request(start, request)
         plan = _Plan(records=list(before))
         if replaced is not None:
             plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
@@ -60,23 +64,23 @@ class LookingAtEverything(ConsumerGroups):
             plan.records.append(rows.member_record(group.group_id, member))
         others = {key: one for key, one in group.members.items() if replaced is None or one is not replaced}
         members = {**others, member.member_id: member}
-        viewers = {**group.viewers, member.member_id: beat.viewer}
+        viewers = {**group.viewers, member.member_id: request.viewer}
         plan.regexes, plan.visible = self._resolved(group, members, viewers)
         self._plan_epoch(group, plan, members, has_changed=_needs_assignment(old or replaced, member))
         self._plan_targets(group, plan, members, replaced, member.member_id)
         targets = group.targets if plan.targets is None else plan.targets
         target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
-        moved = self._reconcile(group, plan, member, targets, target_epoch, beat, replaced)
+        moved = self._reconcile(group, plan, member, targets, target_epoch, request, replaced)
         if moved is not member or old is None:
             plan.records.append(rows.current_record(group.group_id, moved))
         if plan.records:
             self.write(group.group_id, plan.records)
         self._apply(group, plan, moved, replaced)
-        group.viewers[moved.member_id] = beat.viewer
+        group.viewers[moved.member_id] = request.viewer
         self.restart_timers(group, moved)
-        is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
-        is_full = is_full and (beat.topics is not None or beat.regex is not None)
-        tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
+        is_full = request.rebalance_timeout_ms != _NONE and request.owned is not None
+        is_full = is_full and (request.topics is not None or request.regex is not None)
+        tells = request.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
         interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms")
         return HeartbeatResult(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
 
@@ -184,17 +188,17 @@ class LookingAtEverything(ConsumerGroups):
         member: ConsumerMember,
         targets: Mapping[str, Assignment],
         target_epoch: int,
-        beat: HeartbeatRequest,
+        request: HeartbeatRequest,
         replaced: ConsumerMember | None,
     ) -> ConsumerMember:
         """Bring the member a step nearer to its target."""
-        if beat.epoch == 0:  # it has nothing, whatever it had
+        if request.epoch == 0:  # it has nothing, whatever it had
             member = replace(member, assigned=NOTHING if replaced is None else member.assigned, revoking=NOTHING)
             member = replace(member, epoch=0, state=MemberState.STABLE)
         taken = _taken_by_others(group, member.member_id)
         if replaced is not None:
             taken -= replaced.assigned
-        owned = NOTHING if beat.epoch == 0 else beat.owned
+        owned = NOTHING if request.epoch == 0 else request.owned
         names = plan.visible.get(member.member_id, _NO_TOPICS).union(member.topics)
         topic_ids = {one[0] for name in names if (one := self.topics.find(name)) is not None}
         target = frozenset(one for one in targets.get(member.member_id, NOTHING) if one[0] in topic_ids)
