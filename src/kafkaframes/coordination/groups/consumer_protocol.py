@@ -29,7 +29,7 @@ from kafkaframes.coordination.groups.consumer import (
     Viewer,
     visible_names,
 )
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, refuse_invalid
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
@@ -390,8 +390,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         member = plan.member
         is_planned = member.member_id in plan.visible
         topics_of_pattern = plan.visible[member.member_id] if is_planned else group.topics_of_pattern(member)
-        topics = (self.topics.find(name) for name in {*member.topics, *(topics_of_pattern or ())})
-        return frozenset(topic[0] for topic in topics if topic is not None)
+        return ids_of_topics(self.topics, {*member.topics, *(topics_of_pattern or ())})
 
     def _apply(self, group: ConsumerGroup, plan: _Plan, member: ConsumerMember) -> None:
         group.put(member)

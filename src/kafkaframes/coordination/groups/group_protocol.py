@@ -39,6 +39,11 @@ def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
     return int.from_bytes(digest, "big", signed=True) if rows else 0
 
 
+def ids_of_topics(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
+    """Return the ids of the topics that exist."""
+    return frozenset(topic[0] for name in names if (topic := topics.find(name)) is not None)
+
+
 def refuse_invalid(checks: Iterable[tuple[object, str]]) -> None:
     """Refuse a request with INVALID_REQUEST and the reason of the first check whose condition is true."""
     for is_invalid, reason in checks:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, refuse_invalid
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import share_records as rows
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
@@ -119,8 +119,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         self, member: ShareMember, target: frozenset[tuple[UUID, int]]
     ) -> frozenset[tuple[UUID, int]]:
         """Return a target without deleted and unsubscribed topics, since it may be older than the subscription."""
-        topics = (self.topics.find(name) for name in member.topics)
-        topic_ids = {topic[0] for topic in topics if topic is not None}
+        topic_ids = ids_of_topics(self.topics, member.topics)
         return frozenset(partition for partition in target if partition[0] in topic_ids)
 
     def _partitions_of_topics(self, names: set[str]) -> Initialized:
