@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis.groups import GROUP, OffsetRows, elsewhere, error_of, refused
+from kafkaframes.broker.apis.groups import GROUP, OffsetRows, elsewhere, error_of, refused, transaction_refusal
 from kafkaframes.broker.apis.transactions import offsets_partition
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
@@ -120,7 +120,7 @@ def _txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer
 def _staged_answer(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
     body, types = request.body, request.response
     done: dict[TopicPartition, int] | int
-    done = ErrorCode.POLICY_VIOLATION if broker.is_read_only else elsewhere(request, broker, GROUP, body.group_id)
+    done = transaction_refusal(request, broker, GROUP, body.group_id)
     if done == ErrorCode.NONE and not body.group_id:
         done = ErrorCode.INVALID_GROUP_ID
     if done == ErrorCode.NONE and rows.offsets:

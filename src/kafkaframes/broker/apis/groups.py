@@ -47,6 +47,14 @@ def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> Err
     return ErrorCode.NONE
 
 
+def transaction_refusal(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
+    """Return the error for a request that adds to a transaction; 0 if it may.
+
+    POLICY_VIOLATION: the broker is read-only. NOT_COORDINATOR: this node does not coordinate the key.
+    """
+    return ErrorCode.POLICY_VIOLATION if broker.is_read_only else elsewhere(request, broker, kind, key)
+
+
 def error_of(error: KafkaframesError) -> ErrorCode:
     """Return the error code of a coordinator's exception. A storage error becomes NOT_COORDINATOR."""
     code = code_of(error)

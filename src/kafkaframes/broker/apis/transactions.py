@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied, may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
-from kafkaframes.broker.apis.groups import TRANSACTION, elsewhere, error_of, refused
+from kafkaframes.broker.apis.groups import TRANSACTION, elsewhere, error_of, refused, transaction_refusal
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import Request, RequestOf
@@ -165,7 +165,7 @@ def _partitions(topics: list[kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnT
 
 
 def _added(request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes) -> _Codes:
-    code = refusal_to_add(request, broker, producer[0])
+    code = transaction_refusal(request, broker, TRANSACTION, producer[0])
     if code == ErrorCode.NONE:
         if any(codes.values()):
             return _not_attempted(codes)
@@ -238,7 +238,7 @@ def _rows(
 )
 def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answer:
     body = request.body
-    code = refusal_to_add(request, broker, body.transactional_id)
+    code = transaction_refusal(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
             where = offsets_partition(broker, body.group_id)
@@ -246,13 +246,6 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
         except KafkaframesError as error:
             code = error_of(error)
     return request.response(error_code=_fenced(request, code))
-
-
-def refusal_to_add(request: Request, broker: BrokerState, transactional_id: str) -> int:
-    """Return the error if nothing can be added to a transaction: the broker is read-only or not its coordinator."""
-    if broker.is_read_only:
-        return ErrorCode.POLICY_VIOLATION
-    return elsewhere(request, broker, TRANSACTION, transactional_id)
 
 
 def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
