@@ -162,7 +162,7 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
     configs = make(dict(settings.dynamic_by_node.get(node, {})))
     check_broker(configs)
     by_node = settings.dynamic_by_node | {node: configs}
-    changed = BrokerSettings(dict(settings.static or {}))
+    changed = BrokerSettings(dict(settings.static))
     changed.set_dynamic(by_node)
     try:
         changed.log_settings({})

@@ -60,7 +60,7 @@ def _explicit_values(
         nodes = [node for node in settings.changed_nodes if name in settings.dynamic_by_node[node]][:1]
     sources = [*((settings.dynamic_by_node.get(node, {}), OF_BROKER) for node in nodes)]
     sources += [(settings.dynamic_by_node.get("", {}), OF_ALL_BROKERS)]
-    sources += [(settings.explicit if settings.static is None else settings.static, IN_FILE)]
+    sources += [(settings.static, IN_FILE)]
     for configs, source in sources:
         if name in configs:
             values.append((name, configs[name], source))
@@ -92,7 +92,7 @@ def broker_rows(
     fixed, nodes = fixed or {}, () if node is None else (node,)
     defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}, **settings.defaults}
     changed = {*settings.dynamic_by_node.get("", {}), *settings.dynamic_by_node.get(node or "", {})}
-    for name in sorted({*defaults, *(settings.static or settings.explicit), *changed, *fixed}):
+    for name in sorted({*defaults, *settings.static, *changed, *fixed}):
         values = [(name, fixed[name], IN_FILE)] if name in fixed else _explicit_values(settings, name, nodes)
         if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))

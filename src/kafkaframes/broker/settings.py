@@ -212,7 +212,6 @@ class BrokerSettings:
 
     Attributes:
         explicit: effective settings that are not defaults, by Kafka's names, as text.
-        static: settings at the start of the broker; None until ``set_dynamic`` is called.
         dynamic_by_node: settings that clients have changed, by node id; the key "" holds the settings of all nodes.
         writes_format_2: whether ``message.format.version`` is ignored, as in Kafka from 3.0.
         groups_have_settings: whether groups have settings of their own, as in Kafka from 4.0.
@@ -223,18 +222,18 @@ class BrokerSettings:
     """
 
     explicit: dict[str, str] = field(default_factory=dict, repr=False)
-    static: dict[str, str] | None = field(default=None, repr=False)
     dynamic_by_node: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
     writes_format_2: bool = False
     groups_have_settings: bool = True
     new_topic_error: int = 0
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
     features: Mapping[str, Feature] = field(default_factory=features_of_release, repr=False)
+    _static: dict[str, str] | None = field(default=None, repr=False)
 
     @property
-    def dynamic(self) -> set[str]:
-        """The names of the settings that clients have changed."""
-        return {name for configs in self.dynamic_by_node.values() for name in configs}
+    def static(self) -> dict[str, str]:
+        """The explicit settings without changes by clients."""
+        return self.explicit if self._static is None else self._static
 
     def set_dynamic(self, by_node: Mapping[str, Mapping[str, str]]) -> None:
         """Replace the settings that clients have changed.
@@ -242,10 +241,9 @@ class BrokerSettings:
         All nodes share one set of effective settings. If the settings of several nodes differ, those of the node with
         the lowest id apply.
         """
-        if self.static is None:
-            self.static = dict(self.explicit)
+        self._static = static = dict(self.static)
         self.dynamic_by_node = {node: dict(configs) for node, configs in by_node.items() if configs}
-        self.explicit = self.static | self.dynamic_by_node.get("", {})
+        self.explicit = static | self.dynamic_by_node.get("", {})
         for node in reversed(self.changed_nodes):
             self.explicit |= self.dynamic_by_node[node]
 
