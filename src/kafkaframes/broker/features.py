@@ -104,11 +104,10 @@ def check_update(features: Mapping[str, Feature], name: str, level: int, upgrade
         return f"{prefix}Local controller {node} does not support this feature."
     if not feature.lowest <= level <= feature.highest:
         return f"{prefix}Local controller {node} only supports versions {feature.lowest}-{feature.highest}"
-    return None if level >= feature.level else _check_downgrade(name, feature, level, upgrade_type)
+    return None if level >= feature.level else _check_downgrade(name, feature, level, upgrade_type, prefix)
 
 
-def _check_downgrade(name: str, feature: Feature, level: int, upgrade_type: int) -> str | None:
-    prefix = f"Invalid update version {level} for feature {name}. "
+def _check_downgrade(name: str, feature: Feature, level: int, upgrade_type: int, prefix: str) -> str | None:
     if name == KRAFT:
         return f"{prefix}Can't downgrade the version of this feature."
     if upgrade_type == UPGRADE:
