@@ -17,7 +17,6 @@ POM = (
     "</dependencies></project>"
 )
 MOST_SECONDS = 900  # some bring native code that is compiled
-DEPENDENCY = "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>"
 
 
 _refused: dict[str, str] = {}  # why, so that nobody asks again in this run
@@ -51,14 +50,20 @@ def _run(command: list[str], folder: Path) -> str:
 
 
 def by_maven(name: str, *coordinates: str) -> Path:
-    """Return the folder of jars that Maven fetches with what they need."""
+    """Return a folder of jars (``group:artifact:version[:classifier]``) with their dependencies. Maven fetches them."""
 
     def make(folder: Path) -> Commands:
-        wanted = "".join(DEPENDENCY.format(*one.split(":")) for one in coordinates)
-        (folder / "pom.xml").write_text(POM.format(dependencies=wanted))
+        dependencies = "".join(map(_dependency, coordinates))
+        (folder / "pom.xml").write_text(POM.format(dependencies=dependencies))
         return [["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]]
 
     return fetched(name, "mvn", make) / "lib"
+
+
+def _dependency(coordinate: str) -> str:
+    names = ("groupId", "artifactId", "version", "classifier")
+    fields = "".join(f"<{name}>{value}</{name}>" for name, value in zip(names, coordinate.split(":"), strict=False))
+    return f"<dependency>{fields}</dependency>"
 
 
 def compiled(source: Path, libraries: Path, to: Path) -> list[str | Path]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from pathlib import Path
 
 import pytest
+from tests.interop.fetching import by_maven
 from tests.interop.kafka_suite import page, suite
 from tests.interop.kafka_suite.differences import classify, difference_of
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kafkaframes" / f"kafka-suite-{suite.KAFKA}"
 CLASS_TIMEOUT_SECONDS = 2400  # ShareConsumerTest took 1,344 s on 2 busy cores
 
 
@@ -18,10 +16,7 @@ CLASS_TIMEOUT_SECONDS = 2400  # ShareConsumerTest took 1,344 s on 2 busy cores
 def libraries():
     if shutil.which("java") is None:
         pytest.skip("no java on the PATH")
-    try:
-        return suite.fetch_libraries(CACHE)
-    except suite.SuiteUnavailableError as error:
-        pytest.skip(str(error))
+    return by_maven(f"kafka-suite-{suite.KAFKA}", *suite.COORDINATES)
 
 
 @pytest.fixture(scope="module")

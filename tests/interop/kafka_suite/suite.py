@@ -1,6 +1,6 @@
 """Runs classes of Kafka's cluster tests against the embedded broker, and reads JUnit's reports.
 
-The jars come from Maven Central into a cache. A class of ours takes the place of the one that starts Kafka's test
+The jars (``COORDINATES``) come from Maven Central. A class of ours takes the place of the one that starts Kafka's test
 cluster, see ``java/``.
 """
 
@@ -47,10 +47,12 @@ _LIBRARIES = (
     "junit:junit:4.13.2",
     "org.bouncycastle:bcpkix-jdk18on:1.78.1",
 )
-
-
-class SuiteUnavailableError(Exception):
-    """Maven or Java are missing, or Maven Central cannot be reached."""
+# What Maven fetches: Kafka with its tests, and JUnit, as group:artifact:version[:classifier].
+COORDINATES = (
+    *(f"org.apache.kafka:{name}:{KAFKA}" for name in _NEEDED),
+    *(f"org.apache.kafka:{name}:{KAFKA}:test" for name in _TESTED),
+    *_LIBRARIES,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,44 +70,6 @@ class Result:
     test: str
     status: str
     message: str = ""
-
-
-def fetch_libraries(cache: Path) -> Path:
-    """Return the folder with Kafka's jars, tests and JUnit. Maven fills it the first time.
-
-    Raises:
-        SuiteUnavailableError: Maven cannot fetch them.
-    """
-    folder = cache / "lib"
-    marker = cache / ".complete"
-    if marker.exists():
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    dependencies = [_dependency("org.apache.kafka", name, KAFKA) for name in _NEEDED]
-    dependencies += [_dependency("org.apache.kafka", name, KAFKA, classifier="test") for name in _TESTED]
-    dependencies += [_dependency(*coordinates.split(":")) for coordinates in _LIBRARIES]
-    (cache / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>local</groupId><artifactId>kafka-suite</artifactId><version>1</version><packaging>pom</packaging>"
-        f"<dependencies>{''.join(dependencies)}</dependencies></project>"
-    )
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    try:
-        process = subprocess.run(command, cwd=cache, capture_output=True, text=True, timeout=900, check=False)
-    except FileNotFoundError:
-        raise SuiteUnavailableError("Maven (mvn) is not on the PATH") from None
-    if process.returncode:
-        raise SuiteUnavailableError(f"Maven could not fetch Kafka's tests: {process.stdout[-500:]}")
-    marker.touch()
-    return folder
-
-
-def _dependency(group: str, artifact: str, version: str, *, classifier: str = "") -> str:
-    kind = f"<classifier>{classifier}</classifier>" if classifier else ""
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version>{kind}</dependency>"
-    )
 
 
 def list_classes(libraries: Path) -> list[str]:
