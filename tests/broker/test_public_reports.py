@@ -117,7 +117,7 @@ def test_the_coordinator_of_a_group_is_found_by_the_oldest_request(broker):
     assert (answer.error_code, answer.port) == (0, ports[answer.node_id])
 
 
-def test_records_of_format_2_are_fetched_as_they_were_produced(broker):
+def test_records_of_format_2_are_fetched_as_they_were_produced():
     """IBM/sarama#938: the mock broker answered with formats 0 and 1 only."""
     with Broker() as single:
         single.create_topic("orders")
