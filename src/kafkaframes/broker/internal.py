@@ -86,7 +86,7 @@ def build_marker(
     *, commit: bool, timestamp_ms: int, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
 ) -> bytearray:
     """Return the control batch that ends a transaction, with a COMMIT or ABORT record (KIP-98)."""
-    record = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
+    record = _marker_key(commit=commit), struct.pack(">hi", 0, coordinator_epoch)
     return build_batch(
         [record],
         timestamp_ms=timestamp_ms,
@@ -95,6 +95,11 @@ def build_marker(
         transactional=True,
         control=True,
     )
+
+
+def _marker_key(*, commit: bool) -> bytes:
+    """Return the key of a control record: its version, and the type of the marker."""
+    return struct.pack(">hh", 0, int(commit))
 
 
 _CHUNK_BYTES = 1 << 20
@@ -206,7 +211,7 @@ class RecordsInMemory:
         self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, now_ms: int
     ) -> None:
         """Add the marker that ends a producer's transaction in a partition of any topic."""
-        key = struct.pack(">hh", 0, int(commit))
+        key = _marker_key(commit=commit)
         marker = LoadedRecord(
             where.partition,
             self._count,
