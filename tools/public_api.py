@@ -48,9 +48,9 @@ def _class_lines(name: str, kind: type) -> Iterator[str]:
     for member in sorted(dir(kind)):
         if member.startswith("_") or (is_exception and hasattr(BaseException, member)):
             continue
-        value = inspect.getattr_static(kind, member)
         if not _is_ours(kind, member):
             continue
+        value = inspect.getattr_static(kind, member)
         if isinstance(value, property):
             yield f"{name}.{member}: property -> {_return_of(value)}"
         elif isinstance(value, staticmethod | classmethod) or callable(value):
@@ -74,23 +74,26 @@ def _signature(value: Any) -> str:
     except (TypeError, ValueError):
         return "(...)"
     parameters = [
-        parameter.replace(annotation=_Text(parameter.annotation), default=_default(parameter.default))
+        parameter.replace(annotation=_annotation(parameter.annotation), default=_default(parameter.default))
         for parameter in signature.parameters.values()
     ]
-    return str(signature.replace(parameters=parameters, return_annotation=_Text(signature.return_annotation)))
+    return str(signature.replace(parameters=parameters, return_annotation=_annotation(signature.return_annotation)))
 
 
 class _Text:
-    """An annotation or a default as its source text, without quotes and addresses in memory."""
+    """An annotation or a default that is shown as this text, without quotes and addresses in memory."""
 
-    def __new__(cls, value: Any) -> Any:
-        return value if value is inspect.Parameter.empty else super().__new__(cls)
-
-    def __init__(self, value: Any) -> None:
-        self._text = value if isinstance(value, str) else inspect.formatannotation(value)
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def __repr__(self) -> str:
         return self._text
+
+
+def _annotation(value: Any) -> Any:
+    if value is inspect.Parameter.empty:
+        return value
+    return _Text(value if isinstance(value, str) else inspect.formatannotation(value))
 
 
 def _default(value: Any) -> Any:
