@@ -117,11 +117,9 @@ def _check(output: str, sources: Sequence[str]) -> None:
 
 def _said(report: Report, output: str) -> str:
     errors = report.errors()
-    verdict = (
-        f"{count_text(errors, 'error')} found"
-        if errors
-        else ", but ".join(filter(None, ("no damage found", " and ".join(report.caveats))))
-    )
+    verdict = f"{count_text(errors, 'error')} found" if errors else "no damage found"
+    if report.caveats and not errors:
+        verdict += f", but {' and '.join(report.caveats)}"
     counted = f"{count_text(len(report.topics), 'topic')}, {count_text(report.total('records'), 'record')}"
     return f"{output}: {counted}, {size_text(report.total('size_bytes'))}; {verdict}"
 
