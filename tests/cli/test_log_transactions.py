@@ -109,3 +109,9 @@ def test_a_table_has_no_aborted_record_and_names_the_index(tmp_path, index):
     result = table(source, tmp_path)
     assert (result.exit_code, rows_of(tmp_path)) == (0, 1)
     assert "warning: txnindex-" in result.output
+
+
+def test_the_closing_line_of_report_names_an_open_transaction(log, tmp_path):
+    result = ask("report", log, "-o", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "; no damage found, but 1 open transaction hides records from read_committed" in result.output
