@@ -113,20 +113,16 @@ class _Wire(asyncio.BufferedProtocol):
                     _resolve(entry, frame)
             if self._is_retired:
                 self.retire()
-        except KafkaframesError as error:
-            self.end(NetworkError(f"{self.where} answers what cannot be read: {error}"))
         except Exception as error:
-            self.end(error)
+            self._end_undecoded(error)
 
     async def _decode_apart(self, response: ResponseBytes, entry: _Waiting) -> None:
         """Decode a large response in a thread, because decoding would block the event loop for a long time."""
         try:
             frame = await create_objects_apart(partial(self.connection.decode, response))
             _resolve(entry, frame)
-        except KafkaframesError as error:
-            self.end(NetworkError(f"{self.where} answers what cannot be read: {error}"))
         except Exception as error:
-            self.end(error)
+            self._end_undecoded(error)
         finally:
             self._decoding.discard(entry)
             if self._is_retired:
@@ -204,6 +200,12 @@ class _Wire(asyncio.BufferedProtocol):
         self.waiting.clear()
         if self.transport is not None:
             self.transport.abort()
+
+    def _end_undecoded(self, error: Exception) -> None:
+        """End the connection because a response cannot be decoded."""
+        if isinstance(error, KafkaframesError):
+            error = NetworkError(f"{self.where} answers what cannot be read: {error}")
+        self.end(error)
 
     def _count_close(self) -> None:
         if self.metrics is not None and self.transport is not None:
