@@ -217,7 +217,7 @@ class Records:
         "_is_interrupted",
         "_offsets",
         "_records",
-        "_taken",
+        "_taken_before_drop",
         "_unread",
         "partition",
     )
@@ -228,15 +228,21 @@ class Records:
         self._batch = batch
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
         self._unread = iter(self._offsets)  # advances with each record, and has the number of the remaining ones
-        self._taken: int | None = None  # number of taken records after the others were dropped
+        self._taken_before_drop: int | None = None  # number of taken records when the others were dropped
         self._counted = 0
         self._begin()
 
     def count_taken(self) -> int:
         """Return the number of records that were taken since the last call."""
-        taken = len(self._offsets) - length_hint(self._unread) if self._taken is None else self._taken
+        taken = self._taken_count
         count, self._counted = taken - self._counted, taken
         return count
+
+    @property
+    def _taken_count(self) -> int:
+        if self._taken_before_drop is not None:
+            return self._taken_before_drop
+        return len(self._offsets) - length_hint(self._unread)
 
     @property
     def unread_count(self) -> int:
@@ -276,8 +282,7 @@ class Records:
     def drop(self) -> None:
         """End the iteration and drop the remaining records."""
         self.interrupt()
-        if self._taken is None:
-            self._taken = len(self._offsets) - length_hint(self._unread)
+        self._taken_before_drop = self._taken_count
         self._offsets.clear()
 
     def take(self, count: int) -> list[ConsumerRecord]:
