@@ -229,7 +229,7 @@ def _sensor(
     group: str, clients: tuple[str, ...], sensor: str, meaning: str, unit: str = "", **names: str
 ) -> list[MetricSpec]:
     """Return the metrics of one sensor: by statistic, with ``_`` for a space, the name of the metric."""
-    units = {"rate": f"{unit}/s".strip(), "count_rate": "1/s", "count": ""}
+    units = {"rate": f"{unit or 1}/s", "count_rate": "1/s", "count": ""}
     return [
         MetricSpec(
             name,
@@ -237,7 +237,7 @@ def _sensor(
             clients,
             sensor,
             statistic.replace("_", " "),
-            units.get(statistic, unit) if unit or statistic != "rate" else "1/s",
+            units.get(statistic, unit),
             f"{_STATISTICS[statistic]} {meaning}",
         )
         for statistic, name in names.items()

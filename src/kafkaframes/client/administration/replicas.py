@@ -277,7 +277,7 @@ class ReplicaMethods(AdminRequests):
                 ]
                 topics = [
                     cls.AlterReplicaLogDirTopic(name=name, partitions=numbers)
-                    for name, numbers in by_topic(partitions, lambda entry: entry.partition).items()
+                    for name, numbers in by_topic(partitions).items()
                 ]
                 body.dirs.append(cls.AlterReplicaLogDir(path=path, topics=topics))
             try:
