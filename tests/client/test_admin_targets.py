@@ -4,6 +4,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import LATEST, Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import BrokerError
 
 PARTITION = TopicPartition("t", 0)
 GROUP, TRANSACTIONAL_ID = "billing", "payments"
@@ -121,3 +122,23 @@ def test_listings_ask_every_broker_that_runs_once(api, broker, admin):
 def test_requests_about_a_broker_go_to_that_broker(api, broker, admin):
     for node_id in (2, 0, 1):
         assert nodes_asked(broker, api, TO_NAMED_BROKER[api], admin, node_id) == [node_id]
+
+
+def describe_tokens(admin):
+    with pytest.raises(BrokerError, match="DELEGATION_TOKEN"):  # the broker has no secret key
+        admin.describe_delegation_token()
+
+
+RETRIABLE = {
+    "ListGroups": ("COORDINATOR_LOAD_IN_PROGRESS", lambda admin: admin.list_groups()),
+    "ListTransactions": ("COORDINATOR_LOAD_IN_PROGRESS", lambda admin: admin.list_transactions()),
+    "DescribeDelegationToken": ("NOT_CONTROLLER", describe_tokens),
+}
+
+
+@pytest.mark.parametrize("api", RETRIABLE)
+def test_a_request_whose_response_has_a_retriable_error_is_sent_again(api, broker, admin):
+    code, call = RETRIABLE[api]
+    with broker.on(api).error(code).once() as rule:
+        call(admin)
+    assert rule.count == 1

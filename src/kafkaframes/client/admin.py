@@ -203,7 +203,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """Close the connections. Requests in flight fail.
 
         Args:
-            timeout_ms: longest duration, in milliseconds.
+            timeout_ms: longest duration, in milliseconds. An admin client waits for no broker, and never takes it.
         """
         await self._cluster.close()
 
@@ -523,8 +523,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             for setting, values, first in (("states", body.states_filter, 4), ("types", body.types_filter, 5)):
                 if values and version < first:
                     raise OptionError(f"{setting} is not supported by broker {broker.node_id}: its release is too old")
-            answer = await self._cluster.request(broker, body)
-            raise_response_error(answer, f"groups of broker {broker.node_id}")
+            answer = await self._send_to_broker(broker.node_id, body, f"groups of broker {broker.node_id}")
             for entry in answer.groups:
                 match[entry.group_id] = ListedGroup(
                     entry.group_id, entry.protocol_type, entry.group_state, entry.group_type
