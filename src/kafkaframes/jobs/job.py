@@ -201,8 +201,8 @@ def described(settings: Any) -> dict[str, Any]:
             continue
         if stored is None:
             result[entry.name] = value
-        elif stored.name or value != entry.default:
-            result[stored.name or entry.name] = stored.values.get(value, value)
+        else:
+            result[stored.name] = stored.values.get(value, value)
     if hasattr(settings, "stored_values"):
         result |= settings.stored_values()
     return result

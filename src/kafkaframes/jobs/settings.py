@@ -16,7 +16,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Literal,
-    ParamSpec,
     TypeVar,
     cast,
     get_args,
@@ -36,13 +35,6 @@ POSITION = "OFFSET|TIME"  # metavar of settings that accept an offset or a time
 BATCH_BYTES, INDEX_INTERVAL_BYTES = 16384, 4096  # defaults of ``records.build`` and of brokers
 Default = TypeVar("Default")
 Settings = TypeVar("Settings")
-Source = TypeVar("Source")
-Target = TypeVar("Target")
-Result = TypeVar("Result")
-Keywords = ParamSpec("Keywords")
-SettingsIn = TypeVar("SettingsIn", contravariant=True)
-SourceIn = TypeVar("SourceIn", contravariant=True)
-ResultOut = TypeVar("ResultOut", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +42,15 @@ class StoredAs:
     """The stored form of a setting in a job's report, so that reports of earlier releases are still recognized.
 
     Attributes:
-        name: the stored key. Empty for a new setting, which is stored only if it differs from its default.
+        name: the stored key.
         values: stored values by value. Other values are stored unchanged.
     """
 
-    name: str = ""
-    values: Mapping[Any, Any] = field(default_factory=dict)
+    name: str
+    values: Mapping[Any, Any]
 
 
 STORED_MODE = StoredAs("mode", SPARK_MODES)
-NEW = StoredAs()
 
 
 def setting(
