@@ -131,22 +131,22 @@ class RestoreSettings(PartitionSettings, Checked):
     @property
     def from_offset(self) -> int | None:
         """The first offset to restore; None if ``start`` is not an offset."""
-        return _offset(self.start)
+        return offset_of_bound(log_bound("start", self.start, unset=EARLIEST))
 
     @property
     def until_offset(self) -> int | None:
         """The end offset of the restore (exclusive); None if ``end`` is not an offset."""
-        return _offset(self.end)
+        return offset_of_bound(log_bound("end", self.end, unset=LATEST))
 
     @property
     def from_timestamp_ms(self) -> int | None:
         """The timestamp at which the restore starts, in milliseconds; None if ``start`` is not a time."""
-        return _time_ms(self.start)
+        return time_of_bound(log_bound("start", self.start, unset=EARLIEST))
 
     @property
     def until_timestamp_ms(self) -> int | None:
         """The timestamp at which the restore ends (exclusive), in milliseconds; None if ``end`` is not a time."""
-        return _time_ms(self.end)
+        return time_of_bound(log_bound("end", self.end, unset=LATEST))
 
     def stored_values(self) -> dict[str, Any]:
         """Return the range under the keys that reports of all releases use."""
@@ -169,14 +169,6 @@ class RestoreSettings(PartitionSettings, Checked):
     def new_name(self, topic: str) -> str:
         """Return the name of a topic after the restore."""
         return dict(self.topic_map).get(topic, topic)
-
-
-def _offset(limit: Limit) -> int | None:
-    return offset_of_bound(log_bound("start", limit, unset=EARLIEST))
-
-
-def _time_ms(limit: Limit) -> int | None:
-    return time_of_bound(log_bound("start", limit, unset=EARLIEST))
 
 
 def uuid_of(topic_id: str) -> uuid.UUID:

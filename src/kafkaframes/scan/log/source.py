@@ -15,7 +15,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_discovered
-from kafkaframes.scan.ranges import NO_END, NO_START
+from kafkaframes.scan.ranges import NO_END, NO_START, offset_of_bound
 from kafkaframes.scan.rows import Counting, known_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
@@ -97,11 +97,8 @@ class LogSource(Source):
         name = DirectoryName.parse(split(directory)[1])
         topic, partition = ("", -1) if name is None else (name.topic_partition.topic, name.topic_partition.partition)
         segment = Segment(path, info.size_bytes, 0, topic, partition, directory)
-        start, limit = self.options.start, self.options.end
-        first, end = where.bounded(
-            start if isinstance(start, int) and start >= 0 else NO_START,
-            limit if isinstance(limit, int) and limit >= 0 else NO_END,
-        )
+        start, limit = offset_of_bound(self.options.start), offset_of_bound(self.options.end)
+        first, end = where.bounded(NO_START if start is None else start, NO_END if limit is None else limit)
         return Slice(segment, 0, segment.size_bytes, first, end)
 
     def read(
