@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import flags, repeated
-from kafkaframes.records.columns import DEFAULT_COLUMNS
+from kafkaframes.records.arrays import flags, int64_values, repeated
+from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
-from kafkaframes.records.scan import Batches, Bytes, Flags, check_crcs
+from kafkaframes.records.scan import Batches, Bytes, Flags, Source, check_crcs
 from kafkaframes.scan.where import Where
 
 _ORIGIN_FIELDS: Final = {
@@ -25,6 +25,7 @@ _ORIGIN_FIELDS: Final = {
 TOPIC_COLUMNS: Final = ("topic", "partition")
 LOG_COLUMNS: Final = (*TOPIC_COLUMNS, *DEFAULT_COLUMNS)  # default columns of a scan
 TIMES: Final = "timestamp"
+_PART_BYTES: Final = 1 << 20  # of decoded records per step of a search
 
 
 class RowOrigin(NamedTuple):
@@ -180,3 +181,24 @@ class Counting:
         if self.verify_crc and not check_crcs(data, batches.select(counted)).all():
             return None
         return int(counts[counted].sum())
+
+
+def find_offset_at_time(source: Source, time_ms: int, *, rules: str, end: int | None = None) -> int | None:
+    """Return the offset of the first record that reaches a time, as ListOffsets finds it; None if no record does.
+
+    Batches whose header has an earlier largest timestamp are not decompressed.
+
+    Args:
+        source: Batches.
+        time_ms: Time in milliseconds.
+        rules: ``FILE`` or ``MEMORY``.
+        end: Number of bytes to read. Default: all.
+    """
+    where = Where(timestamps_ms=(time_ms, None))
+    columns = ("offset", "timestamp")
+    options = ReadOptions(columns=columns, rules=rules, unwanted=where.batches_without_rows, part_bytes=_PART_BYTES)
+    for batch in RecordReader(source, options, end=end):
+        reached = np.flatnonzero(int64_values(batch.column("timestamp")) >= time_ms)
+        if reached.size:
+            return int(batch.column("offset")[int(reached[0])].as_py())
+    return None

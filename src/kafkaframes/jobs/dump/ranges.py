@@ -15,8 +15,8 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.chunks import NO_FILTER, Filter, Limited, SegmentSource, Selection
 from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.records import scan
-from kafkaframes.records.columns import ReadOptions, RecordReader
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.ranges import NO_END
+from kafkaframes.scan.rows import find_offset_at_time
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_copies
 from kafkaframes.storage.copies.reading import group
@@ -26,7 +26,6 @@ from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.log.discover import discover
 
 _HEADERS_BYTES = 4 << 20
-_NO_OFFSET = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +107,19 @@ def _resolved(group: list[DumpFile], conditions: Filter) -> Filter:
         least = max(end + least, 0)
     if conditions.from_timestamp is not None:
         first = _first_reaching(segments, conditions.from_timestamp)
-        least = max(least or 0, _NO_OFFSET if first is None else first)
+        least = max(least or 0, NO_END if first is None else first)
     if conditions.until_timestamp is not None:
         first = _first_reaching(segments, conditions.until_timestamp)
-        limit = limit if first is None else min(first, _NO_OFFSET if limit is None else limit)
+        limit = limit if first is None else min(first, NO_END if limit is None else limit)
     return replace(conditions, from_offset=least, until_offset=limit, from_timestamp=None, until_timestamp=None)
 
 
 def _first_reaching(segments: Sequence[DumpFile], time_ms: int) -> int | None:
-    """Return the first offset whose record reaches a time, as ListOffsets finds it; None if no record does.
-
-    Batches whose header has an earlier largest timestamp are not decompressed.
-    """
-    where = Where(timestamps_ms=(time_ms, None))
-    options = ReadOptions(
-        columns=("offset", "timestamp"), rules=scan.FILE, unwanted=where.batches_without_rows, part_bytes=1 << 20
+    """Return the first offset whose record reaches a time, as ListOffsets finds it; None if no record does."""
+    offsets = (
+        find_offset_at_time(SegmentSource(file), time_ms, rules=scan.FILE, end=file.size_bytes) for file in segments
     )
-    for file in segments:
-        for batch in RecordReader(SegmentSource(file), options, end=file.size_bytes):
-            late = where.rows(batch.column("timestamp"))
-            row = 0 if late is None else int(late.argmax())
-            if late is None or late[row]:
-                return int(batch.column("offset")[row].as_py())
-    return None
+    return next((offset for offset in offsets if offset is not None), None)
 
 
 def _end(file: DumpFile) -> int:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import int64_values
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import batches_table
 from kafkaframes.records.scan import FILE, MEMORY, Memory, as_array
-from kafkaframes.scan.ranges import NO_END, AtTime, Bound, check_batch_start
-from kafkaframes.scan.rows import RecordBatches, known_columns
+from kafkaframes.scan.ranges import NO_END, Bound, check_batch_start, offset_of_bound, time_of_bound
+from kafkaframes.scan.rows import RecordBatches, find_offset_at_time, known_columns
 from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.files.filesystem import KEY_FILES
 from kafkaframes.storage.files.names import printable
@@ -70,15 +68,12 @@ def read_bytes(
 def _offset_of(setting: str, bound: Bound, source: Bytes) -> int | None:
     """Return a bound of bytes as an offset; None if it does not exclude records."""
     if isinstance(bound, int):
-        return bound if bound >= 0 else None
-    if not isinstance(bound, AtTime) or not isinstance(bound.times, int):
+        return offset_of_bound(bound)
+    time_ms = time_of_bound(bound)
+    if time_ms is None:
         raise OptionError(f"`{setting}` is one offset or one time for bytes, not one for each partition")
-    options = ReadOptions(columns=("offset", "timestamp"), rules=MEMORY)
-    for batch in RecordReader(Memory(as_array(source)), options):
-        late = np.flatnonzero(int64_values(batch.column("timestamp")) >= bound.times)
-        if late.size:
-            return int(batch.column("offset")[int(late[0])].as_py())
-    return None if setting == "end" else NO_END
+    offset = find_offset_at_time(Memory(as_array(source)), time_ms, rules=MEMORY)
+    return NO_END if offset is None and setting == "start" else offset
 
 
 def read_batches(source: Bytes | Sequence[str], *, key_files: Sequence[str] = ()) -> pa.Table:
