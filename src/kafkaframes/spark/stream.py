@@ -36,8 +36,7 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     def start(self) -> Nested:
         """Return the start offsets of the options."""
-        ids = self.follower.ids()
-        return StreamOffsets(self.follower.start(), ids).to_json()
+        return self.follower.start().to_json()
 
     def ends(self) -> Nested:
         """Return the current end offsets of the log."""
@@ -62,7 +61,5 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
         """Return the tasks of a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
         at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
-        begins = self.follower.drop_recreated(dict(at.offsets), at.ids, goal.ids)
-        ends = self.follower.drop_recreated(dict(goal.offsets), goal.ids, self.follower.ids())
-        plan = self.follower.plan(begins, ends, cores=os.cpu_count() or 1)
+        plan = self.follower.plan(at, goal, cores=os.cpu_count() or 1)
         return [InputPartition(work) for work in plan.works]

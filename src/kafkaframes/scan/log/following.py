@@ -29,13 +29,15 @@ from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, log
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
-    AtTime,
     Bound,
+    Name,
     limit_offsets,
     lost_start,
+    offset_of_bound,
     per_partition,
     report_loss,
     text_of,
+    time_of_bound,
     was_cut,
     was_made_anew,
 )
@@ -78,8 +80,10 @@ class Follower:
             raise OptionError("a stream has no end: `end` is for batch reads")
         return self
 
-    def start(self) -> Ends:
-        """Return the start offsets of the first micro-batch.
+    def start(self) -> StreamOffsets:
+        """Return the start offsets of the first micro-batch, with the topic ids.
+
+        A topic without ``partition.metadata`` has no id.
 
         Raises:
             OptionError: A topic, partition or offset in the options does not exist, or is lost.
@@ -90,15 +94,11 @@ class Follower:
         if result.whole:
             check_loss(resolved, logs)
         starts = per_partition("start", resolved.start, logs)
-        return {name: _first(one, starts[name]) for name, one in logs.items()}
+        return StreamOffsets({name: _first(one, starts[name]) for name, one in logs.items()}, _topic_ids(logs, {}))
 
     def ends(self) -> Ends:
         """Return the current end offset of each topic partition."""
         return {name: self._end(one) for name, one in self._logs()[1].items()}
-
-    def ids(self) -> dict[str, str]:
-        """Return the ids of the topics, as brokers report them; a topic without ``partition.metadata`` is missing."""
-        return _topic_ids(self._logs()[1], {})
 
     def next_offsets(
         self,
@@ -116,64 +116,19 @@ class Follower:
 
         Args:
             at: Start of the micro-batch. A topic without an id in it counts as the same topic.
-            ends, max_offsets, max_bytes, is_first: As for ``latest``.
-
-        Raises:
-            OptionError: A topic was created again; or as for ``latest``.
-            LogDirError: A path cannot be read.
-        """
-        logs = self._logs()[1]
-        ids = _topic_ids(logs, at.ids)
-        start = self.drop_recreated(dict(at.offsets), at.ids, ids)
-        result = self._latest(logs, start, ends, max_offsets, max_bytes, is_first=is_first)
-        return StreamOffsets(result, ids)
-
-    def drop_recreated(self, offsets: Ends, then: Mapping[str, str], now: Mapping[str, str]) -> Ends:
-        """Return the offsets without those of topics with a changed id.
-
-        Raises:
-            OptionError: A topic has another id, and ``failOnDataLoss`` is set.
-        """
-        recreated = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
-        for topic in recreated:
-            report_loss(was_made_anew(topic, then[topic], now[topic]), fail=self.options.fail_on_data_loss)
-        return {name: offset for name, offset in offsets.items() if name[0] not in recreated}
-
-    def latest(
-        self,
-        start: Ends,
-        *,
-        ends: Ends | None = None,
-        max_offsets: int | None = None,
-        max_bytes: int | None = None,
-        is_first: bool = False,
-    ) -> Ends:
-        """Return the end of the micro-batch that begins at ``start``.
-
-        Args:
-            start: Start of the micro-batch.
             ends: Largest end. None: the current end offsets.
             max_offsets: Largest number of offsets, divided in proportion to the backlogs, as in Spark's Kafka source.
             max_bytes: Largest number of log bytes, divided equally. Each partition contributes at least one batch.
             is_first: Whether it is the first micro-batch of the query.
 
         Raises:
-            OptionError: A partition was deleted, ends below ``start``, or is new and has lost its first records. With
-                ``failOnDataLoss=false`` a warning is logged instead.
+            OptionError: A topic was created again; or a partition was deleted, ends below its start, or is new and has
+                lost its first records. With ``failOnDataLoss=false`` a warning is logged instead.
             LogDirError: A path cannot be read.
         """
-        return self._latest(self._logs()[1], start, ends, max_offsets, max_bytes, is_first=is_first)
-
-    def _latest(
-        self,
-        logs: Logs,
-        start: Ends,
-        ends: Ends | None,
-        max_offsets: int | None,
-        max_bytes: int | None,
-        *,
-        is_first: bool,
-    ) -> Ends:
+        logs = self._logs()[1]
+        ids = _topic_ids(logs, at.ids)
+        start = self._drop_recreated(at.offsets, at.ids, ids)
         begins = {name: start.get(name, one.partition.log_start_offset) for name, one in logs.items()}
         for name, begin in begins.items():
             if name not in start and begin > 0 and not is_first:
@@ -188,17 +143,19 @@ class Follower:
             limits = limit_offsets(begins, limits, max_offsets)
         if max_bytes is not None:
             limits = _weighed(begins, limits, max_bytes, logs)
-        return {**start, **limits}
+        return StreamOffsets({**start, **limits}, ids)
 
-    def plan(self, start: Ends, end: Ends, *, cores: int) -> ReadPlan:
+    def plan(self, start: StreamOffsets, end: StreamOffsets, *, cores: int) -> ReadPlan:
         """Return the tasks of a micro-batch, which may be a repetition after a restart.
 
         Raises:
-            OptionError: Offsets of the micro-batch are lost.
+            OptionError: Offsets of the micro-batch are lost, or a topic was created again.
             LogDirError: A path cannot be read.
         """
-        result = discover_logs(self.options.paths, storage=self.options.storage)
-        pending = {name: at for name, at in end.items() if at > start.get(name, EARLIEST)}
+        result, logs = self._logs()
+        begins = self._drop_recreated(start.offsets, start.ids, end.ids)
+        ends = self._drop_recreated(end.offsets, end.ids, _topic_ids(logs, {}))
+        pending = {name: at for name, at in ends.items() if at > begins.get(name, EARLIEST)}
         segments = [one for one in result.segments if (one.topic, one.partition) in pending]
         there = {(one.topic, one.partition) for one in segments}
         self._check_kept(pending, dict.fromkeys(there, 2**63))
@@ -208,12 +165,23 @@ class Follower:
             subscribe_pattern=None,
             assign=_assignment(there),
             partitions=None,
-            start={name: start.get(name, EARLIEST) for name in there},
+            start={name: begins.get(name, EARLIEST) for name in there},
             end={name: pending[name] for name in there},
         )
         return (
             plan_discovered(replace(result, segments=segments), requested, cores=cores) if there else ReadPlan((), 0, 0)
         )
+
+    def _drop_recreated(self, offsets: Mapping[Name, int], then: Mapping[str, str], now: Mapping[str, str]) -> Ends:
+        """Return the offsets without those of topics with a changed id.
+
+        Raises:
+            OptionError: A topic has another id, and ``failOnDataLoss`` is set.
+        """
+        recreated = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
+        for topic in recreated:
+            report_loss(was_made_anew(topic, then[topic], now[topic]), fail=self.options.fail_on_data_loss)
+        return {name: offset for name, offset in offsets.items() if name[0] not in recreated}
 
     def _logs(self) -> tuple[DiscoveredLogs, Logs]:
         result = discover_logs(self.options.paths, storage=self.options.storage)
@@ -389,13 +357,13 @@ class AppendedRows:
             progress.last_base = segment.base_offset
 
     def _first_offset(self, filesystem: FileSystem, partition: Partition) -> int:
-        start = self._start
-        if start == LATEST:
+        if self._start == LATEST:
             return log_end_offset(filesystem, partition)
-        if isinstance(start, AtTime) and isinstance(start.times, int):
-            result = offset_for_timestamp(filesystem, partition, start.times)
+        time_ms = time_of_bound(self._start)
+        if time_ms is not None:
+            result = offset_for_timestamp(filesystem, partition, time_ms)
             return log_end_offset(filesystem, partition) if result is None else result.offset
-        return max(start, 0) if isinstance(start, int) else 0
+        return offset_of_bound(self._start) or 0
 
     def _rest_of_segment(
         self, filesystem: FileSystem, of: TopicPartition, segment: Segment, progress: _PartitionProgress
