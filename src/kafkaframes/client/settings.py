@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkaframes.client.metrics import ADMIN, CONSUMER, PRODUCER, SHARE
-from kafkaframes.client.properties import translated
+from kafkaframes.client.properties import honoured, translated
 from kafkaframes.client.security.logins import resolved
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.addresses import parse_address
@@ -382,6 +382,18 @@ def merged(bootstrap_servers: Servers | None, options: Mapping[str, Any]) -> Map
 def setting_names(cls: type[ClientSettings]) -> list[str]:
     """List the settings of a client."""
     return [field.name for field in fields(cls)]
+
+
+def select_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that every client has, without those of consumers or producers only.
+
+    >>> select_client_options({"bootstrap.servers": "a:1", "fetch.max.bytes": "5", "ssl.cafile": "ca.pem"})
+    {'bootstrap.servers': 'a:1', 'ssl.cafile': 'ca.pem'}
+
+    Raises:
+        OptionError: a name is unknown.
+    """
+    return {name: options[name] for name in honoured(options, setting_names(ClientSettings), ClientSettings.client)}
 
 
 @cache  # it takes milliseconds

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin, CommittedOffset, NewTopic, TopicPartition
 from kafkaframes.client.metadata import partitions_with_leader
-from kafkaframes.client.settings import ClientSettings, ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.settings import KEEP_SETTING, MirrorReport, is_directory
 from kafkaframes.jobs.restore.source import metadata_of
@@ -25,7 +24,6 @@ from kafkaframes.storage.log.discover import check_topics, discover, is_selected
 from kafkaframes.storage.log.notes import HiddenRecords, LogNotes
 from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
 
-_OF_CONSUMERS: Final = {one.name for one in fields(ConsumerSettings)} - {one.name for one in fields(ClientSettings)}
 _FOR_EVER: Final = str(2**63 - 1)
 # While a mirror runs, neither broker may delete or clean records or abort transactions. Open transactions stay open.
 _NOTHING_EXPIRES: Final = {
@@ -81,15 +79,6 @@ def _tell(broker: Broker, reported: set[str], say: Callable[[str], None], lost: 
             say(remark)
             if remark in losses:
                 lost(remark)
-
-
-def for_admin(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return client settings without those that only consumers have.
-
-    >>> for_admin({"bootstrap.servers": "a:1", "fetch.max.bytes": "5", "ssl.cafile": "ca.pem"})
-    {'bootstrap.servers': 'a:1', 'ssl.cafile': 'ca.pem'}
-    """
-    return {name: value for name, value in settings.items() if name.replace(".", "_") not in _OF_CONSUMERS}
 
 
 def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:

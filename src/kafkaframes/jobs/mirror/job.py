@@ -18,7 +18,7 @@ from uuid import UUID
 from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, Fetched, TopicPartition
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.reaching import reach
-from kafkaframes.client.settings import ClientSettings
+from kafkaframes.client.settings import ClientSettings, select_client_options
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
 from kafkaframes.jobs.mirror.comparison import (
     FETCH_BYTES,
@@ -32,7 +32,6 @@ from kafkaframes.jobs.mirror.ends import (
     SourceTopic,
     configs_of_directory,
     copy_groups,
-    for_admin,
     has_topic_id,
     keeps_offsets,
     opened,
@@ -114,7 +113,7 @@ class _Job:
         source = await stack.enter_async_context(
             opened(self.source, settings.source_properties, self._reached, self.say, writes=False, lost=lost)
         )
-        admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
+        admin = await stack.enter_async_context(AsyncAdmin(**select_client_options(source)))
         if is_directory(self.source):
             self.configs = configs_of_directory(self.source)
         selected = await selected_topics(admin, settings.topics, self.configs)
@@ -123,7 +122,7 @@ class _Job:
             writes = not settings.dry_run
             there = opened(self.target, settings.target_properties, self._reached, self.say, writes=writes)
             target = await stack.enter_async_context(there)
-        goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**for_admin(target)))
+        goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**select_client_options(target)))
         keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
         isolation = "read_uncommitted" if keeps else "read_committed"
         reading = {"max.partition.fetch.bytes": _FETCH_BYTES, "auto.offset.reset": "earliest"}
@@ -156,7 +155,7 @@ class _Job:
 
     async def _reached(self, client: dict[str, Any]) -> None:
         """Wait until a cluster responds."""
-        known = ClientSettings.of(for_admin(client))
+        known = ClientSettings.of(select_client_options(client))
         await reach(known, waiting=self.say, timeout_s=self.settings.timeout_s)
 
     async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
@@ -168,7 +167,7 @@ class _Job:
         return can
 
     def _writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps: bool) -> Writer:
-        cluster = ClusterClient(ClientSettings.of(for_admin(target)))
+        cluster = ClusterClient(ClientSettings.of(select_client_options(target)))
         stack.push_async_callback(cluster.close)
         if keeps:
             return KeepingWriter(cluster, self.settings.on_damage == "drop")

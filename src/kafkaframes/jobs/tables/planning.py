@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafkaframes.client import Admin, Consumer, TopicPartition
-from kafkaframes.client.settings import ClientSettings
+from kafkaframes.client.settings import select_client_options
 from kafkaframes.client.stretch import sample
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
@@ -195,8 +195,7 @@ def _open_transactions(ends: Mapping[TopicPartition, int], client: Mapping[str, 
 
 def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, str]:
     """Return topic ids in the form of log directories, without those of brokers before 2.8, which have none."""
-    names = {name.replace("_", ".") for name in ClientSettings.__dataclass_fields__}
-    with Admin(**{name: value for name, value in client.items() if name.replace("_", ".") in names}) as admin:
+    with Admin(**select_client_options(client)) as admin:
         result = admin.describe_topics(topics)
     return {name: uuid_to_text(one.topic_id) for name, one in result.items() if one.topic_id.int}
 

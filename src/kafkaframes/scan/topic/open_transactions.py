@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.settings import ClientSettings
+from kafkaframes.client.settings import select_client_options
 from kafkaframes.client.topic_lookups import TopicLookupClient
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.log.notes import HiddenRecords
@@ -59,9 +59,8 @@ def _find_producers(partitions: Collection[TopicPartition], client: Mapping[str,
 
     if not partitions:
         return {}
-    names = {name.replace("_", ".") for name in ClientSettings.__dataclass_fields__}
     try:
-        with Admin(**{name: value for name, value in client.items() if name in names}) as admin:
+        with Admin(**select_client_options(client)) as admin:
             states = admin.describe_producers(partitions)
     except KafkaframesError:
         return {}
