@@ -19,6 +19,7 @@ from kafkaframes.client import AsyncConsumer, TopicPartition
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.errors import LogDirError, NetworkError
 from kafkaframes.jobs.mirror.mapping import Mapping
+from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import check_crcs
 
 FETCH_BYTES: Final = 512 << 10  # fetch size of a comparison; a batch may be larger
@@ -30,7 +31,9 @@ _APPEND_TIME: Final = 1  # value of the column timestamp_type
 _MAX_ROWS: Final = 10_000  # rows of a window, because a small batch may contain a million records
 _STEP_MS: Final = 250
 _MAX_ERROR_BYTES: Final = 60
-_BODY_AT: Final = 16  # the bytes before differ: base offset, length and leader epoch, which columns have or may differ
+_BODY_AT: Final = BATCH_V2.position_of(
+    "magic"
+)  # the bytes before differ: base offset, length and leader epoch, which columns have or may differ
 
 
 class ComparedRecord(NamedTuple):
