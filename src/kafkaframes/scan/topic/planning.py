@@ -229,7 +229,8 @@ def plan_topic(options: TopicOptions) -> list[Range]:
         BrokerError, NetworkError: A topic does not exist, or the cluster cannot be reached.
         OptionError: A partition or offset in the options does not exist, or is lost.
     """
-    return plan_topic_with_notes(options)[0]
+    with TopicLookups(options) as lookups:
+        return _ranges(lookups, _bounds(lookups))
 
 
 def plan_topic_with_notes(options: TopicOptions) -> tuple[list[Range], list[HiddenRecords]]:
