@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from dataclasses import dataclass, field, replace
 from html import escape
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -22,9 +22,6 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.decoded import ValueDecoding
 from kafkaframes.scan.rows import LOG_COLUMNS, RecordBatches, schema_of
 from kafkaframes.scan.where import Where
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Work(Protocol):

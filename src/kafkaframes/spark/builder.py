@@ -167,9 +167,7 @@ def check_master(master: str) -> None:
     """
     addresses = check_master_url(master)
     refused = [reason for address in addresses if (reason := _unreachable(address)) is not None]
-    if not addresses:
-        return
-    if len(refused) == len(addresses):
+    if addresses and len(refused) == len(addresses):
         raise OptionError(f"no master answers at {master}: {'; '.join(refused)}")
 
 
