@@ -387,8 +387,8 @@ def setting_names(cls: type[ClientSettings]) -> list[str]:
 def select_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that every client has, without those of consumers or producers only.
 
-    >>> select_client_options({"bootstrap.servers": "a:1", "fetch.max.bytes": "5", "ssl.cafile": "ca.pem"})
-    {'bootstrap.servers': 'a:1', 'ssl.cafile': 'ca.pem'}
+    >>> select_client_options({"bootstrap.servers": "a:1", "fetch.max.bytes": "5", "ssl.ca.location": "ca.pem"})
+    {'bootstrap.servers': 'a:1', 'ssl.ca.location': 'ca.pem'}
 
     Raises:
         OptionError: a name is unknown.

@@ -11,6 +11,8 @@ import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log import following
+from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.following import AppendedRows, Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
@@ -172,6 +174,19 @@ def test_a_new_partition_that_lost_its_first_records_is_told_but_not_in_a_first_
     assert latest(follow, at, is_first=True) == latest(lenient, at) == {("t", 0): 30, ("t", 1): 30}
     assert "t-1 was added after" in caplog.text
     assert latest(follow, {("t", 0): 30, ("t", 1): 20}) == {("t", 0): 30, ("t", 1): 30}
+
+
+def test_each_request_of_a_stream_lists_the_directory_once(tmp_path, monkeypatch):
+    append(tmp_path, 0, 30)
+    listings = []
+    monkeypatch.setattr(
+        following, "discover_logs", lambda *args, **kw: listings.append(1) or discover_logs(*args, **kw)
+    )
+    follow = follower(tmp_path)
+    start = follow.start()
+    end = follow.next_offsets(start)
+    assert follow.plan(start, end, cores=2).works
+    assert len(listings) == 3
 
 
 def test_where_a_stream_starts(tmp_path):

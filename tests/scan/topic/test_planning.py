@@ -8,7 +8,7 @@ from tests.spark.topics import make_anew
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.topic.planning import TopicLookups
+from kafkaframes.scan.topic.planning import TopicLookups, plan_topic, plan_topic_with_notes
 from kafkaframes.spark.topic_options import topic_options
 
 NOON_MS = 1_700_000_000_000
@@ -101,3 +101,15 @@ def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_d
             KafkaTopicReader(options, ()).partitions()
     nothing = topic_options({**given, "endingOffsets": starts}, is_stream=False)
     assert [piece.value for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]
+
+
+def test_only_a_plan_with_notes_looks_up_open_transactions(filled, monkeypatch):
+    planned = []
+    monkeypatch.setattr(TopicLookups, "open_transactions", lambda self, bounds: planned.append(bounds) or [])
+    given = {"kafka.bootstrap.servers": filled, "subscribe": "planned", "kafka.isolation.level": "read_committed"}
+    options = topic_options(given, is_stream=False)
+    ranges = plan_topic(options)
+    assert [(one.partition, one.first, one.end) for one in ranges] == [(0, 0, 200)]
+    assert planned == []
+    assert plan_topic_with_notes(options) == (ranges, [])
+    assert len(planned) == 1
