@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -56,7 +56,6 @@ from kafkaframes.wire.primitives import uuid_from_text
 
 _LOG = logging.getLogger("kafkaframes.spark")
 Ends = dict[tuple[str, int], int]
-_Name = TypeVar("_Name")  # a topic partition
 
 
 @dataclass(frozen=True, slots=True)
