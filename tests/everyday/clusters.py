@@ -9,12 +9,10 @@ A real cluster is prepared and read through librdkafka, so that no faulty client
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -25,6 +23,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
 )
+from tests.interop.brokers import real_kafka
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin
@@ -204,7 +203,7 @@ class KafkaNodes(RealCluster):
     """Three nodes of a release of Kafka, each a broker and a controller, started on a directory."""
 
     def __init__(self, release: str, directory: Path) -> None:
-        self._module = _real_kafka()
+        self._module = real_kafka(ORACLE / "real_kafka.py")
         nodes = {
             number: self._module.RealKafka(
                 release, directory / str(number), heap="256m", start_timeout=300, stop_timeout=60
@@ -250,14 +249,6 @@ class KafkaNodes(RealCluster):
         """End all nodes with SIGKILL: the last ones could not stop in order without a majority."""
         for node in self._nodes.values():
             node.kill()
-
-
-def _real_kafka() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("real_kafka", ORACLE / "real_kafka.py")
-    assert spec is not None and spec.loader is not None  # noqa: PT018
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class EmbeddedNodes(Broker):
