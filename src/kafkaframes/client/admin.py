@@ -523,7 +523,8 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             for setting, values, first in (("states", body.states_filter, 4), ("types", body.types_filter, 5)):
                 if values and version < first:
                     raise OptionError(f"{setting} is not supported by broker {broker.node_id}: its release is too old")
-            answer = await self._send_to_broker(broker.node_id, body, f"groups of broker {broker.node_id}")
+            answer = await self._cluster.request(broker, body)
+            raise_response_error(answer, f"groups of broker {broker.node_id}")
             for entry in answer.groups:
                 match[entry.group_id] = ListedGroup(
                     entry.group_id, entry.protocol_type, entry.group_state, entry.group_type
@@ -648,7 +649,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         cls = self.settings.message("CreateDelegationTokenRequest")
         rows = [cls.CreatableRenewers(**_principal("", entry)) for entry in renewers]
         body = cls(renewers=rows, max_lifetime_ms=max_lifetime_ms, **_principal("owner_", owner) if owner else {})
-        answer = await self._send_to_any_broker(body, "delegation token")
+        answer = await self._send_to_any_broker(body, "delegation token", retry_error_codes=False)
         return _token(answer, [_text_of(row) for row in rows], "_ms")
 
     async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
@@ -662,7 +663,9 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             BrokerError: the token does not exist or has expired, or the principal may not renew it.
         """
         body = self.settings.message("RenewDelegationTokenRequest")(hmac=hmac, renew_period_ms=renew_period_ms)
-        return int((await self._send_to_any_broker(body, "delegation token")).expiry_timestamp_ms)
+        return int(
+            (await self._send_to_any_broker(body, "delegation token", retry_error_codes=False)).expiry_timestamp_ms
+        )
 
     async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
         """Change when a token expires, and return that time, in milliseconds since 1970.
@@ -675,7 +678,9 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             BrokerError: the token does not exist, or the principal may not expire it.
         """
         body = self.settings.message("ExpireDelegationTokenRequest")(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
-        return int((await self._send_to_any_broker(body, "delegation token")).expiry_timestamp_ms)
+        return int(
+            (await self._send_to_any_broker(body, "delegation token", retry_error_codes=False)).expiry_timestamp_ms
+        )
 
     async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
         """Return the tokens that the principal may describe.
@@ -689,7 +694,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """
         cls = self.settings.message("DescribeDelegationTokenRequest")
         rows = None if owners is None else [cls.DescribeDelegationTokenOwner(**_principal("", one)) for one in owners]
-        answer = await self._send_to_any_broker(cls(owners=rows), "delegation tokens")
+        answer = await self._send_to_any_broker(cls(owners=rows), "delegation tokens", retry_error_codes=False)
         return [_token(entry, [_text_of(row) for row in entry.renewers], "") for entry in answer.tokens]
 
     # ------------------------------------------------------------------------------------------------------- asking

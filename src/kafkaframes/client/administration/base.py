@@ -35,10 +35,16 @@ class AdminRequests:
     settings: ClientSettings
     _cluster: ClusterClient
 
-    async def _send_to_any_broker(self, body: Message, subject: str) -> Any:
+    async def _send_to_any_broker(self, body: Message, subject: str, *, retry_error_codes: bool = True) -> Any:
         """Send a request to any broker and return the response.
 
         KRaft brokers forward the requests that only the controller can serve.
+
+        Args:
+            body: the request.
+            subject: subject of the error message.
+            retry_error_codes: whether a response with a retriable error code is retried. A request whose repetition
+                could take effect twice sets it to False.
 
         Raises:
             BrokerError: the response has an error code at its top level.
@@ -46,10 +52,13 @@ class AdminRequests:
 
         async def step() -> Any:
             response = await self._cluster.request(None, body)
-            raise_response_error(response, subject)
+            if retry_error_codes:
+                raise_response_error(response, subject)
             return response
 
-        return await self._cluster.retried(step)
+        response = await self._cluster.retried(step)
+        raise_response_error(response, subject)
+        return response
 
     async def _send_to_controller(
         self, body: Message, subject: str, get_rows: Callable[[Any], Iterable[Any]] | None = None
