@@ -78,7 +78,7 @@ class BrokerState:
         records_in_memory: records of internal topics, such as committed offsets, while the broker serves read-only.
         waits: clock of long polls. It is real, monotonic time, even if a test advances ``clock``.
         changes: queue of topic changes. They run one after the other; other requests run between their steps.
-        in_change: topics that are being created, extended or deleted, by name.
+        in_change: topics whose creation, extension or deletion is in progress, by name.
         on_topic_deleted: called after a topic is deleted, so that the coordinators remove its state.
         disk_problems: log of disk errors.
         is_unsaved: whether the last write of ``metadata`` failed; maintenance retries it.

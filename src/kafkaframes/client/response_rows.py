@@ -33,7 +33,8 @@ def require_rows(requested: Iterable[Any], rows: Collection[Any], subject: str) 
 
 def missing_row_error(missing: Sequence[Any], subject: str) -> BrokerError:
     """Return the error for items without a row in the response."""
-    others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+    count = len(missing) - 1
+    others = f" and {count} other{'s' if count > 1 else ''}" if count else ""
     return BrokerError(f"{subject}: the response has no result for {missing[0]}{others}", ErrorCode.NONE)
 
 

@@ -32,10 +32,10 @@ class ApiRange:
 
     Attributes:
         key: API key.
-        accepted: versions that it serves.
+        accepted: versions that brokers of the release serve.
         advertised: versions in its ApiVersions response.
         deprecated: accepted versions that are deprecated (3.7 to 3.9; KIP-896 removed them in 4.0).
-        listeners: listeners that serve it, from ``LISTENERS``.
+        listeners: names of the listeners that serve the API, from ``LISTENERS``.
     """
 
     key: int

@@ -263,12 +263,12 @@ FIELD_RULES: tuple[Rule[FieldDecl], ...] = (
 
 
 def _unique_names(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
-    for field in _again(struct.fields, lambda field: field.name):
+    for field in _repeated_fields(struct.fields, lambda field: field.name):
         yield f"two fields are called {field.name}: rename one", field
 
 
 def _unique_tags(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
-    for field in _again((one for one in struct.fields if one.tag is not None), lambda field: field.tag):
+    for field in _repeated_fields((one for one in struct.fields if one.tag is not None), lambda field: field.tag):
         yield f"two fields have tag {field.tag}: give one the next free number", field
 
 
@@ -279,8 +279,8 @@ def _contiguous_tags(struct: StructDecl, _message: Message) -> Iterator[str]:
         yield f"tag {missing[0]} is not used: tags must count from 0 without a gap (keep removed fields declared)"
 
 
-def _again(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], object]) -> Iterator[FieldDecl]:
-    """Yield the fields whose key is the key of an earlier field."""
+def _repeated_fields(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], object]) -> Iterator[FieldDecl]:
+    """Yield fields that have the same key as an earlier field."""
     seen: set[object] = set()
     for field in fields:
         if key(field) in seen:
