@@ -92,7 +92,7 @@ def broker_rows(
     fixed, nodes = fixed or {}, () if node is None else (node,)
     defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}, **settings.defaults}
     changed = {*settings.dynamic_by_node.get("", {}), *settings.dynamic_by_node.get(node or "", {})}
-    for name in sorted({*defaults, *settings.static, *changed, *fixed}):
+    for name in sorted({*defaults, *(settings.static or settings.explicit), *changed, *fixed}):
         values = [(name, fixed[name], IN_FILE)] if name in fixed else _explicit_values(settings, name, nodes)
         if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
