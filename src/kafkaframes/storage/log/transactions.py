@@ -33,6 +33,7 @@ from kafkaframes.storage.files.producer_files import (
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.notes import HiddenRecords
 
+ISOLATIONS = ("read_uncommitted", "read_committed")
 _NO_MARKER = 2**63 - 1
 
 
