@@ -8,7 +8,7 @@ import subprocess
 
 from tests.interop.releases import JAVA, fetch
 
-from kafkaframes.coordination.groups.subscriptions import matching
+from kafkaframes.coordination.groups.subscriptions import match_names
 from kafkaframes.errors import RefusedError
 
 NAMES = (
@@ -57,7 +57,7 @@ def corpus() -> list[str]:
 
 def ours(text: str) -> str:
     try:
-        whole = matching(text, NAMES)
+        whole = match_names(text, NAMES)
     except RefusedError:
         return "refused"
     return "".join("01"[name in whole] for name in NAMES)
