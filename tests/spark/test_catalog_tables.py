@@ -2,7 +2,9 @@
 
 import shutil
 from pathlib import Path
+from urllib.parse import urlencode
 
+import pyspark
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import LongType, StructField, StructType
@@ -11,6 +13,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
+from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
 from kafkaframes.spark.schemas import comment_of, options_of, without_added
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -183,3 +186,29 @@ def test_a_stream_over_a_table_starts_where_its_options_say(tmp_path):
     columns[0].metadata = {"comment": f"kafka-log?path={SHOP}&startingOffsets=earliest"}
     earliest = KafkaLogDataSource({}).streamReader(columns)
     assert (latest.options.start, earliest.options.start) == (-1, -2)
+
+
+@pytest.mark.skipif(tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2), reason="streams need Spark 4.2")
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"endingOffsets": "latest"},
+        {"ENDINGOFFSETS": '{"t": {"0": 5}}'},
+        {"endingTimestamp": "5"},
+        {"endingOffsetsByTimestamp": '{"t": {"0": 5}}'},
+    ],
+)
+@pytest.mark.parametrize("of_table", [False, True])
+def test_a_stream_of_a_log_or_a_topic_refuses_an_end(end, of_table):
+    """As KafkaMicroBatchSourceSuite: "bad source options"; each option, given to load() or kept with a table."""
+    for source, others in (
+        (KafkaLogDataSource, {"path": str(SHOP)}),
+        (KafkaTopicDataSource, {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}),
+    ):
+        options = {**others, **end}
+        columns = StructType([StructField("offset", LongType())])
+        if of_table:
+            columns[0].metadata, options = {"comment": f"{source.name()}?{urlencode(options)}"}, {}
+        with pytest.raises(Exception, match="a stream has no end: ending") as caught:
+            source(options).streamReader(columns)
+        assert next(iter(end)).lower() in str(caught.value).lower()

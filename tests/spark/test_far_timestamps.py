@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyspark
 import pytest
+from tests.scan.log.test_resolve import read as read_log
 from tests.spark.topics import read
 
 import kafkaframes
@@ -17,7 +18,10 @@ from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.arrow import MAX_INSTANT_MS, Conversion
 from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.scan.log.tables import read_segment_work
 from kafkaframes.scan.rows import RowOrigin
+from kafkaframes.spark.log_options import log_options
 from kafkaframes.spark.scan_tasks import converted, spark_schema
 
 RELEASE = tuple(map(int, pyspark.__version__.split(".")[:2]))
@@ -75,6 +79,30 @@ def test_a_log_with_such_a_timestamp(spark, tmp_path):
     assert reader.option("columns", "value").load(str(tmp_path)).count() == 3
     rows = reader.options(timestampErrors="null", columns="offset,timestamp").load(str(tmp_path)).collect()
     assert [row.timestamp is None for row in rows] == [False, True, False]
+
+
+@pytest.mark.parametrize(("table", "subject"), [("batches", "batch at offset 0"), ("segments", f"segment {0:020}")])
+@pytest.mark.parametrize("times", [TIMES, [2**63 - 1, 2**63 - 1]])
+def test_the_tables_of_batches_and_segments_raise_the_same_error(tmp_path, table, subject, times):
+    (tmp_path / "orders-3").mkdir()
+    (tmp_path / "orders-3" / f"{0:020}.log").write_bytes(records(times))
+    with pytest.raises(
+        OptionError, match=f"the {subject} of topic partition orders-3 has the timestamp {max(times)}, "
+    ):
+        read_log(tmp_path, table=table)
+    (row,) = read_log(tmp_path, table=table, timestampErrors="null")
+    assert row["maxTimestamp"] is None
+    assert row["sizeBytes"] == len(records(times))
+
+
+def test_the_table_of_segments_has_every_timestamp_that_microseconds_can_represent(tmp_path):
+    (tmp_path / "orders-3").mkdir()
+    (tmp_path / "orders-3" / f"{0:020}.log").write_bytes(records([MAX_INSTANT_MS - 1, MAX_INSTANT_MS]))
+    options = log_options({"path": str(tmp_path), "table": "segments"})
+    columns = choose_columns(["firstTimestamp", "maxTimestamp"], table="segments")
+    (batch,) = read_segment_work(plan_log(options, cores=1).works[0], columns, options)
+    microseconds = [batch.column(name).cast(pa.int64())[0].as_py() for name in ("firstTimestamp", "maxTimestamp")]
+    assert microseconds == [1000 * (MAX_INSTANT_MS - 1), 1000 * MAX_INSTANT_MS]  # after Python's year 9999
 
 
 @pytest.fixture

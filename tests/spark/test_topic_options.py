@@ -11,7 +11,7 @@ from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import EncodeError, NetworkError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.scan.ranges import AtGroup
-from kafkaframes.spark.topic_options import FORBIDDEN, topic_options, topic_write_options
+from kafkaframes.spark.topic_options import FORBIDDEN, check_exactly_once, topic_options, topic_write_options
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
 HONOURED = {name for name, known in java_properties().items() if known.treatment == "honoured"}
@@ -151,3 +151,38 @@ def test_the_sinks_producer_honours_the_largest_request_and_the_longest_wait():
     with pytest.raises(NetworkError, match=r"300 ms.*`max_block_ms`"):
         producer.send_arrow(pa.table({"value": [b"x"]}), topic="t")
     producer.close()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "setting"),
+    [
+        ("kafka.ssl.ca.location", "ca.pem", "ssl_cafile"),
+        ("kafka.ssl_cafile", "ca.pem", "ssl_cafile"),
+        ("kafka.sasl.plain.username", "u", "sasl_username"),
+        ("kafka.socket.timeout.ms", "7", "request_timeout_ms"),
+        ("kafka.security_protocol", "SSL", "security_protocol"),
+    ],
+)
+def test_all_clients_of_a_write_have_a_connection_setting_under_each_of_its_names(option, value, setting):
+    """The markers' consumer and the admin client connect as the producer does."""
+    options = topic_write_options({**BASE, "topic": "t", option: value})
+    for client in (ProducerSettings.of(options.client), ConsumerSettings.of(options.connection)):
+        assert str(getattr(client, setting)) == value
+
+
+@pytest.mark.parametrize("name", ["kafka.request.required.acks", "kafka.enable_idempotence", "kafka.transactional_id"])
+def test_an_exactly_once_write_refuses_the_settings_that_it_determines_under_each_of_their_names(name):
+    with pytest.raises(OptionError, match=r"an exactly-once write sets this itself"):
+        check_exactly_once(topic_write_options({**BASE, "topic": "t", name: "1"}))
+
+
+@pytest.mark.parametrize("name", ["kafka.auto_offset_reset", "kafka.auto.commit.enable", "kafka.interceptors"])
+def test_a_forbidden_client_setting_is_refused_under_each_of_its_names(name):
+    with pytest.raises(OptionError, match=name):
+        parse(**{name: "latest"})
+
+
+def test_a_read_takes_the_isolation_level_under_each_of_its_names():
+    assert parse(**{"kafka.isolation_level": "read_committed"}).client["isolation.level"] == "read_committed"
+    with pytest.raises(OptionError, match=r"isolation_level and isolation\.level are names of one setting"):
+        parse(**{"kafka.isolation_level": "read_committed", "kafka.isolation.level": "read_committed"})

@@ -329,6 +329,38 @@ def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def use_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options under one name for each setting, with dots: Kafka's name where Kafka has the setting.
+
+    >>> use_kafka_names({"request.required.acks": "1", "ssl.ca.location": "ca.pem", "batch_size": 5})
+    {'acks': '1', 'ssl.cafile': 'ca.pem', 'batch.size': 5}
+
+    Raises:
+        OptionError: two options are names of the same setting.
+    """
+    first_names: dict[str, str] = {}
+    for name in options:
+        other = first_names.setdefault(kafka_name_of(name), name)
+        if other != name:
+            raise OptionError(f"{other} and {name} are names of one setting; set one of them")
+    return {kafka_name: options[name] for kafka_name, name in first_names.items()}
+
+
+def kafka_name_of(name: str) -> str:
+    """Return a setting's name with dots, for any of its names: Kafka's if Kafka has the setting."""
+    dotted = _dotted(name)
+    if dotted in _CODEC_OF_LEVEL:
+        return dotted
+    key = _key_of(name)
+    return _kafka_names().get(key) or _dotted(key)
+
+
+@cache
+def _kafka_names() -> dict[str, str]:
+    """Return Kafka's name of each setting, without the compression levels, which share a setting."""
+    return {_key_of(name): name for name in java_properties() if name not in _CODEC_OF_LEVEL}
+
+
 def say_ignored(names: Collection[str]) -> None:
     """Log why settings have no meaning here, once per process for each set of names."""
     _say_once(frozenset(names))

@@ -393,7 +393,15 @@ def select_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         OptionError: a name is unknown.
     """
-    return {name: options[name] for name in honoured(options, setting_names(ClientSettings), ClientSettings.client)}
+    keys = honoured(options, _names_of_all_clients(), ClientSettings.client)
+    shared = setting_names(ClientSettings)
+    return {name: options[name] for name, key in keys.items() if key in shared}
+
+
+@cache
+def _names_of_all_clients() -> frozenset[str]:
+    classes = (ClientSettings, ProducerSettings, ConsumerSettings, ShareConsumerSettings)
+    return frozenset(name for cls in classes for name in setting_names(cls))
 
 
 @cache  # it takes milliseconds

@@ -143,23 +143,41 @@ def check_instants(
     Raises:
         OptionError: A timestamp is out of range.
     """
-    times = batch.column("timestamp")
-    milliseconds = int64_values(times, missing=0)
-    beyond = np.flatnonzero((milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS))
-    if not beyond.size:
-        return
-    row = int(beyond[0])
+    milliseconds = int64_values(batch.column("timestamp"), missing=0)
 
-    def value_of(name: str, known: object) -> object:
+    def value_of(name: str, row: int, known: object) -> object:
         return batch.column(name)[row].as_py() if known is None and name in batch.schema.names else known
 
-    topic_name, number, offset = value_of("topic", topic), value_of("partition", partition), value_of("offset", None)
-    record = "a record" if offset is None else f"the record at offset {offset}"
-    raise OptionError(
-        f"{record}{'' if topic_name is None else f' of topic partition {topic_name}-{number}'} has the timestamp "
-        f"{milliseconds[row]}, which must be milliseconds from {-MAX_INSTANT_MS} to {MAX_INSTANT_MS} to become a "
-        f"timestamp of Spark (microseconds). Does its producer send another unit? {remedy}"
-    )
+    def describe(row: int) -> str:
+        offset, topic_name = value_of("offset", row, None), value_of("topic", row, topic)
+        record = "a record" if offset is None else f"the record at offset {offset}"
+        number = value_of("partition", row, partition)
+        return f"{record}{'' if topic_name is None else f' of topic partition {topic_name}-{number}'} has the timestamp"
+
+    check_milliseconds(milliseconds, describe, remedy=remedy)
+
+
+def check_milliseconds(
+    milliseconds: npt.NDArray[np.int64], describe: Callable[[int], str], *, remedy: str = NULL_REMEDY
+) -> None:
+    """Check that microseconds can represent each time.
+
+    Args:
+        milliseconds: Times in milliseconds since 1970.
+        describe: Returns the start of the error message for the index of a time: all words before the time.
+        remedy: Advice in the error message.
+
+    Raises:
+        OptionError: A time is out of range.
+    """
+    far = np.flatnonzero((milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS))
+    if far.size:
+        row = int(far[0])
+        raise OptionError(
+            f"{describe(row)} {milliseconds[row]}, which must be milliseconds from {-MAX_INSTANT_MS} to "
+            f"{MAX_INSTANT_MS} to become a timestamp of Spark (microseconds). Does its producer send another unit? "
+            f"{remedy}"
+        )
 
 
 def split_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:

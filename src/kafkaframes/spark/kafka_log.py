@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -34,7 +34,7 @@ from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST
 from kafkaframes.spark.decode_options import Values, decoded_ddl, parted, plain_schema
-from kafkaframes.spark.log_options import DECODERS, log_options
+from kafkaframes.spark.log_options import DECODERS, log_options, refuse_stream_end
 from kafkaframes.spark.schemas import columns_of, comment_of, options_of, without_added
 from kafkaframes.spark.tasks import TaskReader, read_table
 from kafkaframes.spark.worker import tells_plainly
@@ -72,13 +72,15 @@ class KafkaLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
-        return KafkaLogReader(*self._to_read(schema))
+        return KafkaLogReader(*self._to_read(schema, is_stream=False))
 
-    def _to_read(self, schema: StructType, **settings: Any) -> tuple[ReadOptions, tuple[Column, ...], Values | None]:
-        """Return the arguments of a reader. ``settings`` are values of fields for which there are no options."""
+    def _to_read(self, schema: StructType, *, is_stream: bool) -> tuple[ReadOptions, tuple[Column, ...], Values | None]:
+        """Return the arguments of a reader."""
         values, own = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
         plain, values = plain_schema(schema, values)
-        options = log_options(own, **settings)
+        if is_stream:
+            refuse_stream_end(own)
+        options = log_options(own, **({"start": LATEST} if is_stream else {}))
         return options, columns_of(plain, table=options.layout), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -105,7 +107,7 @@ class KafkaLogDataSource(DataSource):
             from kafkaframes.spark.stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
-        return KafkaLogStreamReader(*self._to_read(schema, start=LATEST))
+        return KafkaLogStreamReader(*self._to_read(schema, is_stream=True))
 
 
 @tells_plainly

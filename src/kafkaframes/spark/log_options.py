@@ -77,6 +77,17 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     return ReadOptions(**{**settings, **values})
 
 
+def refuse_stream_end(options: Mapping[str, str]) -> None:
+    """Refuse options for the end of a read, as Spark's connector does for a stream.
+
+    Raises:
+        OptionError: there is such an option.
+    """
+    ends = [OPTIONS[name.lower()].name for name in options if name.lower().startswith("ending")]
+    if ends:
+        raise OptionError(f"a stream has no end: {', '.join(ends)} is for batch reads")
+
+
 _ROWS = (
     Option("path", "paths", str, "a log directory, topic partition directory, segment file or glob"),
     Option("paths", "paths", str, "the JSON list that Spark makes of load([...])"),

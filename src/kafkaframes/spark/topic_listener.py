@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kafkaframes.client import Admin, Consumer
+from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.spark.topic_progress import SAMPLE_BYTES, TopicProgress, estimates, progress_of
 
@@ -108,7 +109,7 @@ class TopicListener(StreamingQueryListener):
 
     def _commit(self, progress: TopicProgress, group_id: str) -> None:
         try:
-            with Admin(**self._client) as admin:
+            with Admin(**select_client_options(self._client)) as admin:
                 admin.alter_group_offsets(group_id, progress.next_offsets)
         except KafkaframesError as error:
             log.warning("offsets of batch %d are not committed to group %s: %s", progress.batch_id, group_id, error)

@@ -11,13 +11,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkaframes.client.properties import honoured, java_properties, say_ignored
+from kafkaframes.client.properties import honoured, java_properties, kafka_name_of, say_ignored, use_kafka_names
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings, setting_names
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import LATEST, AtGroup, PartitionOffsets, check_batch_start
 from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
 from kafkaframes.spark.decode_options import DECODE_ROWS, refuse_decoding
 from kafkaframes.spark.log_options import OPTIONS as LOG_OPTIONS
+from kafkaframes.spark.log_options import refuse_stream_end
 from kafkaframes.spark.option_values import (
     Option,
     boolean,
@@ -33,6 +34,7 @@ from kafkaframes.storage.files.units import parse_size
 
 SPECULATION: Final = "spark.speculation"
 # Options that Spark itself adds or uses.
+_CLIENT_PREFIX: Final = "kafka."
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 GROUP_PREFIX: Final = "group:"
 DELIVERIES: Final = ("at-least-once", "exactly-once")
@@ -71,7 +73,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
     _check_trigger_limits(values)
     if is_stream:
         values.setdefault("start", LATEST)
-        _check_stream(own)
+        refuse_stream_end(own)
     read = TopicOptions(client=_checked_client(client, ConsumerSettings, warns=warns), **values)
     if not is_stream:
         check_batch_start(read.start)
@@ -276,14 +278,16 @@ def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dic
     values: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
-        if lower in FORBIDDEN:
-            raise OptionError(f"option {name}: {FORBIDDEN[lower]}")
-        if lower.startswith("kafka."):
-            client[lower[len("kafka.") :]] = text
+        if lower.startswith(_CLIENT_PREFIX):
+            kafka_name = _CLIENT_PREFIX + kafka_name_of(lower[len(_CLIENT_PREFIX) :])
+            if kafka_name in FORBIDDEN:
+                raise OptionError(f"option {name}: {FORBIDDEN[kafka_name]}")
+            client[lower[len(_CLIENT_PREFIX) :]] = text
         elif lower in known:
             values[lower] = text
         elif lower not in _SPARKS:
             raise OptionError(unknown_option(name, known, "kafka-topic"))
+    client = use_kafka_names(client)
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
     return client, values
@@ -327,12 +331,6 @@ def _check_compression_level(client: Mapping[str, Any]) -> None:
     if level is not None and lowest is not None and highest is not None and not lowest <= level <= highest:
         name = f"kafka.compression.{settings.compression_type}.level"
         raise OptionError(f"option {name}={level} must be from {lowest} to {highest}")
-
-
-def _check_stream(values: Mapping[str, str]) -> None:
-    ends = [OPTIONS[name].name for name in values if name.startswith("ending")]
-    if ends:
-        raise OptionError(f"a stream has no end: {', '.join(ends)} is for batch reads")
 
 
 def _got(chosen: list[str]) -> str:

@@ -15,7 +15,6 @@ that cannot be decoded, ``on_damage`` means: ``keep`` returns a row with ``error
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,23 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import decode
+from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import FILE, Batches, Chunk, Chunks, End, Ints, check_crcs, parts_of, timestamp_types
-from kafkaframes.scan.arrow import ARROW_TYPES, TARGET_BYTES, arrow_schema, instants, said_by
+from kafkaframes.scan.arrow import (
+    ARROW_TYPES,
+    MAX_INSTANT_MS,
+    TARGET_BYTES,
+    arrow_schema,
+    check_milliseconds,
+    instants,
+    said_by,
+)
 from kafkaframes.scan.columns import DECODED, Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Slice
+from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import OpenSlice, open_slice, read_work
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import split
@@ -48,6 +56,7 @@ class Scanned:
 
     def __init__(self, chunk: Chunk, opened: OpenSlice, options: ReadOptions) -> None:
         self.base = chunk.base
+        self.segment, self._has_strict_times = opened.planned.segment, options.timestamp_errors == "raise"
         healer, part = opened.healer, opened.planned
         bad = None if healer is None or not options.verify_crc else check_crcs(chunk.data, chunk.batches) == 0
         if healer is not None and bad is not None and bad.any():
@@ -75,6 +84,18 @@ class Scanned:
     def column(self, name: str) -> Ints:
         """Return a header field of the batches in ``kept``."""
         return self.batches.column(name)[self.kept]
+
+    def max_timestamps(self) -> pa.Array:
+        """Return the largest timestamp of each batch in ``kept``.
+
+        Raises:
+            OptionError: A timestamp is out of range and ``timestamp_errors`` is ``raise``.
+        """
+        times = self.column("max_timestamp")
+        if self._has_strict_times:
+            offsets = self.column("base_offset")
+            check_milliseconds(times, lambda row: _describe_timestamp(f"batch at offset {offsets[row]}", self.segment))
+        return instants(times)
 
 
 def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -157,7 +178,7 @@ _MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
     "lastOffset": _field("last_offset"),
     "recordCount": _record_count,
     "readableRecords": lambda scanned: _if_known(scanned.readable, pa.int32(), scanned),
-    "maxTimestamp": lambda scanned: instants(scanned.column("max_timestamp")),
+    "maxTimestamp": Scanned.max_timestamps,
     "timestampType": lambda scanned: pa.array(timestamp_types(scanned.column("magic"), scanned.column("attributes"))),
     "producerId": _field("producer_id"),
     "producerEpoch": _field("producer_epoch", np.int16),
@@ -170,7 +191,6 @@ _MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
 }
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = 1000
 
 
@@ -201,10 +221,11 @@ def _row(part: Slice, options: ReadOptions) -> dict[str, Any]:
     }
     if segment.stored is None:
         return row
-    row |= {"modified": _instant(segment.stored.log.mtime_ms), "beside": _beside(segment.stored)}
+    modified_ms = segment.stored.log.mtime_ms
+    row |= {"modified": None if modified_ms is None else modified_ms * 1000, "beside": _beside(segment.stored)}
     try:
         with open_segment(filesystem_for(segment.path, options=options.storage), segment.stored) as reader:
-            return row | _read(reader, deep=options.deep)
+            return row | _read(reader, segment, options)
     except LogDirError as error:
         return row | {"error": str(error)}
 
@@ -214,14 +235,14 @@ def _beside(stored: StoredFiles) -> list[str]:
     return [split(file.path)[1] for file in files if file is not None]
 
 
-def _read(reader: SegmentReader, *, deep: bool) -> dict[str, Any]:
+def _read(reader: SegmentReader, segment: Segment, options: ReadOptions) -> dict[str, Any]:
     first = next(iter(reader.headers()), None)
     facts: dict[str, Any] = {"nextOffset": reader.next_offset}
     if first is not None:
-        time = first.base_timestamp if first.base_timestamp >= 0 else None
-        facts |= {"firstTimestamp": _instant(time), "maxTimestamp": _instant(reader.largest_timestamp)}
+        times = {"firstTimestamp": first.base_timestamp, "maxTimestamp": reader.largest_timestamp}
+        facts |= {name: _microseconds(time_ms, segment, options) for name, time_ms in times.items()}
         facts |= {"magic": _tinyint(first.magic), "codec": _codec(first)}
-    return facts | (_walked(reader) if deep else {})
+    return facts | (_walked(reader) if options.deep else {})
 
 
 def _walked(reader: SegmentReader) -> dict[str, Any]:
@@ -250,14 +271,22 @@ def _tinyint(magic: int) -> int:
     return max(min(magic, 127), -128)
 
 
-def _instant(milliseconds: int | None) -> datetime | None:
-    """Return a datetime; None if Python's ``datetime`` cannot represent it."""
-    if milliseconds is None or milliseconds < 0:
+def _describe_timestamp(subject: str, segment: Segment) -> str:
+    return f"the {subject} of topic partition {segment.topic}-{segment.partition} has the timestamp"
+
+
+def _microseconds(milliseconds: int, segment: Segment, options: ReadOptions) -> int | None:
+    """Return microseconds since 1970, or None for -1 (no timestamp) and for a time that microseconds cannot represent.
+
+    Raises:
+        OptionError: The time is out of range and ``timestamp_errors`` is ``raise``.
+    """
+    if milliseconds == NO_TIMESTAMP:
         return None
-    try:
-        return _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
+    times = np.array([milliseconds], np.int64)
+    if options.timestamp_errors == "raise":
+        check_milliseconds(times, lambda _: _describe_timestamp(f"segment {segment.base_offset:020}", segment))
+    return milliseconds * 1000 if abs(milliseconds) <= MAX_INSTANT_MS else None
 
 
 _NEEDED = ("topic", "partition", "offset", "control", "key", "value")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkaframes.client.settings import ClientSettings, ConsumerSettings
+from kafkaframes.client.settings import ConsumerSettings, select_client_options
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtGroup, Bound
 from kafkaframes.scan.where import EVERYTHING, Where
 
@@ -105,9 +105,5 @@ class TopicWriteOptions:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """The settings for the connection to the cluster, without those of the producer."""
-        return {
-            name: value
-            for name, value in self.client.items()
-            if name.replace(".", "_") in ClientSettings.__dataclass_fields__ or name.startswith("sasl")
-        }
+        """The settings for the connection to the cluster under the names in ``client``, without producer settings."""
+        return select_client_options(self.client)
