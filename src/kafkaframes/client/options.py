@@ -235,5 +235,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
     """Largest size of a response, in bytes. Default: 52428800."""
     max_poll_records: int
     """Number of records that a poll asks each leader for. Default: 500."""
+    max_poll_interval_ms: int
+    """Longest time between polls, in milliseconds. After it, the member leaves its group. Default: 300000."""
     check_crcs: bool
     """Whether checksums are verified. Default: True."""

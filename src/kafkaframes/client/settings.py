@@ -292,6 +292,7 @@ class ShareConsumerSettings(ClientSettings):
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 52_428_800
     max_poll_records: int = 500
+    max_poll_interval_ms: int = 300_000
     check_crcs: bool = True
 
     def __post_init__(self) -> None:

@@ -37,32 +37,19 @@ class AcknowledgementBatch(NamedTuple):
     types: list[int]
 
 
-class ShareSessionRequest(NamedTuple):
-    """The session fields of a ShareFetch request.
-
-    Attributes:
-        added: partitions to add to the session.
-        forgotten: partitions to remove from the session.
-        acknowledgements: acknowledgement batches by partition, sorted by offset.
-    """
-
-    epoch: int
-    added: list[PartitionId]
-    forgotten: list[PartitionId]
-    acknowledgements: dict[PartitionId, list[AcknowledgementBatch]]
-
-
 @dataclass(slots=True)
 class ShareSession:
     """The share session with one node.
 
     Attributes:
         epoch: session epoch of the next request.
+        number: number of sessions that were lost. A record must be acknowledged in the session that acquired it.
         partitions: partitions that the node has in the session.
         pending: unsent acknowledgement types, by partition and offset.
     """
 
     epoch: int = INITIAL_EPOCH
+    number: int = 0
     partitions: set[PartitionId] = field(default_factory=set)
     pending: dict[PartitionId, dict[int, int]] = field(default_factory=dict)
 
@@ -80,21 +67,10 @@ class ShareSession:
         pending, self.pending = self.pending, {}
         return pending
 
-    def begin_request(
-        self, assigned: Iterable[PartitionId], pending: Mapping[PartitionId, dict[int, int]]
-    ) -> ShareSessionRequest:
-        """Return the session fields of the next request. The first request of a session has no acknowledgements."""
+    def changes(self, assigned: Iterable[PartitionId]) -> tuple[list[PartitionId], list[PartitionId]]:
+        """Return the partitions to add to the session, and those to remove from it, sorted."""
         partitions = set(assigned)
-        if not self.is_open:
-            return ShareSessionRequest(INITIAL_EPOCH, sorted(partitions), [], {})
-        batches = {partition: list(to_batches(kinds)) for partition, kinds in pending.items() if kinds}
-        added, forgotten = sorted(partitions - self.partitions), sorted(self.partitions - partitions)
-        return ShareSessionRequest(self.epoch, added, forgotten, batches)
-
-    def accept_response(self, assigned: Iterable[PartitionId]) -> None:
-        """Update the session after the node has processed a request."""
-        self.partitions = set(assigned)
-        self.advance()
+        return sorted(partitions - self.partitions), sorted(self.partitions - partitions)
 
     def advance(self) -> None:
         """Increment the epoch for the next request."""
@@ -103,6 +79,7 @@ class ShareSession:
     def reset(self) -> None:
         """Start over with a new session, because the node has lost it or the result of a request is unknown."""
         self.epoch = INITIAL_EPOCH
+        self.number += 1
         self.partitions.clear()
 
 

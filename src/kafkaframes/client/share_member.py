@@ -1,0 +1,155 @@
+"""A member of a share group (KIP-932): its heartbeats and its assignment. No socket, clock or task.
+
+Rules:
+
+1. A member joins with epoch 0, and sends heartbeats in the interval that the coordinator sets. A new subscription is
+   sent at once.
+2. If a heartbeat has no response, the next one contains the subscription, because it is unknown whether the coordinator
+   received it.
+3. A member that the coordinator does not know joins again. Locked records are not affected: partition leaders hold the
+   locks, independent of the group.
+4. If the caller does not poll for ``max.poll.interval.ms``, the member leaves the group, so that the coordinator
+   assigns its partitions to other members. It joins again at the next poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kafkaframes.client.cluster import is_retriable
+from kafkaframes.client.share_requests import ShareHeartbeat, ShareHeartbeatAnswer
+from kafkaframes.client.share_session import PartitionId
+from kafkaframes.errors import BrokerError, ErrorCode
+
+_JOIN_EPOCH, _LEAVE_EPOCH = 0, -1  # special member epochs
+_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
+
+
+class ShareMember:
+    """One consumer's membership in a share group.
+
+    Attributes:
+        topics: subscribed topics, sorted; empty without a subscription.
+        epoch: member epoch; 0 if the member joins with its next heartbeat.
+        partition_ids: assigned partitions.
+        is_waiting: whether the caller waits for records, which counts as polling.
+    """
+
+    def __init__(self, *, backoff_s: Callable[[int], float], max_poll_s: float) -> None:
+        """Create a member without a subscription.
+
+        Args:
+            backoff_s: returns the backoff after a number of failures, in seconds.
+            max_poll_s: longest time between two polls, in seconds.
+        """
+        self._backoff_s = backoff_s
+        self._max_poll_s = max_poll_s
+        self.topics: tuple[str, ...] = ()
+        self.epoch = _JOIN_EPOCH
+        self.partition_ids: list[PartitionId] = []
+        self.is_waiting = False
+        self._sent_topics: tuple[str, ...] | None = None  # last topics that the coordinator has acknowledged
+        self._is_registered = False  # whether the coordinator may have this member
+        self._awaits_poll = False
+        self._polled_at = 0.0
+        self._under_way: ShareHeartbeat | None = None
+        self._due = 0.0
+        self._failures = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a heartbeat is in flight."""
+        return self._under_way is not None
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the member is outside the group until the next poll, because the caller has polled too late."""
+        return self._awaits_poll
+
+    def subscribe(self, topics: tuple[str, ...], now: float) -> None:
+        """Set the subscription."""
+        self.topics, self._polled_at, self._awaits_poll = topics, now, False
+        self.hurry(now)
+
+    def hurry(self, now: float) -> None:
+        """Send the next heartbeat at once, except after failures."""
+        self._due = min(self._due, now) if self._failures == 0 else self._due
+
+    def polled(self, now: float) -> None:
+        """Process a poll of the caller."""
+        self._polled_at = now
+        if self._awaits_poll:
+            self._awaits_poll, self._due = False, now
+
+    def requests(self, now: float) -> list[ShareHeartbeat]:
+        """Return the heartbeat to send now, if any."""
+        if self._has_expired(now):
+            leave = self.leave()
+            self._awaits_poll = True
+            return [] if leave is None else [leave]
+        if not self.topics or self._awaits_poll or self._under_way is not None or now < self._due:
+            return []
+        is_new = self.epoch == _JOIN_EPOCH or self.topics != self._sent_topics
+        self._under_way = ShareHeartbeat(self.epoch, self.topics if is_new else None)
+        self._is_registered = True
+        return [self._under_way]
+
+    def next_time(self, now: float) -> float | None:
+        """Return the time of the next heartbeat, or of the next check of the poll interval; None if there is none."""
+        if not self.topics or self._awaits_poll:
+            return None
+        times = [] if self._under_way is not None else [self._due]
+        if not self.is_waiting:
+            times.append(self._polled_at + self._max_poll_s)
+        return min(times, default=None)
+
+    def _has_expired(self, now: float) -> bool:
+        is_out = not self.topics or self._awaits_poll or self.is_waiting
+        return not is_out and now >= self._polled_at + self._max_poll_s
+
+    def answered(self, request: ShareHeartbeat, answer: ShareHeartbeatAnswer, now: float) -> bool:
+        """Process the response to a heartbeat. Return whether the assignment may have changed."""
+        if request is not self._under_way:
+            return False
+        self._under_way, self._failures = None, 0
+        if request.epoch == _LEAVE_EPOCH:
+            return False
+        self._sent_topics = self._sent_topics if request.topics is None else request.topics
+        self.epoch = answer.epoch
+        self._due = now + answer.interval_s if self._sent_topics == self.topics else now
+        if answer.assignment is None:
+            return False
+        self.partition_ids = [
+            PartitionId(topic_id, number) for topic_id, numbers in answer.assignment for number in numbers
+        ]
+        return True
+
+    def failed(self, request: ShareHeartbeat, error: Exception, now: float) -> Exception | None:
+        """Process the failure of a heartbeat. Return the error if the next poll must raise it."""
+        if request is not self._under_way:
+            return None
+        self._under_way = self._sent_topics = None
+        if request.epoch == _LEAVE_EPOCH:
+            return None  # the session expires at the coordinator
+        self._due = now + self._backoff_s(self._failures)
+        self._failures += 1
+        if isinstance(error, BrokerError) and error.code in _FENCED:
+            self._forget()
+            return None
+        return None if is_retriable(error) else error
+
+    def _forget(self) -> None:
+        """Reset the state of a member that is not in the group."""
+        self.epoch, self.partition_ids, self._sent_topics = _JOIN_EPOCH, [], None
+
+    def leave(self) -> ShareHeartbeat | None:
+        """End the membership. Return the request to send, or None if the coordinator does not have the member."""
+        is_registered, self._is_registered = self._is_registered, False
+        self._forget()
+        self._under_way = ShareHeartbeat(_LEAVE_EPOCH) if is_registered else None
+        return self._under_way
+
+    def abandon_heartbeat(self) -> None:
+        """Stop waiting for the response to the heartbeat in flight."""
+        self._under_way = None

@@ -1,0 +1,234 @@
+"""The messages of a share consumer: requests of ``share_requests`` as Kafka's messages, and responses as plain values.
+
+No I/O. ``share_task`` sends the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.settings import ShareConsumerSettings
+from kafkaframes.client.share_machine import describe_node
+from kafkaframes.client.share_requests import (
+    Acknowledgements,
+    AcquiredRecords,
+    ShareAcknowledge,
+    ShareAcknowledgeAnswer,
+    ShareFetch,
+    ShareFetchAnswer,
+    ShareFetchRow,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+)
+from kafkaframes.client.share_session import PartitionId, to_batches
+from kafkaframes.errors import BrokerError, KafkaframesError, OptionError, broker_error
+from kafkaframes.records.arrays import int64_values
+from kafkaframes.records.columns import DEFAULT_COLUMNS
+
+_RENEWAL_VERSION: Final = 2  # first version of ShareFetch and ShareAcknowledge with renewals and the acquire mode
+_ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
+_JOIN_EPOCH: Final = 0
+
+
+class ShareMessages:
+    """The messages of one member."""
+
+    def __init__(
+        self,
+        settings: ShareConsumerSettings,
+        member_id: str,
+        partition_of: Callable[[PartitionId], TopicPartition | None],
+    ) -> None:
+        """Create an object for a member.
+
+        Args:
+            settings: settings of the consumer.
+            member_id: id of the member.
+            partition_of: returns the topic and number of a partition, or None if its topic id is unknown.
+        """
+        self._settings = settings
+        self._member_id = member_id
+        self._partition_of = partition_of
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    def heartbeat_body(self, request: ShareHeartbeat) -> Any:
+        """Return the ShareGroupHeartbeat message of a request."""
+        settings = self._settings
+        body = settings.message("ShareGroupHeartbeatRequest")(
+            group_id=settings.required_group_id, member_id=self._member_id, member_epoch=request.epoch
+        )
+        if request.epoch == _JOIN_EPOCH:
+            body.rack_id = settings.client_rack or None
+        if request.topics is not None:
+            body.subscribed_topic_names = list(request.topics)
+        return body
+
+    def fetch_body(self, request: ShareFetch, version: int) -> Any:
+        """Return the ShareFetch message of a request."""
+        settings = self._settings
+        cls = settings.message("ShareFetchRequest")
+        body = cls(
+            group_id=settings.required_group_id,
+            member_id=self._member_id,
+            share_session_epoch=request.epoch,
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            max_records=settings.max_poll_records,
+            batch_size=settings.max_poll_records,
+        )
+        if version >= _RENEWAL_VERSION:
+            body.share_acquire_mode = _ACQUIRE_MODES[settings.share_acquire_mode]
+        body.topics = _to_request_topics(
+            request.added,
+            request.acknowledgements,
+            lambda topic_id, rows: cls.FetchTopic(topic_id=topic_id, partitions=rows),
+            lambda number, kinds: cls.FetchPartition(
+                partition_index=number, acknowledgement_batches=_to_protocol_batches(cls, kinds)
+            ),
+        )
+        body.forgotten_topics_data = [
+            cls.ForgottenTopic(topic_id=entry.topic_id, partitions=[entry.partition]) for entry in request.forgotten
+        ]
+        return body
+
+    def acknowledge_body(self, request: ShareAcknowledge, version: int) -> Any:
+        """Return the ShareAcknowledge message of a request.
+
+        Raises:
+            OptionError: the request renews locks, which this version does not support.
+        """
+        settings = self._settings
+        if request.is_renewal and version < _RENEWAL_VERSION:
+            raise OptionError(
+                f"renew is not supported by {describe_node(request.node)}: it needs Kafka 4.2 or later (KIP-1222)"
+            )
+        cls = settings.message("ShareAcknowledgeRequest")
+        body = cls(
+            group_id=settings.required_group_id,
+            member_id=self._member_id,
+            share_session_epoch=request.epoch,
+            is_renew_ack=request.is_renewal,
+        )
+        body.topics = _to_request_topics(
+            [],
+            request.acknowledgements,
+            lambda topic_id, rows: cls.AcknowledgeTopic(topic_id=topic_id, partitions=rows),
+            lambda number, kinds: cls.AcknowledgePartition(
+                partition_index=number, acknowledgement_batches=_to_protocol_batches(cls, kinds)
+            ),
+        )
+        return body
+
+    # ----------------------------------------------------------------------------------------------------- responses
+
+    @staticmethod
+    def read_heartbeat(response: Any) -> ShareHeartbeatAnswer:
+        """Return the values of a ShareGroupHeartbeat response without an error."""
+        rows = None if response.assignment is None else response.assignment.topic_partitions
+        assignment = None if rows is None else tuple((row.topic_id, tuple(row.partitions)) for row in rows)
+        return ShareHeartbeatAnswer(response.member_epoch, response.heartbeat_interval_ms / 1000, assignment)
+
+    def read_fetch(self, request: ShareFetch, response: Any) -> ShareFetchAnswer:
+        """Return the values of a ShareFetch response, with decoded records.
+
+        Raises:
+            BrokerError: the node rejects the request.
+        """
+        _check(response, f"share fetch from {describe_node(request.node)}")
+        rows = {
+            PartitionId(topic.topic_id, row.partition_index): self._read_row(
+                request.node, PartitionId(topic.topic_id, row.partition_index), row
+            )
+            for topic in response.responses
+            for row in topic.partitions
+        }
+        return ShareFetchAnswer(rows, response.acquisition_lock_timeout_ms / 1000)
+
+    def _read_row(self, node: Broker, partition_id: PartitionId, row: Any) -> ShareFetchRow:
+        partition = self._partition_of(partition_id)
+        acknowledge_error = _row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)
+        if row.error_code:
+            error = broker_error(row.error_code, f"share fetch of {partition or partition_id}", row.error_message)
+            return ShareFetchRow(error, acknowledge_error)
+        deliveries = {
+            offset: acquired.delivery_count
+            for acquired in row.acquired_records
+            for offset in range(acquired.first_offset, acquired.last_offset + 1)
+        }
+        batches: list[AcquiredRecords] = []
+        damage: Exception | None = None
+        if deliveries and row.records and partition is not None:
+            try:
+                batches.extend(self._decode(partition, row.records, deliveries))
+            except KafkaframesError as error:
+                damage = error
+        return ShareFetchRow(None, acknowledge_error, deliveries, batches, damage)
+
+    def _decode(
+        self, partition: TopicPartition, records: Any, deliveries: Mapping[int, int]
+    ) -> Iterable[AcquiredRecords]:
+        """Yield the acquired records of fetched batches."""
+        fetched = Fetched(partition, min(deliveries), memoryview(records))
+        acquired_offsets = np.array(sorted(deliveries), np.int64)
+        for batch in fetched.read(DEFAULT_COLUMNS, verify_crc=self._settings.check_crcs):
+            mask = np.isin(int64_values(batch.column("offset")), acquired_offsets)
+            acquired_batch = batch if mask.all() else batch.filter(pa.array(mask))
+            if acquired_batch.num_rows:
+                yield AcquiredRecords(int64_values(acquired_batch.column("offset")).tolist(), acquired_batch)
+
+    @staticmethod
+    def read_acknowledge(request: ShareAcknowledge, response: Any) -> ShareAcknowledgeAnswer:
+        """Return the values of a ShareAcknowledge response.
+
+        Raises:
+            BrokerError: the node rejects the request.
+        """
+        _check(response, f"acknowledgement at {describe_node(request.node)}")
+        return ShareAcknowledgeAnswer(
+            {
+                PartitionId(topic.topic_id, row.partition_index): _row_error(
+                    row.error_code, row.error_message, request.node
+                )
+                for topic in response.responses
+                for row in topic.partitions
+            }
+        )
+
+
+def _check(response: Any, subject: str) -> None:
+    if response.error_code:
+        raise broker_error(response.error_code, subject, response.error_message)
+
+
+def _row_error(code: int, message: str | None, node: Broker) -> BrokerError | None:
+    return broker_error(code, f"acknowledgement at {describe_node(node)}", message) if code else None
+
+
+def _to_request_topics(
+    added: Iterable[PartitionId],
+    acknowledgements: Acknowledgements,
+    topic: Callable[[Any, list[Any]], Any],
+    partition: Callable[[int, Mapping[int, int]], Any],
+) -> list[Any]:
+    """Return the topics of a request: partitions to add to the session, and partitions with acknowledgements."""
+    by_topic: dict[Any, list[Any]] = {}
+    for entry in sorted({*added, *acknowledgements}):
+        by_topic.setdefault(entry.topic_id, []).append(partition(entry.partition, acknowledgements.get(entry, {})))
+    return [topic(topic_id, rows) for topic_id, rows in by_topic.items()]
+
+
+def _to_protocol_batches(cls: Any, kinds: Mapping[int, int]) -> list[Any]:
+    return [
+        cls.AcknowledgementBatch(
+            first_offset=batch.first_offset, last_offset=batch.last_offset, acknowledge_types=batch.types
+        )
+        for batch in to_batches(kinds)
+    ]

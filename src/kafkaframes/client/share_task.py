@@ -1,0 +1,174 @@
+"""The background task of a share consumer: it sends the requests of the state machine, and passes it the responses.
+
+It runs on the consumer's event loop while there is a subscription. ``changed`` is set after each response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kafkaframes.client.cluster import GROUP, Channel, ClusterClient, is_retriable
+from kafkaframes.client.group_requests import FetchMetadata
+from kafkaframes.client.loop import background, cancelled, waited
+from kafkaframes.client.metrics import seconds_since
+from kafkaframes.client.settings import ShareConsumerSettings
+from kafkaframes.client.share_machine import ShareMachine
+from kafkaframes.client.share_messages import ShareMessages
+from kafkaframes.client.share_requests import ShareAcknowledge, ShareFetch, ShareHeartbeat, ShareRequest
+from kafkaframes.client.share_session import INITIAL_EPOCH
+from kafkaframes.errors import BrokerError
+
+_FIRST_VERSION: Final = 1  # version 0 was an early access of Kafka 4.0
+_LOG: Final = logging.getLogger("kafkaframes.client")
+
+
+class ShareTask:
+    """Runs a share consumer's state machine.
+
+    Attributes:
+        changed: event that is set after each response.
+        broken: unexpected error that ended the task, or None.
+    """
+
+    def __init__(
+        self,
+        machine: ShareMachine,
+        cluster: ClusterClient,
+        settings: ShareConsumerSettings,
+        member_id: str,
+        *,
+        on_change: Callable[[], None],
+    ) -> None:
+        """Create a task that is not started.
+
+        Args:
+            machine: state machine to run.
+            cluster: cluster to send requests to.
+            settings: settings of the consumer.
+            member_id: id of the group member.
+            on_change: called after each response.
+        """
+        self._machine = machine
+        self._cluster = cluster
+        self._settings = settings
+        self._messages = ShareMessages(settings, member_id, machine.partition_of)
+        self._on_change = on_change
+        self._wake = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.broken: Exception | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._logged: set[str] = set()  # refusals since the last successful fetch
+        metrics = cluster.metrics
+        self._fetching = metrics.sensors("fetch-manager-metrics")
+        self._coordination = metrics.sensors("coordinator-metrics")
+        self._heartbeat_at: float | None = None
+        metrics.add_gauge("last-heartbeat-seconds-ago", lambda: seconds_since(self._heartbeat_at))
+        metrics.add_gauge("assigned-partitions", lambda: len(machine.assignment))
+
+    def start(self) -> None:
+        """Start the task if it is not running."""
+        if self._task is None:
+            self._task = background(self._run())
+
+    async def close(self) -> None:
+        """Stop the task, and cancel in-flight requests."""
+        await cancelled(self._task, *self._requests)
+        self._task = None
+
+    def send(self) -> None:
+        """Send the requests that are due now."""
+        for request in self._machine.requests(time.monotonic()):
+            self._spawn(request)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        """Send requests until the task is cancelled. Calls of the consumer raise unexpected errors."""
+        try:
+            while True:
+                self._wake.clear()
+                now = time.monotonic()
+                for request in self._machine.requests(now):
+                    self._spawn(request)
+                time_s = self._machine.next_time(now)
+                await waited(self._wake, None if time_s is None else max(time_s - time.monotonic(), 0.0))
+        except Exception as error:
+            self.broken = error
+            self.changed.set()
+
+    def _spawn(self, request: ShareRequest) -> None:
+        task = background(self._execute(request))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    async def _execute(self, request: ShareRequest) -> None:
+        machine = self._machine
+        try:
+            try:
+                answer = await self._answer_of(request)
+            except Exception as error:
+                self._log_refusal(request, error)
+                machine.failed(request, error, time.monotonic())
+            else:
+                machine.answered(request, answer, time.monotonic())
+            self._on_change()
+        except Exception as error:
+            self.broken = error
+        self.changed.set()
+        self._wake.set()
+
+    def _log_refusal(self, request: ShareRequest, error: Exception) -> None:
+        """Log the first of several equal refusals that are retried. Polls raise the others, or callers get them."""
+        if isinstance(request, ShareAcknowledge) or not (isinstance(error, BrokerError) and is_retriable(error)):
+            return
+        if isinstance(request, ShareFetch) and request.epoch != INITIAL_EPOCH:
+            return  # a session that was lost is opened again at once
+        if str(error) not in self._logged:
+            self._logged.add(str(error))
+            _LOG.warning("share group %r: %s; retrying", self._settings.group_id, error)
+
+    async def _answer_of(self, request: ShareRequest) -> object:
+        """Send a request once, and return the response."""
+        if isinstance(request, FetchMetadata):
+            await self._cluster.refresh(request.topics)
+            return None
+        if isinstance(request, ShareHeartbeat):
+            return await self._send_heartbeat(request)
+        if isinstance(request, ShareFetch):
+            return await self._fetch(request)
+        connection = await self._cluster.connection(request.node, Channel.FETCH)
+        cls = self._settings.message("ShareAcknowledgeRequest")
+        version = connection.version_of(cls(), least=_FIRST_VERSION)
+        response = await connection.request(self._messages.acknowledge_body(request, version), version=version)
+        return self._messages.read_acknowledge(request, response)
+
+    async def _send_heartbeat(self, request: ShareHeartbeat) -> object:
+        cluster, group_id = self._cluster, self._settings.required_group_id
+        started = time.monotonic()
+        response = await cluster.ask_coordinator(group_id, self._messages.heartbeat_body(request), GROUP)
+        cluster.check_coordinator(response.error_code, f"share group {group_id}", group_id, said=response.error_message)
+        self._heartbeat_at = time.monotonic()
+        self._coordination["heartbeat"].record((self._heartbeat_at - started) * 1000)
+        return self._messages.read_heartbeat(response)
+
+    async def _fetch(self, request: ShareFetch) -> object:
+        settings = self._settings
+        connection = await self._cluster.connection(request.node, Channel.FETCH)
+        cls = settings.message("ShareFetchRequest")
+        version = connection.version_of(cls(), least=_FIRST_VERSION)
+        wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+        started = time.monotonic()
+        response = await connection.request(
+            self._messages.fetch_body(request, version), version=version, timeout_ms=wait_ms
+        )
+        answer = self._messages.read_fetch(request, response)
+        self._fetching["fetch"].record((time.monotonic() - started) * 1000)
+        self._fetching["throttle"].record(response.throttle_time_ms)
+        size = sum(len(row.records or b"") for topic in response.responses for row in topic.partitions)
+        self._fetching["fetch-size"].record(size)
+        self._logged.clear()
+        return answer
