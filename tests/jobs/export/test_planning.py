@@ -2,10 +2,12 @@
 
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.export_calls import files
 from tests.spark.truth import SHOP
 
+import kafkaframes
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.export import run
 from kafkaframes.jobs.export.run import export
@@ -80,6 +82,46 @@ def test_a_segment_of_another_log_is_refused_although_it_is_as_long(tmp_path, to
     write_segment(tmp_path / "log", b"two" if topic_ids[0] is None else b"one", topic_id=topic_ids[1])
     with pytest.raises(OptionError, match="is not the segment that was exported"):
         run()
+
+
+def write_log(path, texts, *, batch_records=1):
+    """Write a log without a topic id, whose records have these values."""
+    rows = [{"value": text.encode(), "offset": n, "timestamp": n} for n, text in texts]
+    path.mkdir(parents=True, exist_ok=True)
+    (path / f"{0:020}.log").write_bytes(kafkaframes.build_records(rows, batch_records=batch_records))
+
+
+def test_a_segment_of_another_log_is_refused_although_it_has_another_size(tmp_path):
+    """Without topic ids, as of brokers before 2.8. The first batch, or the last records that were read, differ."""
+    log, to = tmp_path / "logs" / "t-0", tmp_path / "out"
+
+    def export():
+        return kafkaframes.export_log(log.parent, to)
+
+    old = [(n, f"old {n}") for n in range(5)]
+    write_log(log, old)
+    export()
+    write_log(log, [(n, f"new {n}") for n in range(9)])
+    with pytest.raises(OptionError, match="it has not become smaller, and begins with another batch"):
+        export()
+    write_log(log, [*old[:3], *((n, f"new {n}") for n in range(3, 9))])
+    with pytest.raises(
+        OptionError, match=r"at offset 3 it had a record with timestamp 3, .*, and has one with .*digest"
+    ):
+        export()
+    write_log(log, [(0, "n"), (4, "new 4")])
+    with pytest.raises(OptionError, match="at offset 4 it had a record"):
+        export()
+
+    write_log(log, [old[1], old[4]])  # compacted
+    export()
+    write_log(log, [old[1], old[4], (5, "more")])
+    export()
+    assert [row["offset"] for row in pq.read_table(next(to.rglob("*.parquet")), partitioning=None).to_pylist()] == [
+        1,
+        4,
+        5,
+    ]
 
 
 def test_a_swap_that_a_broker_has_put_in_its_place_is_not_exported_twice(tmp_path):

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.export.task import ExportTask, FileTasks, SegmentResult, Settings, parse_line, read_journal
+from kafkaframes.jobs.export.task import (
+    ExportTask,
+    FileTasks,
+    SegmentResult,
+    Settings,
+    parse_line,
+    read_fingerprints,
+    read_journal,
+)
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
@@ -135,8 +143,8 @@ def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
 # * A file is valid if its size matches the journal, and each of its segments is unchanged or no longer in the log.
 # * If a segment of a file has changed, the file is rewritten, provided that the log still has all its segments.
 #   Otherwise the export fails, because it would lose the records of deleted segments or duplicate those of the others.
-# * A segment of equal size with another first batch, or a topic with another id, belongs to another log. The export
-#   fails.
+# * A topic with another id, a segment that begins with another batch and is not smaller, and a segment with another
+#   record at an offset belong to another log. The export fails.
 # * A file that is not in the journal (its writer was killed) is removed, because its segments may be grouped
 #   differently now.
 
@@ -172,7 +180,7 @@ def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
     """
     recorded = _recorded(settings)
     now = {task.name: task for task in tasks}
-    _check_same_log(recorded, now)
+    _check_same_log(settings, recorded, now)
     _check_none_merged(recorded, tasks)
     results = {name: known for name, known in recorded.items() if name in now and known.output is None}
     results = {name: known for name, known in results.items() if _bounds(known.task) == _bounds(now[name])}
@@ -215,28 +223,44 @@ def _is_there(to: str, result: SegmentResult) -> bool:
     return path.exists() and path.stat().st_size == result.output_bytes
 
 
-def _check_same_log(recorded: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]) -> None:
-    """Check that the exported segments belong to the log that is exported now."""
+def _check_same_log(settings: Settings, recorded: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]) -> None:
+    """Check that the exported segments belong to the log that is exported now.
+
+    The first batch of a segment is the same as long as a broker only appends to it. After a compaction, which makes the
+    segment smaller, the remaining records are the same.
+    """
     for name, known in recorded.items():
         task, before = now.get(name), known.task
         if task is None:
             continue
-        is_other_topic = bool(task.topic_id and before.topic_id and task.topic_id != before.topic_id)
-        is_other_content = (
-            task.size_bytes == before.size_bytes
-            and task.start == before.start
-            and (bool(task.head and before.head) and task.head != before.head)
+        if task.topic_id and before.topic_id and task.topic_id != before.topic_id:
+            difference = f"the topic had the id {before.topic_id} and has {task.topic_id}"
+        elif task.size_bytes >= before.size_bytes and _has_other_head(task, before):
+            size = "the same size" if task.size_bytes == before.size_bytes else "not become smaller"
+            difference = f"it has {size}, and begins with another batch"
+        elif task.size_bytes != before.size_bytes and (problem := _other_record(task, known, settings)):
+            difference = problem
+        else:
+            continue
+        raise OptionError(
+            f"{task.path} is not the segment that was exported from {before.path}: {difference}. Export to a new "
+            "directory, or with `overwrite`"
         )
-        if is_other_topic or is_other_content:
-            difference = (
-                f"the topic had the id {before.topic_id} and has {task.topic_id}"
-                if is_other_topic
-                else "it has the same size, and begins with another batch"
-            )
-            raise OptionError(
-                f"{task.path} is not the segment that was exported from {before.path}: {difference}. Export to a new "
-                "directory, or with `overwrite`"
-            )
+
+
+def _has_other_head(task: ExportTask, before: ExportTask) -> bool:
+    return task.start == before.start and bool(task.head and before.head) and task.head != before.head
+
+
+def _other_record(task: ExportTask, known: SegmentResult, settings: Settings) -> str:
+    """Return how a record differs from the exported one at the same offset; empty if none does."""
+    expected = known.tally.last_records
+    records = read_fingerprints(task, expected, storage=settings.storage) if expected else {}
+    for record in expected:
+        now = records.get(record.offset, record)
+        if now != record:
+            return f"at offset {record.offset} it had a record with {record}, and has one with {now}"
+    return ""
 
 
 def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:

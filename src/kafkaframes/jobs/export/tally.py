@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.jobs.dump.chunks import Filter
+from kafkaframes.jobs.export.fingerprints import MAX_FINGERPRINTS, Fingerprint, last_fingerprints
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.layout import BATCH_V2
 
@@ -52,6 +53,7 @@ class Tally:
             has a timestamp.
         codecs: counts of the read batches by codec, without control records.
         dropped: counts of batches and records that were not written, by reason.
+        last_records: fingerprints of the last records that were read, whether or not they were written.
     """
 
     records: int = 0
@@ -61,6 +63,7 @@ class Tally:
     last_timestamp_ms: int | None = None
     codecs: dict[str, Counts] = field(default_factory=dict)
     dropped: dict[str, Counts] = field(default_factory=dict)
+    last_records: tuple[Fingerprint, ...] = ()
     _last_position: int = -1
 
     def as_json(self) -> dict[str, Any]:
@@ -74,6 +77,7 @@ class Tally:
         """Create counts from the values that ``as_json`` returned."""
         made = cls(**values)
         made.codecs = {name: Counts(**counts) for name, counts in values["codecs"].items()}
+        made.last_records = tuple(Fingerprint(*row) for row in values.get("last_records", ()))
         made.dropped = {name: Counts(**counts) for name, counts in values["dropped"].items()}
         return made
 
@@ -81,6 +85,7 @@ class Tally:
         """Count a chunk of rows with ``SOURCE_COLUMNS``, and return the rows to write."""
         self.records_read += batch.num_rows
         control: Flags = batch.column("control").to_numpy(zero_copy_only=False)
+        self.last_records = (*self.last_records, *last_fingerprints(batch, ~control))[-MAX_FINGERPRINTS:]
         starts = self._starts_of_batches(batch)
         payload = _payload(batch)
         self._count_codecs(batch, starts, control, payload)

@@ -13,9 +13,9 @@ import os
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.dump.chunks import Filter
+from kafkaframes.jobs.export.fingerprints import Fingerprint, fingerprint_rows
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import check_row_counts, json_object
@@ -349,6 +350,36 @@ def copy_segment(
     """
     with open_planned(result.task.path, result.task.size_bytes, options=settings.storage) as segment:
         _copy(segment, result, settings, write, look, memory)
+
+
+def read_fingerprints(
+    task: ExportTask, expected: Sequence[Fingerprint], *, storage: Mapping[str, Any]
+) -> dict[int, Fingerprint]:
+    """Return the fingerprints of a segment's records at the offsets of ``expected``, which are in offset order.
+
+    Damaged records, and all records of a segment that cannot be read, are missing.
+    """
+    result: dict[int, Fingerprint] = {}
+    part = replace(task, first_offset=expected[0].offset, end_offset=expected[-1].offset + 1)
+    settings = Settings("", on_damage="drop", storage=storage)
+    try:
+        with lent_memory() as memory:
+            copy_segment(SegmentResult(part), settings, collector(expected, result), memory=memory)
+    except LogDirError:  # the export reports the segment
+        pass
+    return result
+
+
+def collector(expected: Sequence[Fingerprint], result: dict[int, Fingerprint]) -> Callable[[pa.RecordBatch], None]:
+    """Return a function that adds the fingerprints of a batch's records at the expected offsets to ``result``."""
+    offsets = np.array([one.offset for one in expected], np.int64)
+
+    def collect(batch: pa.RecordBatch) -> None:
+        rows = np.isin(batch.column("offset").to_numpy(), offsets)
+        rows &= ~batch.column("control").to_numpy(zero_copy_only=False)
+        result.update({one.offset: one for one in fingerprint_rows(batch, np.flatnonzero(rows))})
+
+    return collect
 
 
 def _copy(

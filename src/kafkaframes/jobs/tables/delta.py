@@ -36,6 +36,7 @@ from kafkaframes.jobs.tables.state import (
     TableState,
     TopicPartition,
     flat,
+    noted_fingerprints,
     parse_note,
     partition_path,
     topic_number,
@@ -98,6 +99,8 @@ class DeltaTable:
                 earlier.settings,
                 table.version(),
                 is_reset=True,
+                topic_ids=earlier.topic_ids,
+                fingerprints=earlier.fingerprints,
             )
         ends = {name: end for name in flat((note or {}).get("offsets")) if (end := _end_of(at, name)) is not None}
         return TableState(
@@ -106,6 +109,8 @@ class DeltaTable:
             ends,
             self._settings(table),
             table.version(),
+            topic_ids=(note or {}).get("topicIds") or {},
+            fingerprints=noted_fingerprints(note or {}),
         )
 
     def _last_note(self, table: Any) -> tuple[dict[str, Any] | None, int | None]:
@@ -233,11 +238,10 @@ class DeltaTable:
             ends = dict.fromkeys(known, FORGOTTEN) | ends
         elif state is not None and state.is_reset:
             ends = known | ends
-        kept = {name: end for name, end in known.items() if end != FORGOTTEN}
         marks = {_app(name): end for name, end in ends.items()}
         marks |= {_topic_app(topic): topic_number(topic_id) for topic, topic_id in commit.topic_ids.items()}
         return self._library.CommitProperties(
-            custom_metadata={NOTE: commit.note(kept)},
+            custom_metadata={NOTE: commit.note(state)},
             max_commit_retries=0,
             app_transactions=[self._library.Transaction(app, version) for app, version in marks.items()],
         )

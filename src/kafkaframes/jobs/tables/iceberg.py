@@ -42,7 +42,6 @@ from kafkaframes.jobs.tables.state import (
     RacedError,
     TableState,
     TopicPartition,
-    flat,
     noted_state,
     parse_note,
     partition_path,
@@ -138,7 +137,7 @@ class IcebergTable:
         note = next(filter(None, notes), None) or self._property_note() or {}
         snapshot = self._table.current_snapshot()
         version = None if snapshot is None else snapshot.snapshot_id
-        return noted_state(flat(note.get("offsets")), note.get("topicIds") or {}, settings, version)
+        return noted_state(note, note.get("topicIds") or {}, settings, version)
 
     def _property_note(self) -> dict[str, Any] | None:
         """Return the note in the table property, for a table whose snapshots have expired; None if none has expired.
@@ -196,7 +195,7 @@ class IcebergTable:
         if self._table is None:
             self._create()
         self._table.metadata.properties[RETRIES] = "0"  # in this copy only, see the module docstring
-        note = json.dumps(commit.note({} if state is None else state.ends))
+        note = json.dumps(commit.note(state))
         paths = [url_of(file.path) for file in commit.files]
         try:
             with self._table.transaction() as transaction:

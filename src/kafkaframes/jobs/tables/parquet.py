@@ -27,7 +27,6 @@ from kafkaframes.jobs.tables.state import (
     RacedError,
     TableState,
     TopicPartition,
-    flat,
     noted_state,
     parse_note,
     staged_directory,
@@ -69,7 +68,7 @@ class ParquetTable:
         self._columns = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said["columns"])))
         self._move(said["files"])
         note = said["note"]
-        return noted_state(flat(note["offsets"]), said["topicIds"], note["settings"], self._version)
+        return noted_state(note, said["topicIds"], note["settings"], self._version)
 
     def _said(self, path: Path) -> dict[str, Any]:
         try:
@@ -94,12 +93,11 @@ class ParquetTable:
         if commit.replaces or commit.latest:
             raise OptionError(f"{self.shown}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
         number = 0 if self._version is None else self._version + 1
-        known = {} if state is None else state.ends
         before = {} if self._version is None else self._said(self._path(self._version))["topicIds"]
         columns = commit.columns if self._columns is None else merge_columns(self._columns, commit.columns)
         names = [str(Path(file.path).relative_to(Path(self.root, STAGED))) for file in commit.files]
         said = {
-            "note": commit.note(known),
+            "note": commit.note(state),
             "topicIds": before | dict(commit.topic_ids),
             "columns": columns.serialize().to_pybytes().hex(),
             "files": names,

@@ -15,7 +15,8 @@ from kafkaframes.client.settings import select_client_options
 from kafkaframes.client.stretch import sample
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
-from kafkaframes.jobs.tables.files import TopicTask
+from kafkaframes.jobs.tables.files import SILENCE_MS, TopicTask
+from kafkaframes.jobs.tables.identity import check_identity, look_up_in_logs, look_up_in_topics
 from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan
 from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
 from kafkaframes.scan.log.discovery import Log, OneOfEach, discover_logs
@@ -30,6 +31,7 @@ from kafkaframes.storage.log.notes import LogNotes
 from kafkaframes.wire.primitives import uuid_to_text
 
 _LOG_REMEDY = "Export it to a new table, or with `overwrite`"
+_TOPIC_REMEDY = "Write it to a new table"
 _LOSS_REMEDY = "`fail_on_data_loss`=false accepts that, and records it in the table"
 
 
@@ -88,6 +90,14 @@ def _planned(
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None
     }
+    check_identity(
+        dict.fromkeys((task.topic, task.partition) for task in tasks),
+        state,
+        look_up_in_logs(part.segments, logs, options),
+        topic_ids=topic_ids,
+        remedy=_LOG_REMEDY,
+        acceptance="`fail_on_data_loss`=false continues without a comparison" if options.fail_on_data_loss else None,
+    )
     return TablePlan(tasks, starts, topic_ids, tuple(gaps), internal, notes)
 
 
@@ -156,7 +166,7 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
     def plan(state: TableState | None) -> TablePlan:
         ids = _topic_ids(topics, client)
         for topic, topic_id in ids.items():
-            _check_same_topic(topic, topic_id, state, "Write it to a new table")
+            _check_same_topic(topic, topic_id, state, _TOPIC_REMEDY)
         with Consumer(**client) as consumer:
             partitions = consumer.partitions_for(*topics)
             firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
@@ -168,6 +178,14 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
             }
             gaps = tuple(_gaps(known_ends, firsts, ends, allow_loss=allow_loss))
             starts = {one: max(firsts[one], known[one] or 0) for one in partitions}
+            check_identity(
+                [(one.topic, one.partition) for one in partitions if starts[one] < ends[one]],
+                state,
+                look_up_in_topics(consumer, SILENCE_MS),
+                topic_ids=ids,
+                remedy=_TOPIC_REMEDY,
+                acceptance=None if allow_loss else "`allow_loss` continues without a comparison",
+            )
             tasks = [task for one in partitions for task in _tasks(consumer, one, starts[one], ends[one], client)]
         first_offsets = {(one.topic, one.partition): starts[one] for one in partitions}
         return TablePlan(tuple(tasks), first_offsets, ids, gaps, notes=LogNotes(_open_transactions(ends, client)))
@@ -218,7 +236,7 @@ def _gaps(
         if ends[partition] < end:
             raise OptionError(
                 f"{partition} ends at offset {ends[partition]}, and the table has its records up to {end - 1}: the "
-                "topic was cut or replaced. Write it to a new table"
+                f"topic was cut or replaced. {_TOPIC_REMEDY}"
             )
         if firsts[partition] > end:
             gap = Gap(partition.topic, partition.partition, end, firsts[partition])

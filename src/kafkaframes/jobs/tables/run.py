@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.fingerprints import MAX_FINGERPRINTS
 from kafkaframes.jobs.export.planning import part_bytes
 from kafkaframes.jobs.export.run import Outcome, summed_up
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
@@ -29,7 +30,16 @@ from kafkaframes.jobs.tables.committing import Committer, DeadLetters, Orphans, 
 from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.jobs.tables.files import DataFile, FileJob, columns_with_far_times, discard, write_data_file
 from kafkaframes.jobs.tables.settings import COMMIT_BYTES
-from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, TopicPartition, staged_directory
+from kafkaframes.jobs.tables.state import (
+    Commit,
+    Ends,
+    Fingerprints,
+    Gap,
+    Table,
+    TableState,
+    TopicPartition,
+    staged_directory,
+)
 from kafkaframes.scan.ranges import nested
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
@@ -199,6 +209,7 @@ class TableExport:
             gaps=tuple(gap for gap in planned.gaps if (gap.topic, gap.partition) in after),
             replaces=replaces,
             latest=self._content.latest,
+            fingerprints=last_fingerprints(kept, after, None if replaces else state),
         )
 
     def _discard(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
@@ -245,6 +256,19 @@ def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dic
         if file.failed:
             broken.add(name)
     return ends, kept
+
+
+def last_fingerprints(
+    files: Iterable[DataFile], names: Iterable[TopicPartition], state: TableState | None
+) -> Fingerprints:
+    """Return the fingerprints of the last records of topic partitions, from a table's state and then from new files."""
+    result = {name: () if state is None else state.fingerprints.get(name, ()) for name in names}
+    for file in files:
+        name = file.job.topic_partition
+        for segment in file.results:
+            if name in result:
+                result[name] = (*result[name], *segment.tally.last_records)[-MAX_FINGERPRINTS:]
+    return result
 
 
 def _waiting(task: ExportTask) -> SegmentResult:

@@ -3,17 +3,21 @@
 A table has, for each topic partition, the records of the log up to an *end offset* (exclusive). A commit stores its
 records and their end offsets atomically. ``before`` are the end offsets on which a commit is based. A commit succeeds
 only if the table still has these end offsets, so that concurrent writers never add a record twice.
+
+An end offset does not show which log it belongs to. A commit therefore also stores topic ids, and fingerprints of the
+last records that were read (``export.fingerprints``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from kafkaframes.jobs.export.fingerprints import Fingerprint
 from kafkaframes.jobs.export.task import OWN, Settings
 from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.files import DataFile
@@ -22,9 +26,11 @@ from kafkaframes.storage.files.filesystem import join
 
 TopicPartition = tuple[str, int]
 Ends = Mapping[TopicPartition, int]
+Fingerprints = Mapping[TopicPartition, tuple[Fingerprint, ...]]
 STAGED = f"{OWN}/staged"  # directory of files that are not committed yet
 NOTE = "kafkaframes"  # key in a commit's metadata for the object that ``Commit.note`` returns
 SETTINGS = "kafkaframes.settings"
+_FIELDS = len(Fingerprint._fields)
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ class TableState:
         settings: selection of the records in the table; None if another program created the table.
         version: version of a Delta table, snapshot id of an Iceberg table; None before the first commit.
         is_reset: whether the table was restored to an earlier version, so that the next commit stores all end offsets.
+        topic_ids: topic ids in the notes of commits.
+        fingerprints: fingerprints of the last records of topic partitions, in offset order.
     """
 
     end_of: Callable[[TopicPartition], int | None]
@@ -46,19 +54,35 @@ class TableState:
     settings: Mapping[str, Any] | None
     version: int | None
     is_reset: bool = False
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    fingerprints: Fingerprints = field(default_factory=dict)
 
 
 def noted_state(
-    ends: Ends, topic_ids: Mapping[str, str], settings: Mapping[str, Any] | None, version: int | None
+    note: Mapping[str, Any], topic_ids: Mapping[str, str], settings: Mapping[str, Any] | None, version: int | None
 ) -> TableState:
-    """Return the state of a table whose last commit has all end offsets and topic ids."""
+    """Return the state of a table whose last commit has all end offsets and topic ids in its note."""
+    ends = flat(note.get("offsets"))
     return TableState(
         ends.get,
         lambda topic: topic_number(topic_ids[topic]) if topic in topic_ids else None,
         ends,
         settings,
         version,
+        topic_ids=topic_ids,
+        fingerprints=noted_fingerprints(note),
     )
+
+
+def noted_fingerprints(note: Mapping[str, Any]) -> dict[TopicPartition, tuple[Fingerprint, ...]]:
+    """Return the fingerprints in a commit's note. Invalid ones are omitted."""
+    result = {}
+    for topic, partitions in _pairs(note.get("lastRecords")):
+        for partition, rows in _pairs(partitions):
+            if str(partition).isdecimal() and isinstance(rows, list):
+                entries = [Fingerprint(*row) for row in rows if isinstance(row, list) and len(row) == _FIELDS]
+                result[str(topic), int(partition)] = tuple(entries)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +113,7 @@ class Commit:
         gaps: accepted gaps.
         replaces: whether the commit removes all existing rows.
         latest: whether the files are changes by key: a record replaces the row of its key, a tombstone deletes it.
+        fingerprints: fingerprints of the last records of the topic partitions in ``after``.
     """
 
     run: str
@@ -101,20 +126,27 @@ class Commit:
     gaps: tuple[Gap, ...] = ()
     replaces: bool = False
     latest: bool = False
+    fingerprints: Fingerprints = field(default_factory=dict)
 
-    def note(self, ends: Ends) -> dict[str, Any]:
+    def note(self, state: TableState | None) -> dict[str, Any]:
         """Return the information about the commit for people and programs, as a JSON object.
 
         Args:
-            ends: current end offsets of the table, including those of other topic partitions.
+            state: state of the table before the commit. Its other topic partitions are part of the note.
         """
         added = {name: [self.before[name] or 0, end] for name, end in self.after.items()}
-        known = {} if self.replaces else dict(ends)
+        ends, topic_ids, fingerprints = dict(self.after), dict(self.topic_ids), dict(self.fingerprints)
+        if state is not None and not self.replaces:
+            ends = {name: end for name, end in state.ends.items() if end >= 0} | ends
+            topic_ids = dict(state.topic_ids) | topic_ids
+            fingerprints = dict(state.fingerprints) | fingerprints
+        last_records = {name: list(map(list, rows)) for name, rows in fingerprints.items() if name in ends}
         return {
             "run": self.run,
-            "offsets": nested(known | dict(self.after)),
+            "offsets": nested(ends),
             "added": nested(added),
-            "topicIds": dict(self.topic_ids),
+            "lastRecords": nested(last_records),
+            "topicIds": topic_ids,
             "gaps": [asdict(gap) for gap in self.gaps],
             "records": sum(file.records for file in self.files),
             "settings": dict(self.settings),

@@ -1,0 +1,83 @@
+"""Fingerprints of records, by which a later run recognizes the log that an earlier run has read.
+
+An end offset does not prove that a log is the one that was read before: a topic may have been created again under the
+same name, and a log that was truncated grows again with other records. A run therefore stores fingerprints of the last
+records that it has read. The next run compares them with the records that the log has at these offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+MAX_FINGERPRINTS: Final = 3  # of a topic partition; a compaction may have removed the records of some
+_DIGEST_CHARACTERS: Final = 16
+
+
+class Fingerprint(NamedTuple):
+    """The fingerprint of a record.
+
+    Attributes:
+        offset: offset of the record.
+        timestamp: timestamp in milliseconds since 1970; None if the record has none.
+        key_size: size of the key in bytes; None if the key is null.
+        value_size: size of the value in bytes; None if the value is null.
+        digest: digest of key, value and headers, in hexadecimal.
+    """
+
+    offset: int
+    timestamp: int | None
+    key_size: int | None
+    value_size: int | None
+    digest: str
+
+    def __str__(self) -> str:
+        time = "no timestamp" if self.timestamp is None else f"timestamp {self.timestamp}"
+        return f"{time}, key {_size_text(self.key_size)}, value {_size_text(self.value_size)}, digest {self.digest}"
+
+
+def _size_text(size: int | None) -> str:
+    return "null" if size is None else f"of {size:,} byte{'' if size == 1 else 's'}"
+
+
+def last_fingerprints(batch: pa.RecordBatch, selected: npt.NDArray[np.bool_]) -> tuple[Fingerprint, ...]:
+    """Return the fingerprints of the last selected rows of a batch.
+
+    Args:
+        batch: rows with ``tally.SOURCE_COLUMNS``, in offset order.
+        selected: a flag for each row.
+    """
+    return fingerprint_rows(batch, np.flatnonzero(selected)[-MAX_FINGERPRINTS:])
+
+
+def fingerprint_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> tuple[Fingerprint, ...]:
+    """Return the fingerprints of rows, given by their numbers in a batch."""
+    chosen = batch.take(pa.array(rows))
+    times = chosen.column("timestamp").view(pa.int64()).to_pylist()
+    names = ("offset", "timestamp_type", "key", "value", "headers")
+    columns = (chosen.column(name).to_pylist() for name in names)
+    return tuple(
+        Fingerprint(offset, time if kind >= 0 else None, _size(key), _size(value), _digest(key, value, headers or ()))
+        for time, offset, kind, key, value, headers in zip(times, *columns, strict=True)
+    )
+
+
+def _size(value: bytes | None) -> int | None:
+    return None if value is None else len(value)
+
+
+def _digest(key: bytes | None, value: bytes | None, headers: Iterable[Mapping[str, Any]]) -> str:
+    result = sha256()
+    fields: list[bytes | None] = [key, value]
+    for header in headers:
+        name = header["key"]
+        fields += [name.encode() if isinstance(name, str) else name, header["value"]]
+    for field in fields:
+        result.update((-1 if field is None else len(field)).to_bytes(8, "big", signed=True))
+        result.update(field or b"")
+    return result.hexdigest()[:_DIGEST_CHARACTERS]

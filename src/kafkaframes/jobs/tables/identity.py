@@ -1,0 +1,123 @@
+"""Check that a source is the one from which a table was filled, by the fingerprints of records in the table's state.
+
+Topic ids distinguish topics of the same name, but brokers before 2.8, and copies of their directories, have none. They
+also remain the same if a log is truncated and then gets other records at the same offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kafkaframes.client import Consumer, TopicPartition
+from kafkaframes.client.stretch import Stretch
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.fingerprints import Fingerprint
+from kafkaframes.jobs.export.planning import task_of
+from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
+from kafkaframes.jobs.export.task import collector, read_fingerprints
+from kafkaframes.jobs.tables.state import Fingerprints, TableState
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.log.planning import Segment
+from kafkaframes.scan.log.resolve import Logs, cut
+from kafkaframes.scan.ranges import text_of
+
+Name = tuple[str, int]
+Lookup = Callable[[Fingerprints], Mapping[Name, Mapping[int, Fingerprint]]]
+
+
+def check_identity(
+    names: Iterable[Name],
+    state: TableState | None,
+    look_up: Lookup,
+    *,
+    topic_ids: Mapping[str, str],
+    remedy: str,
+    acceptance: str | None,
+) -> None:
+    """Check that a source has the last records of a table at the same offsets.
+
+    Args:
+        names: topic partitions to which records will be added.
+        state: state of the table.
+        look_up: returns the fingerprints of the source's records at the offsets of other fingerprints.
+        topic_ids: ids of the source's topics, which are already compared with those in the state. If the source or
+            the state has no id of a topic, at least one record of each partition must be compared.
+        remedy: what to do about another log, for messages.
+        acceptance: which setting continues without a comparison, for messages; None if it is set.
+
+    Raises:
+        OptionError: the source has another record at an offset, or no record can be compared.
+    """
+    if state is None:
+        return
+    resumed = {name: end for name in names if (end := state.end_of(name))}
+    expected = {name: state.fingerprints.get(name, ()) for name in resumed}
+    source = look_up({name: rows for name, rows in expected.items() if rows})
+    for name, rows in expected.items():
+        there = source.get(name, {})
+        for row in rows:
+            if row.offset in there and there[row.offset] != row:
+                raise OptionError(
+                    f"{text_of(name)} is not the log from which the table was filled: at offset {row.offset} the table "
+                    f"has a record with {row}, and the log has one with {there[row.offset]}. {remedy}"
+                )
+        has_same_id = name[0] in topic_ids and state.topic_number_of(name[0]) is not None
+        if acceptance is not None and not has_same_id and not any(row.offset in there for row in rows):
+            raise OptionError(
+                f"{text_of(name)}: nothing shows that this is the log from which the table was filled: there is no "
+                f"topic id to compare, and {_missing_text(rows)}. {remedy}; {acceptance}"
+            )
+
+
+def _missing_text(rows: tuple[Fingerprint, ...]) -> str:
+    if not rows:
+        return "the table's state has no fingerprint of a record"
+    offsets = ", ".join(str(row.offset) for row in rows)
+    return f"the log no longer has the last records of the table (offset {offsets})"
+
+
+def look_up_in_logs(segments: list[Segment], logs: Logs, options: ReadOptions) -> Lookup:
+    """Return a lookup in logs on disk or in a store. Damaged records and unreadable segments have no fingerprint."""
+
+    def look_up(expected: Fingerprints) -> Mapping[Name, Mapping[int, Fingerprint]]:
+        result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected}
+        chosen = [one for one in segments if (one.topic, one.partition) in expected]
+        whole = ReadOptions(
+            options.paths,
+            start={name: rows[0].offset for name, rows in expected.items()},
+            end={name: rows[-1].offset + 1 for name, rows in expected.items()},
+            isolation="read_uncommitted",
+            storage=options.storage,
+        )
+        slices, _ = cut(chosen, whole, logs) if chosen else ([], None)
+        for part in slices:
+            name = part.segment.topic, part.segment.partition
+            result[name].update(read_fingerprints(task_of(part, whole), expected[name], storage=options.storage))
+        return result
+
+    return look_up
+
+
+def look_up_in_topics(consumer: Consumer, silence_ms: int) -> Lookup:
+    """Return a lookup in live topics.
+
+    Args:
+        consumer: consumer without a group. Its assignment is replaced.
+        silence_ms: longest time without records, in milliseconds.
+    """
+
+    def look_up(expected: Fingerprints) -> Mapping[Name, Mapping[int, Fingerprint]]:
+        result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected}
+        for name, rows in expected.items():
+            first, end = rows[0].offset, rows[-1].offset + 1
+            stretch = Stretch(
+                consumer, TopicPartition(*name), first, end, lost=lambda problem: None, silence_ms=silence_ms
+            )
+            collect = collector(rows, result[name])
+            for fetched in iter(stretch.next, None):
+                for batch in fetched.read(SOURCE_COLUMNS, end_offset=end, on_damage="drop"):
+                    collect(batch)
+        consumer.assign({})
+        return result
+
+    return look_up

@@ -1,0 +1,211 @@
+"""A run into a table continues only with the log from which the table was filled, with or without topic ids.
+
+Sinks that store offsets alone skip the first records of a topic that was deleted and created again, without an error
+(RADAR-base/MongoDb-Sink-Connector#38 and #39; redpanda-data/docs#805, of Snowflake's connector). The same happens after
+a log was truncated and has grown again (confluentinc/kafka-connect-hdfs#132).
+"""
+
+import json
+
+import pytest
+from tests.jobs.tables.test_planning import START, append, export, held, write
+
+import kafkaframes
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.tables import planning
+from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
+from kafkaframes.jobs.tables.planning import live_plan
+from kafkaframes.jobs.tables.run import TableExport
+
+pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+
+from tests.jobs.tables.test_planning import Delta, Iceberg
+
+
+class Parquet:
+    """A table of plain Parquet files."""
+
+    name = "parquet"
+
+    def __init__(self, root):
+        self.root = root
+
+    def table(self):
+        return ParquetTable(str(self.root))
+
+    def note(self):
+        newest = max((self.root / COMMITS).glob("*.json"))
+        return json.loads(newest.read_text())["note"]
+
+    def read(self):
+        import pyarrow.dataset as ds
+
+        return ds.dataset(sorted(map(str, self.root.glob("topic=*/*/*.parquet")))).to_table()
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(params=[Delta, Iceberg, Parquet], ids=lambda kind: kind.name)
+def kind(request, tmp_path):
+    made = request.param(tmp_path / "table")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Parquet(tmp_path / "table")
+
+
+@pytest.fixture
+def log(tmp_path):
+    """The directory of t-0 without a topic id, with 20 records."""
+    directory = tmp_path / "log" / "t-0"
+    directory.mkdir(parents=True)
+    write(directory, 0, 20)
+    return directory
+
+
+def write_other(directory, first, count, **changes):
+    """Write a segment with other records at the same offsets."""
+    rows = [{"key": b"k", "value": b"other %d" % n, "offset": n, "timestamp": START + n} for n in range(count)]
+    path = directory / f"{first:020}.log"
+    path.write_bytes(kafkaframes.build_records([row | changes for row in rows[first:]], batch_records=10))
+
+
+def test_a_topic_that_was_replaced_by_a_longer_one_is_refused(kind, log):
+    export(kind, log)
+    write_other(log, 0, 30)
+    expected = (
+        r"t-0 is not the log .* at offset 17 the table has a record with timestamp \d+, key of 2 bytes, .*digest \w+, "
+        r"and the log has one with timestamp \d+, key of 1 byte, .*`overwrite`"
+    )
+    with pytest.raises(OptionError, match=expected):
+        export(kind, log)
+    assert held(kind) == list(range(20))
+    with pytest.raises(OptionError, match="is not the log"):
+        export(kind, log, failOnDataLoss="false")  # accepts lost records, not other ones
+
+
+def test_each_field_of_a_record_counts(files, log):
+    base = {"key": b"k", "value": b"v", "timestamp": START, "headers": [("h", b"1")]}
+    write_other(log, 0, 5, **base)
+    export(files, log)
+    for changes in (
+        {"key": None},
+        {"value": b""},
+        {"value": None},
+        {"timestamp": START + 1},
+        {"headers": [("h", None)]},
+        {"headers": [("h", b"1"), ("h", b"1")]},
+    ):
+        write_other(log, 0, 6, **base | changes)
+        with pytest.raises(OptionError, match="is not the log"):
+            export(files, log)
+    write_other(log, 0, 6, **base)
+    export(files, log)
+    assert held(files) == list(range(6))
+
+
+def test_a_log_with_the_same_id_that_was_truncated_and_grew_again_is_refused(files, log):
+    (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    export(files, log)
+    write_other(log, 0, 30)
+    with pytest.raises(OptionError, match="t-0 is not the log"):
+        export(files, log)
+
+
+def test_records_that_compaction_removed_prove_nothing(files, log):
+    """One of the last three is left, and then none."""
+    export(files, log)
+    path = max(log.glob("*.log"))
+    rows = [row for row in kafkaframes.scan_log(log.parent).to_arrow().to_pylist() if row["offset"] not in (18, 19)]
+    keep = [{name: row[name] for name in ("key", "value", "offset", "timestamp", "headers")} for row in rows]
+    for row in keep:
+        row["headers"] = [(one["key"], one["value"]) for one in row["headers"] or ()]
+    path.write_bytes(kafkaframes.build_records(keep))
+    append(log, 20, 1)
+    export(files, log)
+    assert held(files) == list(range(21))
+
+    path.write_bytes(kafkaframes.build_records(keep[:5]))
+    append(log, 30, 1)
+    with pytest.raises(
+        OptionError, match=r"t-0: nothing shows that this is the log.*\(offset 18, 19, 20\).*`fail_on_data"
+    ):
+        export(files, log)
+    export(files, log, failOnDataLoss="false")
+    assert held(files) == [*range(21), 30]
+
+
+def test_without_a_comparable_record_the_topic_id_decides(files, log):
+    (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    export(files, log)
+    max(log.glob("*.log")).unlink()
+    write(log, 20, 5)
+    export(files, log)
+    assert held(files) == list(range(25))
+    (log / "partition.metadata").unlink()
+    max(log.glob("*.log")).unlink()
+    write(log, 25, 5)
+    with pytest.raises(OptionError, match="t-0: nothing shows that this is the log"):
+        export(files, log)
+
+
+def test_fingerprints_are_kept_for_partitions_and_topics_without_new_records(kind, log):
+    other = log.parent / "u-0"
+    other.mkdir()
+    write(other, 0, 20)
+    (other / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    export(kind, log.parent)
+    append(log, 20, 1)
+    export(kind, log.parent)
+    note = kind.note()
+    assert [row[0] for row in note["lastRecords"]["t"]["0"]] == [18, 19, 20]
+    assert [row[0] for row in note["lastRecords"]["u"]["0"]] == [17, 18, 19]
+    append(other, 20, 1)
+    (other / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
+    with pytest.raises(OptionError, match=r"topic u has the id AAAAAAAAAAAAAAAAAAAAAg"):
+        export(kind, log.parent)
+    (other / "partition.metadata").unlink()
+    write_other(other, 0, 21)
+    with pytest.raises(OptionError, match="u-0 is not the log"):
+        export(kind, log.parent)
+
+
+def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypatch):
+    """As brokers before 2.8 have it."""
+    monkeypatch.setattr(planning, "_topic_ids", lambda topics, client: {})
+
+    def fill(producer, text, count):
+        for number in range(count):
+            producer.send("t", b"%s %d" % (text, number), key=b"k", partition=0).result()
+
+    def add():
+        client = {"bootstrap.servers": broker.bootstrap_servers}
+        job = TableExport(files.table(), Settings(str(files.root), on_damage="fail"), {"isolation": "read_uncommitted"})
+        job.export(live_plan(["t"], client), incremental=True)
+
+    with Broker() as broker, Admin(broker.bootstrap_servers) as admin, Producer(broker.bootstrap_servers) as producer:
+        topic = NewTopic(name="t", num_partitions=1)
+        admin.create_topics([topic])
+        fill(producer, b"old", 5)
+        add()
+        fill(producer, b"more", 2)
+        add()
+        assert held(files) == list(range(7))
+        admin.delete_records({TopicPartition("t", 0): 7})
+        fill(producer, b"later", 1)
+        with pytest.raises(OptionError, match=r"t-0: nothing shows that this is the log.*`allow_loss`"):
+            add()
+        admin.delete_topics(["t"])
+        admin.create_topics([topic])
+        fill(producer, b"new", 9)
+        with pytest.raises(OptionError, match=r"t-0 is not the log .*Write it to a new table"):
+            add()
+        assert held(files) == list(range(7))
