@@ -149,9 +149,8 @@ def broker_apis_table() -> str:
     for api in all_apis().values():
         low, high = api.range
         notes = "; ".join(f"{versions}: {note}" for versions, note in api.notes.items())
-        told = "" if api.is_advertised else " (not advertised at first)"
         gaps = "; ".join(api.gaps) or "none known"
-        body.append((f"{api.name} ({api.key})", f"{low}-{high}{told}", api.tier, api.behaviour, notes, gaps))
+        body.append((f"{api.name} ({api.key})", f"{low}-{high}", api.tier, api.behaviour, notes, gaps))
     return rows(("API", "versions", "tier", "behaviour", "by version", "gaps"), body)
 
 

@@ -165,7 +165,6 @@ class Api:
         before_authentication: whether the API is served on connections that have not authenticated.
         group_type: ``consumer``, ``share`` or ``streams``: the request is rejected with UNSUPPORTED_VERSION while these
             groups are disabled. Empty for other APIs.
-        is_advertised: whether ApiVersions lists the API.
         rights: permissions that a client needs, in the order in which they are checked.
         refuse: creates the response if the whole request is rejected with an error code.
         rewritten: definition from user-supplied specs that replaces the catalog's (``table.py``).
@@ -182,7 +181,6 @@ class Api:
     versions: tuple[int, int] | None = None
     before_authentication: bool = False
     group_type: str = ""
-    is_advertised: bool = True
     rights: tuple[Right, ...] = ()
     refuse: Callable[[Any, int], Answer] = refuse_whole
     rewritten: catalog.Api | None = None

@@ -160,7 +160,7 @@ def open_broker(
     made = True
     state.load_security()
     state.quotas.take_over(state.metadata.entities.get("quotas", ()))
-    state.advertised = {key: api.range for key, api in all_apis().items() if api.is_advertised}
+    state.advertised = {key: api.range for key, api in all_apis().items()}
     if not is_new:
         finish_deletions(state, logs, stored)
     adopt_logs(state, logs, stored, is_ours=not is_new)

@@ -63,7 +63,7 @@ def serve_specs(specs: Specs) -> ServedApis:
 
     halves = {(spec.api_key, spec.type): spec for spec in reversed(known.values())}  # the first of a key, as class_of
     apis = {key: _rewritten(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
-    advertised = {key: api.range for key, api in apis.items() if api.is_advertised}
+    advertised = {key: api.range for key, api in apis.items()}
     return ServedApis(apis, advertised, class_of)
 
 

@@ -1,14 +1,11 @@
-"""The cluster: ApiVersions, DescribeCluster, DescribeQuorum, UpdateFeatures; and client metrics (KIP-714):
-GetTelemetrySubscriptions, PushTelemetry.
-"""
+"""The cluster: ApiVersions, DescribeCluster, DescribeQuorum, UpdateFeatures."""
 
 from __future__ import annotations
 
 import re
-import zlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from kafkaframes.broker import features
 from kafkaframes.broker.access import CLUSTER_NAME
@@ -26,15 +23,12 @@ if TYPE_CHECKING:
     _DescribeCluster: TypeAlias = RequestOf[kafka.DescribeClusterRequest, kafka.DescribeClusterResponse]
     _DescribeQuorum: TypeAlias = RequestOf[kafka.DescribeQuorumRequest, kafka.DescribeQuorumResponse]
     _UpdateFeatures: TypeAlias = RequestOf[kafka.UpdateFeaturesRequest, kafka.UpdateFeaturesResponse]
-    _GetTelemetrySubscriptions: TypeAlias = RequestOf[
-        kafka.GetTelemetrySubscriptionsRequest, kafka.GetTelemetrySubscriptionsResponse
-    ]
-    _PushTelemetry: TypeAlias = RequestOf[kafka.PushTelemetryRequest, kafka.PushTelemetryResponse]
 
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_ZERO_FEATURES = 4
+_TELEMETRY_KEYS = frozenset({71, 72})  # a client that finds these APIs starts to push metrics (KIP-714)
 _BROKERS, _CONTROLLERS = 1, 2
 _FIRST_WITH_FENCED = 2
 _TOPIC = "__cluster_metadata"
@@ -69,9 +63,14 @@ def _api_versions(request: _ApiVersions, broker: BrokerState) -> Answer:
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return request.response(error_code=ErrorCode.INVALID_REQUEST)
         request.session.software = names
+    has_subscriptions = bool(broker.metadata.entities.get("client_metrics"))
     return request.response(
         error_code=ErrorCode.NONE,
-        api_keys=[_range_row(request, key, low, high) for key, (low, high) in sorted(broker.advertised.items())],
+        api_keys=[
+            _range_row(request, key, low, high)
+            for key, (low, high) in sorted(broker.advertised.items())
+            if has_subscriptions or key not in _TELEMETRY_KEYS
+        ],
         finalized_features_epoch=0 if broker.features else -1,
         supported_features=[
             request.response.SupportedFeatureKey(name=name, min_version=low, max_version=high)
@@ -222,70 +221,3 @@ def _update_features(request: _UpdateFeatures, broker: BrokerState) -> Answer:
             request.response.UpdatableFeatureResult(feature=update.feature, error_message=None) for update in updates
         ]
     return request.response(error_message=None, results=rows)
-
-
-_DEFAULT_INTERVAL_MS = 300_000
-_MOST_BYTES = 1_048_576
-_ACCEPTED_CODECS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy, as Kafka orders them
-_NOBODY = UUID(int=0)
-_KNOWN_CODECS = range(5)
-
-
-@Api(
-    name="GetTelemetrySubscriptions",
-    tier="T6",
-    behaviour="Those of the client-metrics resources; advertised once there are some.",
-    gaps=("a subscription's match is not looked at",),
-    is_advertised=False,
-)
-def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: BrokerState) -> Answer:
-    """Only advertised after a subscription is created: a client that finds this API starts to push metrics."""
-    metrics, interval_ms = subscription(broker)
-    instance_id = request.body.client_instance_id
-    return request.response(
-        error_code=ErrorCode.NONE,
-        client_instance_id=uuid4() if instance_id == _NOBODY else instance_id,
-        subscription_id=subscription_id(metrics, interval_ms),
-        accepted_compression_types=list(_ACCEPTED_CODECS),
-        push_interval_ms=interval_ms,
-        telemetry_max_bytes=_MOST_BYTES,
-        delta_temporality=True,
-        requested_metrics=metrics,
-    )
-
-
-def subscription(broker: BrokerState) -> tuple[list[str], int]:
-    """Return the metric prefixes of all subscriptions, and the push interval in milliseconds."""
-    stored: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
-    prefixes: list[str] = []
-    intervals = [_DEFAULT_INTERVAL_MS]
-    for configs in stored.values():
-        prefixes += [part.strip() for part in configs.get("metrics", "").split(",") if part.strip()]
-        intervals.append(int(configs.get("interval.ms", _DEFAULT_INTERVAL_MS)))
-    return (["*"] if "*" in prefixes else sorted(set(prefixes))), min(intervals)
-
-
-def subscription_id(metrics: list[str], interval_ms: int) -> int:
-    """Return the subscription's id, which changes with the subscription."""
-    return zlib.crc32(f"{metrics} {interval_ms}".encode()) & 0x7FFFFFFF
-
-
-@Api(
-    name="PushTelemetry",
-    tier="T6",
-    behaviour="Counted; the last of each client is in the journal.",
-    gaps=("the metrics (OTLP) are not decoded",),
-    is_advertised=False,
-)
-def _push_telemetry(request: _PushTelemetry, broker: BrokerState) -> Answer:
-    body = request.body
-    code = ErrorCode.NONE
-    if body.subscription_id != subscription_id(*subscription(broker)):
-        code = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    elif body.compression_type not in _KNOWN_CODECS:
-        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    elif len(body.metrics) > _MOST_BYTES:
-        code = ErrorCode.TELEMETRY_TOO_LARGE
-    else:
-        broker.counters["client_metrics_pushed"] += 1
-    return request.response(error_code=code)

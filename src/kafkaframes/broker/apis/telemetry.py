@@ -1,0 +1,156 @@
+"""Client telemetry (KIP-714): GetTelemetrySubscriptions, PushTelemetry.
+
+The state of a client instance belongs to its connection, because Kafka forgets an instance when its connection ends.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from uuid import UUID
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.request import RequestOf, Session
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.records.codecs import Codec
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
+
+    _GetTelemetrySubscriptions: TypeAlias = RequestOf[
+        kafka.GetTelemetrySubscriptionsRequest, kafka.GetTelemetrySubscriptionsResponse
+    ]
+    _PushTelemetry: TypeAlias = RequestOf[kafka.PushTelemetryRequest, kafka.PushTelemetryResponse]
+
+
+_DEFAULT_INTERVAL_MS: Final = 300_000
+_MAX_TELEMETRY_BYTES: Final = 1_048_576  # Kafka's default of telemetry.max.bytes
+_ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)  # in Kafka's order of preference
+_RESERVED_IDS: Final = frozenset({NIL_UUID, UUID(int=1)})
+_SESSION_KEY: Final = "telemetry"
+_REPEATS_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+
+
+@dataclass(slots=True)
+class _Subscription:
+    """The metrics that all subscriptions together request."""
+
+    prefixes: tuple[str, ...]
+    interval_ms: int
+
+    def id_for(self, instance_id: UUID) -> int:
+        """Return the subscription id, which differs between client instances."""
+        number = zlib.crc32(f"{self.prefixes} {self.interval_ms}".encode()) ^ (instance_id.int & 0xFFFFFFFF)
+        return number & 0x7FFFFFFF
+
+
+@dataclass(slots=True)
+class _ClientInstance:
+    """A client that pushes metrics over one connection. Times are by the broker's monotonic clock."""
+
+    instance_id: UUID
+    subscription: _Subscription
+    subscribed_at_ms: int | None = None
+    pushed_at_ms: int | None = None
+    is_terminating: bool = False
+    last_error: ErrorCode = ErrorCode.NONE
+
+    def may_subscribe(self, now_ms: int) -> bool:
+        """Return whether the push interval has passed since the last request, or the last error allows a repetition."""
+        times = [time_ms for time_ms in (self.subscribed_at_ms, self.pushed_at_ms) if time_ms is not None]
+        is_due = not times or now_ms - max(times) >= self.subscription.interval_ms
+        if is_due:
+            self.subscribed_at_ms = now_ms
+        return is_due or self.last_error in _REPEATS_AT_ONCE
+
+    def may_push(self, now_ms: int) -> bool:
+        """Return whether a push is not too early. The first one after a new subscription never is."""
+        pushed_at_ms = self.pushed_at_ms
+        is_first = self.subscribed_at_ms is not None and (pushed_at_ms is None or self.subscribed_at_ms > pushed_at_ms)
+        is_due = is_first or pushed_at_ms is None or now_ms - pushed_at_ms >= self.subscription.interval_ms
+        if is_due:
+            self.pushed_at_ms = now_ms
+        return is_due
+
+
+def _subscription(broker: BrokerState) -> _Subscription:
+    stored: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
+    prefixes: set[str] = set()
+    interval_ms = _DEFAULT_INTERVAL_MS
+    for configs in stored.values():
+        prefixes |= {part.strip() for part in configs.get("metrics", "").split(",") if part.strip()}
+        interval_ms = min(interval_ms, int(configs.get("interval.ms", _DEFAULT_INTERVAL_MS)))
+    return _Subscription(("*",) if "*" in prefixes else tuple(sorted(prefixes)), interval_ms)
+
+
+def _client_instance(session: Session, instance_id: UUID, subscription: _Subscription) -> _ClientInstance:
+    """Return the state of a client instance; a new one after the first request and after a change of subscriptions."""
+    instance = session.memory.get(_SESSION_KEY)
+    if (
+        not isinstance(instance, _ClientInstance)
+        or instance.instance_id != instance_id
+        or instance.subscription != subscription
+    ):
+        instance = session.memory[_SESSION_KEY] = _ClientInstance(instance_id, subscription)
+    return instance
+
+
+@Api(
+    name="GetTelemetrySubscriptions",
+    tier="T6",
+    behaviour="All client-metrics resources together. Advertised while such a resource exists.",
+    gaps=("a subscription's match is ignored",),
+)
+def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: BrokerState) -> Answer:
+    subscription = _subscription(broker)
+    instance_id = broker.new_id() if request.body.client_instance_id == NIL_UUID else request.body.client_instance_id
+    instance = _client_instance(request.session, instance_id, subscription)
+    if not instance.may_subscribe(broker.clock.monotonic_ms):
+        return request.response(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+    instance.last_error = ErrorCode.NONE
+    return request.response(
+        error_code=ErrorCode.NONE,
+        client_instance_id=instance_id,
+        subscription_id=subscription.id_for(instance_id),
+        accepted_compression_types=list(_ACCEPTED_CODECS),
+        push_interval_ms=subscription.interval_ms,
+        telemetry_max_bytes=_MAX_TELEMETRY_BYTES,
+        delta_temporality=True,
+        requested_metrics=list(subscription.prefixes),
+    )
+
+
+@Api(
+    name="PushTelemetry",
+    tier="T6",
+    behaviour="Accepted pushes are counted. Their payload is in the journal.",
+    gaps=("the payload (OTLP) is not decoded",),
+)
+def _push_telemetry(request: _PushTelemetry, broker: BrokerState) -> Answer:
+    if request.body.client_instance_id in _RESERVED_IDS:
+        return request.response(error_code=ErrorCode.INVALID_REQUEST)
+    instance = _client_instance(request.session, request.body.client_instance_id, _subscription(broker))
+    instance.last_error = _push_error(request, instance, broker.clock.monotonic_ms)
+    instance.is_terminating = request.body.terminating
+    if instance.last_error is ErrorCode.NONE:
+        broker.counters["client_metrics_pushed"] += 1
+    return request.response(error_code=instance.last_error)
+
+
+def _push_error(request: _PushTelemetry, instance: _ClientInstance, now_ms: int) -> ErrorCode:
+    """Return the error of a push, in the order of Kafka's checks."""
+    body = request.body
+    if instance.is_terminating:
+        return ErrorCode.INVALID_REQUEST
+    if not instance.may_push(now_ms) and not body.terminating:
+        return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    if body.subscription_id != instance.subscription.id_for(instance.instance_id):
+        return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    if body.compression_type not in set(Codec):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if len(body.metrics) > _MAX_TELEMETRY_BYTES:
+        return ErrorCode.TELEMETRY_TOO_LARGE
+    return ErrorCode.NONE
