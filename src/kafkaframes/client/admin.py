@@ -39,6 +39,7 @@ from kafkaframes.client.metadata import (
 from kafkaframes.client.metrics import MetricName
 from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.client.settings import ClientSettings, choices, merged
+from kafkaframes.client.telemetry.reporter import TelemetryReporter
 from kafkaframes.errors import LEADER_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
@@ -192,6 +193,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """
         self.settings = ClientSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
+        self._telemetry = TelemetryReporter(self._cluster)
 
     async def __aenter__(self) -> AsyncAdmin:
         return self
@@ -203,8 +205,10 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """Close the connections. Requests in flight fail.
 
         Args:
-            timeout_ms: longest duration, in milliseconds. An admin client waits for no broker, and never takes it.
+            timeout_ms: longest duration, in milliseconds. Only a last push of metrics waits for a broker, for at most
+                one second.
         """
+        await self._telemetry.close(timeout_ms / 1000)
         await self._cluster.close()
 
     # ------------------------------------------------------------------------------------------------- the cluster
@@ -212,6 +216,19 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     def metrics(self) -> dict[MetricName, float]:
         """Return the client's metrics under Java's names: connections, requests and responses."""
         return self._cluster.metrics.values()
+
+    async def client_instance_id(self, timeout_ms: int | None = None) -> UUID:
+        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
+
+        Args:
+            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
+
+        Raises:
+            OptionError: ``enable_metrics_push`` is False.
+            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
+            NetworkError: no broker has responded in time.
+        """
+        return await self._telemetry.client_instance_id(timeout_ms)
 
     async def describe_cluster(self) -> Cluster:
         """Return the brokers, the controller, the cluster id and the topics.

@@ -57,6 +57,7 @@ class Channel(Enum):
     REQUESTS = "requests"  # requests to which a broker responds at once
     FETCH = "fetch"  # Fetch: held back until there are records, for at most fetch_max_wait_ms
     JOIN = "join"  # JoinGroup and SyncGroup: held back until the other members have joined
+    TELEMETRY = "telemetry"  # PushTelemetry: the broker's plugin may be slow
 
 
 def is_retriable(error: Exception) -> bool:
@@ -74,6 +75,8 @@ class ClusterClient:
         self.home = Home(settings.client)
         self.cluster = Cluster()
         self._connections: dict[tuple[int, Channel], Connection] = {}
+        self._brokers: dict[int, Broker] = {}  # brokers of the connections, by node id
+        self.on_connection: Callable[[], None] = lambda: None  # called after a connection for requests was opened
         self._retired: list[Connection] = []  # connections with expired authentication and requests in flight
         self._opening: dict[tuple[int, Channel], asyncio.Lock] = {}
         self._failures: dict[int, tuple[int, float]] = {}  # node id: failures in a row, time of the next attempt
@@ -106,6 +109,14 @@ class ClusterClient:
         """Return a broker's usable connection for a channel, or None."""
         connection = self._connections.get((broker.node_id, channel))
         return connection if connection is not None and connection.is_usable else None
+
+    def open_brokers(self) -> list[tuple[Broker, Connection]]:
+        """Return the brokers with a usable connection for requests, and these connections."""
+        return [
+            (self._brokers[node_id], connection)
+            for (node_id, channel), connection in self._connections.items()
+            if channel is Channel.REQUESTS and connection.is_usable
+        ]
 
     async def connection(self, broker: Broker, channel: Channel = Channel.REQUESTS) -> Connection:
         """Return a usable connection to a broker. Open it if necessary.
@@ -153,6 +164,9 @@ class ClusterClient:
             before.retire()
             self._retired = [entry for entry in (*self._retired, before) if not entry.has_ended]
         self._connections[key] = opened
+        self._brokers[broker.node_id] = broker
+        if channel is Channel.REQUESTS:
+            self.on_connection()
         return opened
 
     async def any_connection(self) -> Connection:

@@ -43,6 +43,7 @@ from kafkaframes.client.metrics import MetricName, TaggedValues, seconds_since
 from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
 from kafkaframes.client.settings import ConsumerSettings, choices, merged
+from kafkaframes.client.telemetry.reporter import TelemetryReporter
 from kafkaframes.client.topic_lookups import AsyncTopicLookupClient
 from kafkaframes.errors import (
     BrokerError,
@@ -86,6 +87,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         super().__init__(ConsumerSettings.of(merged(bootstrap_servers, options)))
         for name in self.settings.strategies:
             choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
+        self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
         self._machine = ConsumerMachine(
             self.settings,
             self._cluster.cluster,
@@ -118,6 +120,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     def _add_gauges(self) -> None:
         metrics = self._cluster.metrics
+        metrics.before_reading = self._count_iterated
         metrics.add_gauge("last-poll-seconds-ago", lambda: seconds_since(self._read_at))
         metrics.add_gauge("assigned-partitions", lambda: len(self.assignment()))
         metrics.add_tagged_gauge("records-lag", lambda: self._per_partition(self._lag_of))
@@ -143,8 +146,29 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     def metrics(self) -> dict[MetricName, float]:
         """Return the consumer's metrics under Java's names: connections, fetches, lag, commits, the group."""
-        self._count_iterated()
         return self._cluster.metrics.values()
+
+    async def client_instance_id(self, timeout_ms: int | None = None) -> UUID:
+        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
+
+        Args:
+            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
+
+        Raises:
+            OptionError: ``enable_metrics_push`` is False.
+            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
+            NetworkError: no broker has responded in time.
+        """
+        return await self._telemetry.client_instance_id(timeout_ms)
+
+    def _telemetry_labels(self) -> dict[str, str]:
+        settings = self.settings
+        return {
+            "group_id": settings.group_id or "",
+            "group_instance_id": settings.group_instance_id or "",
+            "group_member_id": "" if settings.group_id is None else self.group_metadata().member_id,
+            "client_rack": settings.client_rack,
+        }
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -168,6 +192,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         self._cluster.home.check()
         self._is_closed = True
         self._task.changed.set()  # waiting reads fail
+        deadline = time.monotonic() + timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._end_assignment(commit=commit)
@@ -176,6 +201,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         finally:
             await cancelled(self._auto_commit)
             await self._task.close()
+            await self._telemetry.close(max(deadline - time.monotonic(), 0.0))
             await self._cluster.close()
             await self._report_commits()
             if self._interceptors is not None:

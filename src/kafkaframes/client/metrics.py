@@ -17,6 +17,7 @@ Tags = tuple[tuple[str, str], ...]
 PRODUCER, CONSUMER, SHARE, ADMIN = "producer", "consumer", "consumer-share", "admin-client"  # prefixes of groups
 _ALL: Final = (PRODUCER, CONSUMER, SHARE, ADMIN)
 _READERS: Final = (CONSUMER, SHARE)
+_TOTALS: Final = frozenset({"total", "count"})
 _UNTAGGED_GROUPS: Final = ("metrics", "fetch-manager-metrics", "coordinator-metrics")
 
 
@@ -59,6 +60,22 @@ class MetricSpec(NamedTuple):
     statistic: str
     unit: str
     meaning: str
+
+
+class Reading(NamedTuple):
+    """The value of a metric at one time.
+
+    Attributes:
+        name: name of the metric.
+        value: value; NaN for an average or maximum of no values.
+        unit: unit of the value; empty for a number of things.
+        is_total: whether the value is a sum or count since the client's start.
+    """
+
+    name: MetricName
+    value: float
+    unit: str
+    is_total: bool
 
 
 class _Sample:
@@ -143,6 +160,7 @@ class ClientMetrics:
         self._specs = [spec for spec in METRICS if prefix in spec.clients]
         self._gauges: dict[str, Callable[[], float | None] | Callable[[], TaggedValues]] = {}
         self._sensors: dict[tuple[str, Tags], dict[str, Sensor]] = {}
+        self.before_reading: Callable[[], None] = lambda: None  # records events that are counted late
         for group in _UNTAGGED_GROUPS:  # they are reported from the start, as in Java
             self.sensors(group)
         self.client = self.sensors("metrics")
@@ -166,26 +184,36 @@ class ClientMetrics:
 
     def values(self) -> dict[MetricName, float]:
         """Return all metrics with their values."""
-        now = time.monotonic()
-        return dict(self._values(now))
+        return {reading.name: reading.value for reading in self.readings()}
 
-    def _values(self, now: float) -> Iterator[tuple[MetricName, float]]:
+    def readings(self, selects: Callable[[str, str], bool] = lambda group, name: True) -> Iterator[Reading]:
+        """Yield the metrics of the whole client, then those of nodes and topics, and last those of partitions.
+
+        Args:
+            selects: returns whether a metric is yielded, by its group and name.
+        """
+        self.before_reading()
+        now = time.monotonic()
         client = (("client-id", self._client_id),)
-        for (group, tags), sensors in self._sensors.items():
-            for spec in self._specs:
+        specs = [spec for spec in self._specs if selects(f"{self._prefix}-{spec.group}", spec.name)]
+        for (group, tags), sensors in sorted(self._sensors.items(), key=lambda entry: len(entry[0][1])):
+            for spec in specs:
                 if spec.group == group and spec.sensor:
                     name = MetricName(spec.name, f"{self._prefix}-{group}", client + tags)
-                    yield name, sensors[spec.sensor].value(spec.statistic, now)
-        for spec in self._specs:
+                    value = sensors[spec.sensor].value(spec.statistic, now)
+                    yield Reading(name, value, spec.unit, spec.statistic in _TOTALS)
+        for spec in specs:
             function = None if spec.sensor else self._gauges.get(spec.name)
-            if function is None:
-                continue
-            result = function()
-            rows: TaggedValues = [({}, result)] if result is None or isinstance(result, (int, float)) else result
-            for pairs, value in rows:
-                if value is not None:
-                    tags = client + tuple((name.replace("_", "-"), str(tag)) for name, tag in pairs.items())
-                    yield MetricName(spec.name, f"{self._prefix}-{spec.group}", tags), float(value)
+            if function is not None:
+                yield from self._gauge_readings(spec, client, function())
+
+    def _gauge_readings(self, spec: MetricSpec, client: Tags, result: TaggedValues | float | None) -> Iterator[Reading]:
+        rows: TaggedValues = [({}, result)] if result is None or isinstance(result, (int, float)) else result
+        for pairs, value in rows:
+            if value is not None:
+                tags = client + tuple((name.replace("_", "-"), str(tag)) for name, tag in pairs.items())
+                name = MetricName(spec.name, f"{self._prefix}-{spec.group}", tags)
+                yield Reading(name, float(value), spec.unit, is_total=False)
 
 
 def seconds_since(time_s: float | None) -> float:

@@ -46,6 +46,8 @@ class ClientOptions(TypedDict, total=False):
     """Number of samples that rates, averages and maxima of ``metrics()`` are computed from. Default: 2."""
     metrics_sample_window_ms: int
     """Duration of a sample, in milliseconds. Default: 30000."""
+    enable_metrics_push: bool
+    """Whether metrics are pushed to brokers that have subscribed to them (KIP-714). Default: False."""
     security_protocol: str
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Default: PLAINTEXT."""
     sasl_mechanism: str

@@ -56,6 +56,7 @@ from kafkaframes.client.partitioners import partition_choice
 from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, settle
 from kafkaframes.client.sender import PRODUCE, Sender, takes_format
 from kafkaframes.client.settings import ProducerSettings, merged
+from kafkaframes.client.telemetry.reporter import TelemetryReporter
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import (
     BrokerError,
@@ -106,6 +107,9 @@ class AsyncProducer:
         """
         self.settings = ProducerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
+        self._telemetry = TelemetryReporter(
+            self._cluster, lambda: {"transactional_id": self.settings.transactional_id or ""}
+        )
         self._home = self._cluster.home
         self._gathered = asyncio.Event()
         settings = self.settings
@@ -201,6 +205,7 @@ class AsyncProducer:
             for gathering in self._accumulator.close():
                 gathering.results.dropped(NetworkError("the producer was closed before this was sent"))
             await self._sender.close()
+            await self._telemetry.close(None if timeout_ms is None else timeout_ms / 1000)
             await self._cluster.close()
             if self._interceptors is not None:
                 self._interceptors.close()
@@ -609,6 +614,19 @@ class AsyncProducer:
     def metrics(self) -> dict[MetricName, float]:
         """Return the producer's metrics under Java's names: connections, requests, records, memory."""
         return self._cluster.metrics.values()
+
+    async def client_instance_id(self, timeout_ms: int | None = None) -> UUID:
+        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
+
+        Args:
+            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
+
+        Raises:
+            OptionError: ``enable_metrics_push`` is False.
+            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
+            NetworkError: no broker has responded in time.
+        """
+        return await self._telemetry.client_instance_id(timeout_ms)
 
     async def topic_id(self, topic: str) -> UUID:
         """Return the id of a topic (KIP-516).

@@ -107,7 +107,6 @@ _JAVA_NAMES: Final = {
     """,
 }
 _IGNORED: Final = {
-    "the client pushes no metrics to brokers; `metrics()` returns them": "enable.metrics.push",
     "`metrics()` returns all metrics; there is no JMX": """
         metric.reporters metrics.recording.level auto.include.jmx.reporter statistics.interval.ms
     """,

@@ -56,6 +56,7 @@ class ClientSettings:
     max_response_bytes: int = 104_857_600
     metrics_num_samples: int = 2
     metrics_sample_window_ms: int = 30_000
+    enable_metrics_push: bool = False
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
@@ -113,6 +114,9 @@ class ClientSettings:
         for name in ("metrics_num_samples", "metrics_sample_window_ms"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}; expected a number of at least 1")
+        if self.enable_metrics_push and self.api_version is not None:
+            reason = "only brokers that advertise client telemetry accept it"
+            raise OptionError(f"enable_metrics_push does not work with api_version: {reason}; leave `api_version` out")
         if not self.servers:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
         for name, value in resolved(self).items():

@@ -23,6 +23,7 @@ from kafkaframes.client.settings import ShareConsumerSettings, merged
 from kafkaframes.client.share_machine import AcknowledgementResult, AcquiredBatch, Completion, RecordKey, ShareMachine
 from kafkaframes.client.share_session import ACKNOWLEDGEMENTS
 from kafkaframes.client.share_task import ShareTask
+from kafkaframes.client.telemetry.reporter import TelemetryReporter
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 
@@ -83,10 +84,12 @@ class AsyncShareConsumer:
         """
         self.settings = ShareConsumerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
+        self._member_id = str(uuid.uuid4())
+        self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
         self._machine = ShareMachine(self.settings, self._cluster.cluster, backoff_s=self._cluster.backoff_s)
         self._fetching = self._cluster.metrics.sensors("fetch-manager-metrics")
         self._task = ShareTask(
-            self._machine, self._cluster, self.settings, str(uuid.uuid4()), on_change=self._collect_results
+            self._machine, self._cluster, self.settings, self._member_id, on_change=self._collect_results
         )
         self._results: list[AcknowledgementResult] = []  # for the listener
         self._on_acknowledge: AcknowledgementListener | None = None
@@ -108,6 +111,7 @@ class AsyncShareConsumer:
         try:
             await self.unsubscribe()
         finally:
+            await self._telemetry.close()
             await self._cluster.close()
 
     # -------------------------------------------------------------------------------------------------- membership
@@ -147,6 +151,27 @@ class AsyncShareConsumer:
     def metrics(self) -> dict[MetricName, float]:
         """Return the consumer's metrics under Java's names: connections, fetches, acknowledgements, the group."""
         return self._cluster.metrics.values()
+
+    async def client_instance_id(self, timeout_ms: int | None = None) -> uuid.UUID:
+        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
+
+        Args:
+            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
+
+        Raises:
+            OptionError: ``enable_metrics_push`` is False.
+            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
+            NetworkError: no broker has responded in time.
+        """
+        return await self._telemetry.client_instance_id(timeout_ms)
+
+    def _telemetry_labels(self) -> dict[str, str]:
+        settings = self.settings
+        return {
+            "group_id": settings.required_group_id,
+            "group_member_id": self._member_id,
+            "client_rack": settings.client_rack,
+        }
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that the coordinator has assigned to this member, sorted."""

@@ -249,6 +249,7 @@ class Producer(SyncClient):
     partitions_for = sync_method(AsyncProducer.partitions_for)
     topic_id = sync_method(AsyncProducer.topic_id)
     metrics = sync_on_loop(AsyncProducer.metrics)
+    client_instance_id = sync_method(AsyncProducer.client_instance_id)
 
     @property
     def producer(self) -> ProducerIdentity:
@@ -368,6 +369,7 @@ class Consumer(SyncClient):
     commit = sync_method(AsyncConsumer.commit)
     committed = sync_method(AsyncConsumer.committed)
     metrics = sync_on_loop(AsyncConsumer.metrics)
+    client_instance_id = sync_method(AsyncConsumer.client_instance_id)
 
     def group_metadata(self) -> GroupMember:
         """Return the identity of this consumer for ``Producer.send_offsets_to_transaction`` (KIP-447).
@@ -423,6 +425,7 @@ class ShareConsumer(SyncClient):
     commit = sync_method(AsyncShareConsumer.commit)
     assignment = sync_on_loop(AsyncShareConsumer.assignment)
     metrics = sync_on_loop(AsyncShareConsumer.metrics)
+    client_instance_id = sync_method(AsyncShareConsumer.client_instance_id)
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -467,6 +470,7 @@ class Admin(SyncClient):
         self._loop.end(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 
     metrics = sync_on_loop(AsyncAdmin.metrics)
+    client_instance_id = sync_method(AsyncAdmin.client_instance_id)
     describe_cluster = sync_method(AsyncAdmin.describe_cluster)
     list_topics = sync_method(AsyncAdmin.list_topics)
     describe_topics = sync_method(AsyncAdmin.describe_topics)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
-from uuid import UUID
 
 from kafkaframes.broker import features
 from kafkaframes.broker.access import CLUSTER_NAME

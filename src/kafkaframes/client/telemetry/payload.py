@@ -1,0 +1,129 @@
+"""Payloads of PushTelemetry: the requested metrics of a client, with names, labels and units of KIP-714.
+
+Totals are sums, everything else is a gauge. With delta temporality, a sum is the difference from the last push that a
+broker has accepted. A push without a response may have been accepted, so its differences may be sent twice; the start
+time of each point shows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafkaframes.client.metrics import ClientMetrics, MetricName, Reading
+from kafkaframes.client.telemetry.otlp import (
+    MetricHeader,
+    MetricKind,
+    encode_metric,
+    encode_metrics_data,
+    encode_point,
+    size_in_parent,
+)
+
+_DOMAIN: Final = "org.apache.kafka"
+_ALL: Final = "*"
+_UCUM: Final = {"bytes": "By", "bytes/s": "By/s"}  # other units have the same name there
+_EXCLUDED_LABELS: Final = frozenset({"client-id"})  # in the header of each request
+_MAX_OVERHEAD_BYTES: Final = 64  # tags and lengths of the messages around metrics, and of a metric around its points
+
+
+class Payload(NamedTuple):
+    """Metrics at one time, ready to be compressed.
+
+    Attributes:
+        data: ``MetricsData`` of OTLP.
+        time_ns: time of the values, in nanoseconds since 1970.
+        totals: values of the sums in it since the client's start.
+        is_complete: whether all requested metrics are in it.
+    """
+
+    data: bytes
+    time_ns: int
+    totals: Mapping[MetricName, float]
+    is_complete: bool
+
+
+class PayloadBuilder:
+    """Builds the payloads of a client, and remembers the totals of the last accepted one."""
+
+    def __init__(self, metrics: ClientMetrics, labels: Callable[[], Mapping[str, str]], *, started_ns: int) -> None:
+        """Create a builder.
+
+        Args:
+            metrics: metrics of the client.
+            labels: returns the labels of the client, such as ``group_id``.
+            started_ns: time at which all totals were 0, in nanoseconds since 1970.
+        """
+        self._metrics = metrics
+        self._labels = labels
+        self._started_ns = started_ns
+        self._accepted: dict[MetricName, tuple[float, int]] = {}  # total and time of the last accepted push
+
+    def build(self, prefixes: Sequence[str], *, is_delta: bool, max_bytes: int, time_ns: int) -> Payload:
+        """Return the current metrics. Metrics of the whole client come first; those of partitions come last.
+
+        NaN, the average of no values, is omitted (KIP-714, sparse metrics).
+
+        Args:
+            prefixes: prefixes of the names of requested metrics; ``*`` for all.
+            is_delta: whether sums are differences from the last accepted payload.
+            max_bytes: largest size of the uncompressed payload. Metrics that do not fit are omitted.
+            time_ns: current time, in nanoseconds since 1970.
+        """
+        labels = [(name, value) for name, value in self._labels().items() if value]
+        points: dict[MetricHeader, list[bytes]] = {}
+        totals: dict[MetricName, float] = {}
+        left_bytes = max_bytes - len(encode_metrics_data([b""], labels)) - _MAX_OVERHEAD_BYTES
+        is_complete = True
+        for reading in self._metrics.readings(lambda group, name: is_requested(full_name(group, name), prefixes)):
+            if math.isnan(reading.value):
+                continue
+            header, point = self._encode(reading, is_delta=is_delta, time_ns=time_ns)
+            left_bytes -= size_in_parent(len(point))
+            if header not in points:
+                left_bytes -= len(header.name) + len(header.unit) + _MAX_OVERHEAD_BYTES
+            if left_bytes < 0:
+                is_complete = False
+                break
+            points.setdefault(header, []).append(point)
+            if reading.is_total:
+                totals[reading.name] = reading.value
+        data = encode_metrics_data((encode_metric(header, encoded) for header, encoded in points.items()), labels)
+        return Payload(data, time_ns, totals, is_complete)
+
+    def _encode(self, reading: Reading, *, is_delta: bool, time_ns: int) -> tuple[MetricHeader, bytes]:
+        name, unit = reading.name, reading.unit
+        kind, value, start_ns = MetricKind.GAUGE, reading.value, None
+        if reading.is_total:
+            kind, start_ns = MetricKind.CUMULATIVE_SUM, self._started_ns
+            if is_delta:
+                kind = MetricKind.DELTA_SUM
+                before, start_ns = self._accepted.get(name, (0.0, self._started_ns))
+                value -= before
+        labels = [(tag.replace("-", "_"), text) for tag, text in name.tags if tag not in _EXCLUDED_LABELS]
+        header = MetricHeader(full_name(name.group, name.name), _UCUM.get(unit, unit), kind)
+        return header, encode_point(value, labels, start_ns=start_ns, time_ns=time_ns)
+
+    def accept(self, payload: Payload) -> None:
+        """Remember the totals of a payload that a broker has accepted."""
+        self._accepted.update((name, (total, payload.time_ns)) for name, total in payload.totals.items())
+
+
+def full_name(group: str, name: str) -> str:
+    """Return the name of a metric in telemetry, as Java's clients build it.
+
+    >>> full_name("consumer-fetch-manager-metrics", "fetch-latency-avg")
+    'org.apache.kafka.consumer.fetch.manager.fetch.latency.avg'
+    """
+    dotted_group = group.replace("-", ".").replace(".metrics", "")
+    return f"{_DOMAIN}.{dotted_group}.{name.replace('-', '.')}"
+
+
+def is_requested(name: str, prefixes: Sequence[str]) -> bool:
+    """Return whether one of the prefixes selects a metric.
+
+    >>> is_requested("org.apache.kafka.producer.request.rate", ["org.apache.kafka.producer."])
+    True
+    """
+    return _ALL in prefixes or name.startswith(tuple(prefixes))

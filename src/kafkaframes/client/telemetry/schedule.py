@@ -1,0 +1,163 @@
+"""When a client requests its telemetry subscription, when it pushes metrics, and when it gives up (KIP-714).
+
+``TelemetrySchedule`` does no I/O and reads no clock. It follows Java's ``ClientTelemetryReporter`` with two exceptions.
+An error of GetTelemetrySubscriptions never leads to an immediate repetition. And the first push of a new subscription
+is never earlier than one interval after the last push, because brokers would throttle it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.records.codecs import Codec
+
+DEFAULT_INTERVAL_S: Final = 300.0
+MAX_PAYLOAD_BYTES: Final = 1_048_576  # Kafka's default of telemetry.max.bytes
+_MIN_JITTER, _MAX_JITTER = 0.5, 1.5
+_REFRESHING_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+_WAITING_ERRORS: Final = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+
+
+class Subscription(NamedTuple):
+    """The metrics that a broker requests of this client.
+
+    Attributes:
+        client_instance_id: id of this client, which the broker has assigned.
+        subscription_id: id that pushes refer to.
+        codecs: codecs that the broker accepts, in its order of preference.
+        interval_s: time between pushes, in seconds.
+        max_bytes: largest payload that the broker accepts; 0 if the broker has not reported it.
+        is_delta: whether sums are differences from the last push.
+        prefixes: prefixes of the names of requested metrics; ``*`` for all; empty for none.
+    """
+
+    client_instance_id: UUID
+    subscription_id: int
+    codecs: tuple[int, ...]
+    interval_s: float
+    max_bytes: int
+    is_delta: bool
+    prefixes: tuple[str, ...]
+
+    @classmethod
+    def from_response(cls, response: Any) -> Subscription:
+        """Return the subscription in a response of GetTelemetrySubscriptions. An invalid interval becomes 5 minutes."""
+        return cls(
+            response.client_instance_id,
+            response.subscription_id,
+            tuple(response.accepted_compression_types),
+            response.push_interval_ms / 1000 if response.push_interval_ms > 0 else DEFAULT_INTERVAL_S,
+            max(response.telemetry_max_bytes, 0),
+            response.delta_temporality,
+            tuple(response.requested_metrics),
+        )
+
+
+class TelemetrySchedule:
+    """The state of a client's telemetry. Times are in seconds of a monotonic clock.
+
+    Attributes:
+        subscription: last subscription; None before the first.
+        due_s: time of the next request.
+        needs_subscription: whether the next request is GetTelemetrySubscriptions. Otherwise it is PushTelemetry.
+        disabling_error: error after which the client sends nothing more; None while telemetry is enabled.
+    """
+
+    def __init__(self, uniform: Callable[[float, float], float]) -> None:
+        """Create a schedule whose first request is due at once.
+
+        Args:
+            uniform: returns a random number between two bounds.
+        """
+        self._uniform = uniform
+        self.subscription: Subscription | None = None
+        self.due_s = 0.0
+        self.needs_subscription = True
+        self.disabling_error: ErrorCode | None = None
+        self._pushed_at_s: float | None = None
+        self._rejected_codecs: set[int] = set()
+        self._max_bytes = MAX_PAYLOAD_BYTES
+
+    @property
+    def client_instance_id(self) -> UUID:
+        """The id for the next request; the nil UUID requests a new one."""
+        return NIL_UUID if self.subscription is None else self.subscription.client_instance_id
+
+    @property
+    def can_push(self) -> bool:
+        """Whether a terminating push is possible."""
+        return self.disabling_error is None and not self.needs_subscription
+
+    @property
+    def codec(self) -> Codec:
+        """The broker's preferred codec; none if it accepts no codec that this client has."""
+        accepted = () if self.subscription is None else self.subscription.codecs
+        supported = set(Codec) - self._rejected_codecs
+        return next((Codec(codec) for codec in accepted if codec in supported), Codec.NONE)
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """The largest uncompressed payload. Some releases of Kafka limit this size, others the compressed one."""
+        reported = 0 if self.subscription is None else self.subscription.max_bytes
+        return min(self._max_bytes, reported or self._max_bytes)
+
+    def handle_subscription(self, response: Any, now_s: float) -> None:
+        """Process a response of GetTelemetrySubscriptions."""
+        code = ErrorCode(response.error_code)
+        throttle_s = response.throttle_time_ms / 1000
+        if code != ErrorCode.NONE:
+            self._handle_error(code, now_s, self._interval_s, throttle_s)
+            return
+        if response.client_instance_id == NIL_UUID:
+            self.disabling_error = ErrorCode.INVALID_REQUEST
+            return
+        subscription = self.subscription = Subscription.from_response(response)
+        self.needs_subscription = not subscription.prefixes
+        if self.needs_subscription:
+            self.due_s = now_s + max(subscription.interval_s, throttle_s)
+            return
+        jitter = self._uniform(_MIN_JITTER, _MAX_JITTER)  # clients that start together do not push together
+        self.due_s = now_s + max(subscription.interval_s * jitter, throttle_s)
+        if self._pushed_at_s is not None:
+            self.due_s = max(self.due_s, self._pushed_at_s + subscription.interval_s)
+
+    def handle_push(self, response: Any, payload_bytes: int, codec: int, now_s: float) -> bool:
+        """Process a response of PushTelemetry. Return whether the broker has accepted the payload.
+
+        Args:
+            response: the response.
+            payload_bytes: uncompressed size of the payload.
+            codec: codec of the payload.
+            now_s: current time.
+        """
+        code = ErrorCode(response.error_code)
+        throttle_s = response.throttle_time_ms / 1000
+        self._pushed_at_s = now_s
+        if code == ErrorCode.NONE:
+            self.due_s = now_s + max(self._interval_s, throttle_s)
+            return True
+        if code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
+            self._rejected_codecs.add(codec)
+        if code == ErrorCode.TELEMETRY_TOO_LARGE:
+            self._max_bytes = max(payload_bytes // 2, 1)
+        self._handle_error(code, now_s, 0.0 if code in _REFRESHING_ERRORS else self._interval_s, throttle_s)
+        return False
+
+    def handle_failure(self, now_s: float) -> None:
+        """Process a request without a response. The subscription is requested again after an interval."""
+        self.needs_subscription = True
+        self.due_s = now_s + self._interval_s
+
+    @property
+    def _interval_s(self) -> float:
+        return DEFAULT_INTERVAL_S if self.subscription is None else self.subscription.interval_s
+
+    def _handle_error(self, code: ErrorCode, now_s: float, delay_s: float, throttle_s: float) -> None:
+        self.needs_subscription = True
+        self.due_s = now_s + max(delay_s, throttle_s)
+        if not (code in _REFRESHING_ERRORS or code in _WAITING_ERRORS or code.is_retriable):
+            self.disabling_error = code
