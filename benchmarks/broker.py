@@ -22,10 +22,10 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.dispatch import Dispatcher
-from kafkaframes.broker.request import Session
-from kafkaframes.broker.short import FastPath
+from kafkaframes.broker.dispatch.dispatch import Dispatcher
+from kafkaframes.broker.dispatch.fast_path import FastPath
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.requests.request import Session
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request

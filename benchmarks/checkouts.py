@@ -99,9 +99,9 @@ def idempotent(log: Any) -> float:
 
 def broker(folder: Path) -> Iterator[Row]:
     """Frames of requests to those of answers, without sockets."""
-    from kafkaframes.broker.assembly import open_broker
-    from kafkaframes.broker.dispatch import Dispatcher
-    from kafkaframes.broker.request import Session
+    from kafkaframes.broker.dispatch.dispatch import Dispatcher
+    from kafkaframes.broker.lifecycle.assembly import open_broker
+    from kafkaframes.broker.requests.request import Session
     from kafkaframes.records.build import build_records
     from kafkaframes.storage.files.names import TopicPartition
 
@@ -135,7 +135,7 @@ def broker(folder: Path) -> Iterator[Row]:
 
 def file_session() -> Any:
     """Return a session that files are sent on as such, where the checkout knows of it."""
-    from kafkaframes.broker.request import Session
+    from kafkaframes.broker.requests.request import Session
 
     try:
         return Session(sends_files=True)
@@ -146,7 +146,7 @@ def file_session() -> Any:
 def answering(dispatcher: Any) -> Callable[[bytes, Any], object]:
     """Return what answers a frame as the broker's server does: the short way first, where there is one."""
     try:
-        from kafkaframes.broker.short import FastPath
+        from kafkaframes.broker.dispatch.fast_path import FastPath
     except ImportError:
         short = None
     else:

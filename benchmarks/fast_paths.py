@@ -23,10 +23,10 @@ import pyarrow as pa
 from tests.broker.test_short import Pair, repeated
 
 from append import batches as append_sets
-from kafkaframes.broker.api import Later
-from kafkaframes.broker.request import Session
-from kafkaframes.broker.short import FastPath
-from kafkaframes.broker.short_produce import Repeats
+from kafkaframes.broker.dispatch.fast_path import FastPath
+from kafkaframes.broker.dispatch.fast_produce import Repeats
+from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.request import Session
 from kafkaframes.protocol.messages import columns, message
 from kafkaframes.protocol.messages._kernels_hot import hot_messages
 from kafkaframes.protocol.messages.codec import HotShapes

@@ -67,7 +67,7 @@ def drain(batches: Iterable[object]) -> None:
 
 def small_log(directory: Path) -> Any:
     """Return a new partition's log on this disk."""
-    from kafkaframes.broker.assembly import open_broker
+    from kafkaframes.broker.lifecycle.assembly import open_broker
 
     state = open_broker(data_dir=str(directory))
     state.create_topic("orders", 1)
@@ -88,10 +88,10 @@ def produce_frame() -> bytes:
 
 def produced(directory: Path) -> Iterator[tuple[str, Call]]:
     """Append one batch to a partition on this disk, from a request's frame to its answer's."""
-    from kafkaframes.broker.assembly import open_broker
-    from kafkaframes.broker.dispatch import Dispatcher
-    from kafkaframes.broker.request import Session
-    from kafkaframes.broker.short import FastPath
+    from kafkaframes.broker.dispatch.dispatch import Dispatcher
+    from kafkaframes.broker.dispatch.fast_path import FastPath
+    from kafkaframes.broker.lifecycle.assembly import open_broker
+    from kafkaframes.broker.requests.request import Session
     from kafkaframes.records.build import build_records
 
     state = open_broker(data_dir=str(directory))

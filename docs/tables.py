@@ -22,8 +22,8 @@ from typing import Any
 import click
 
 import kafkaframes
-from kafkaframes.broker.api import LEFT_OUT
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.requests.api import LEFT_OUT
 from kafkaframes.capture.redaction import KEPT_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import cli

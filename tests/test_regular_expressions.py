@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.pumping import grows_faster_than_linear, pumped
 
-from kafkaframes.broker.http_server import _pattern
+from kafkaframes.broker.network.http_server import _pattern
 from kafkaframes.capture.redaction import KEPT_TEXTS
 
 ROOT = Path(__file__).parent.parent / "src"
@@ -26,7 +26,7 @@ METHODS = FUNCTIONS - {"compile"}
 
 # Expressions that the user of a command or the operator of a broker gives. Their time is the user's own choice.
 PATTERNS_OF_USERS = {
-    "broker/config_changes.py": "client metrics: compiled to be checked, and never matched",
+    "broker/state/config_changes.py": "client metrics: compiled to be checked, and never matched",
     "broker/security/kerberos.py": "sasl.kerberos.principal.to.local.rules",
     "client/consumer.py": "Consumer.subscribe(pattern=)",
     "jobs/dump/chunks.py": "--key-regex",
@@ -35,7 +35,7 @@ PATTERNS_OF_USERS = {
 }
 # Expressions that a function makes or a table holds: the file, and the expressions.
 TABLES: dict[str, Callable[[], list[str]]] = {
-    "broker/http_server.py": lambda: [_pattern("/topics/{}/partitions/{}/records").pattern],
+    "broker/network/http_server.py": lambda: [_pattern("/topics/{}/partitions/{}/records").pattern],
     "capture/redaction.py": lambda: list(KEPT_TEXTS.values()),
 }
 

@@ -6,13 +6,13 @@ import warnings
 
 import pytest
 
-from kafkaframes.broker.api import Later
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.dispatch import Dispatcher
-from kafkaframes.broker.request import Session
-from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.topics import Endpoint
+from kafkaframes.broker.dispatch.dispatch import Dispatcher
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.request import Session
+from kafkaframes.broker.settings.settings import BrokerSettings
+from kafkaframes.broker.state.clock import Clock
+from kafkaframes.broker.state.topics import Endpoint
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
 

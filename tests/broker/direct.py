@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Later
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.dispatch import Dispatcher
-from kafkaframes.broker.request import Session
-from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.dispatch import Dispatcher
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.request import Session
+from kafkaframes.broker.settings.settings import BrokerSettings
+from kafkaframes.broker.state.clock import Clock
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 

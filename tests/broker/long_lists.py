@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.protocol.messages import Message, message
 
 Path = tuple[str, ...]

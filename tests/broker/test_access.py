@@ -12,13 +12,13 @@ from tests.broker.conftest import Asker
 from tests.interop.access_script import CASES, TOPICS, Cluster, fields_at, restore
 from tests.interop.broker_script import Client
 
-from kafkaframes.broker.access import OF_RESOURCE, OPERATIONS, bits_of
-from kafkaframes.broker.api import CloseConnection
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.request import Session
+from kafkaframes.broker.dispatch.table import all_apis, play
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.requests.api import CloseConnection
+from kafkaframes.broker.requests.request import Session
+from kafkaframes.broker.security.access import OF_RESOURCE, OPERATIONS, bits_of
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, Acl, AclAccess
-from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.table import all_apis, play
+from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records

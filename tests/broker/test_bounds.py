@@ -10,11 +10,11 @@ import pytest
 from tests.soak.broker_bounds import fetch, frame, produce
 
 from kafkaframes import Broker
-from kafkaframes.broker import server
-from kafkaframes.broker.journal import Journal
-from kafkaframes.broker.partitions import MOST_HELD_BYTES
-from kafkaframes.broker.request import Request
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.faults.journal import Journal
+from kafkaframes.broker.network import server
+from kafkaframes.broker.requests.request import Request
+from kafkaframes.broker.state.partitions import MOST_HELD_BYTES
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message

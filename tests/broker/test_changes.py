@@ -11,11 +11,12 @@ from tests.broker.direct import DirectBroker, Pending
 from tests.broker.test_handle import ask
 
 from kafkaframes import build_records
-from kafkaframes.broker import Broker, state
-from kafkaframes.broker.api import Later
+from kafkaframes.broker import Broker
 from kafkaframes.broker.apis.produce import append, produced
-from kafkaframes.broker.changes import Changes, finished, once
-from kafkaframes.broker.metadata_file import write_metadata
+from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.state import state
+from kafkaframes.broker.state.changes import Changes, finished, once
+from kafkaframes.broker.state.metadata_file import write_metadata
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.wire.primitives import uuid_to_text

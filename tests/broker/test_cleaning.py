@@ -12,7 +12,7 @@ import pytest
 from tests.storage.partition.memory_disk import MemoryDisk, after
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.maintenance import Cleaning
+from kafkaframes.broker.lifecycle.maintenance import Cleaning
 from kafkaframes.errors import StorageError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker, Pending
 
-from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.state.clock import Clock
 from kafkaframes.coordination.transactions.state import TransactionState
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
@@ -160,7 +160,7 @@ def test_a_commit_expires_by_the_wall_time_that_is_stored():
 
 @pytest.mark.parametrize("step_ms", STEPS)
 def test_deleted_files_go_after_their_delay(tmp_path, step_ms):
-    from kafkaframes.broker.maintenance import Maintenance
+    from kafkaframes.broker.lifecycle.maintenance import Maintenance
 
     broker = begun(tmp_path, log_segment_delete_delay_ms=60_000)
     Maintenance(broker.state)

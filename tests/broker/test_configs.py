@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.config_values import DYNAMIC, TYPES, normalized
-from kafkaframes.broker.configs import KNOWN_OF_BROKERS
-from kafkaframes.broker.metadata_file import FILE_NAME
-from kafkaframes.broker.settings import DEFAULTS, GROUP_SETTINGS, TOPIC_KEYS
-from kafkaframes.broker.topics import Node, Nodes
+from kafkaframes.broker.settings.config_values import DYNAMIC, TYPES, normalized
+from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, TOPIC_KEYS
+from kafkaframes.broker.state.configs import KNOWN_OF_BROKERS
+from kafkaframes.broker.state.metadata_file import FILE_NAME
+from kafkaframes.broker.state.topics import Node, Nodes
 from kafkaframes.errors import ErrorCode, OptionError
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32

@@ -6,10 +6,10 @@ import pytest
 from tests.records.append.append_sets import hole_at_end
 
 from kafkaframes import verify_log
-from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.apis.produce import append, produced
-from kafkaframes.broker.changes import finished
-from kafkaframes.broker.partitions import magic_for
+from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.state.changes import finished
+from kafkaframes.broker.state.partitions import magic_for
 from kafkaframes.errors import ErrorCode
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_end_transaction, build_records

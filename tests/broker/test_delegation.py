@@ -9,7 +9,7 @@ import confluent_kafka.admin  # makes confluent.admin available
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.request import Session
+from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
 from kafkaframes.broker.security.options import Security
 from kafkaframes.client import Admin

@@ -18,8 +18,8 @@ import pytest
 from tests.broker.direct import BEGAN_MS
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.acceptor import DescriptorBudget
-from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.network.acceptor import DescriptorBudget
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import StorageError
 from kafkaframes.records.build import build_records
@@ -161,7 +161,7 @@ def test_connections_leave_a_reserve_and_close_files_first(monkeypatch):
         free[0] += 4
         return len(made_room) < 2
 
-    monkeypatch.setattr("kafkaframes.broker.acceptor.free_descriptors", lambda: free[0])
+    monkeypatch.setattr("kafkaframes.broker.network.acceptor.free_descriptors", lambda: free[0])
     budget = DescriptorBudget(make_room)
     assert [budget.take() for _ in range(2)] == [True, True]
     free[0] = reserved_descriptors() - 100

@@ -13,7 +13,7 @@ from tests.broker.test_durability import ask, frame_of
 
 from kafkaframes import verify_log
 from kafkaframes.broker import Broker
-from kafkaframes.broker.disk_faults import EFFECTS, DiskFaults
+from kafkaframes.broker.faults.disk_faults import EFFECTS, DiskFaults
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 

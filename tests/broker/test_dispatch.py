@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from kafkaframes.broker.api import CloseConnection
-from kafkaframes.broker.table import serve_specs
+from kafkaframes.broker.dispatch.table import serve_specs
+from kafkaframes.broker.requests.api import CloseConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.protocol.spec import catalog, load_message

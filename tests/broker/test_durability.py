@@ -14,7 +14,7 @@ import time
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message

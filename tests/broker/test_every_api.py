@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.versions import at_every_version
 
-from kafkaframes.broker.api import CloseConnection, Later
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.requests.api import CloseConnection, Later
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 

@@ -6,11 +6,11 @@ import pytest
 from tests.versions import at_every_version
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.api import CloseConnection, Later
-from kafkaframes.broker.controls import report
-from kafkaframes.broker.faults import Faults
-from kafkaframes.broker.journal import Journal
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.faults.controls import report
+from kafkaframes.broker.faults.faults import Faults
+from kafkaframes.broker.faults.journal import Journal
+from kafkaframes.broker.requests.api import CloseConnection, Later
 from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.framing import ClientConnection

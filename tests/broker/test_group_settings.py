@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.broker.direct import DirectBroker
 
-from kafkaframes.broker.config_changes import check_group
-from kafkaframes.broker.settings import KAFKA_DEFAULTS, BrokerSettings
+from kafkaframes.broker.settings.settings import KAFKA_DEFAULTS, BrokerSettings
+from kafkaframes.broker.state.config_changes import check_group
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import message
 

@@ -18,8 +18,8 @@ import pytest
 
 import kafkaframes
 from kafkaframes.broker import Broker, Clock, Cluster, Metrics
-from kafkaframes.broker.properties import read_properties
-from kafkaframes.broker.settings import DEFAULTS, KAFKA_DEFAULTS
+from kafkaframes.broker.settings.properties import read_properties
+from kafkaframes.broker.settings.settings import DEFAULTS, KAFKA_DEFAULTS
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message

@@ -12,8 +12,8 @@ import tracemalloc
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.api import CloseConnection, Encoded, Later
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.requests.api import CloseConnection, Encoded, Later
 from kafkaframes.protocol.messages import Message, message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_records

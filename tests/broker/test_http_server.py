@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from kafkaframes.broker import Broker, http_server
-from kafkaframes.broker.http_server import MOST_CONNECTIONS, MOST_HEAD_BYTES, Guard, HttpServer, Route
+from kafkaframes.broker import Broker
+from kafkaframes.broker.network import http_server
+from kafkaframes.broker.network.http_server import MOST_CONNECTIONS, MOST_HEAD_BYTES, Guard, HttpServer, Route
 from kafkaframes.testing import Control, SchemaRegistry
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaframes.broker.controls import report, seen_clients
+from kafkaframes.broker.faults.controls import report, seen_clients
 from kafkaframes.protocol.spec.catalog import api
 from kafkaframes.protocol.spec.releases import release, releases
 

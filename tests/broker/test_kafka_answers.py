@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from tests.broker.direct import DirectBroker
 
-from kafkaframes.broker.api import CloseConnection
+from kafkaframes.broker.requests.api import CloseConnection
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records

@@ -12,11 +12,11 @@ from tests import kdc as kdcs
 from tests.cli.calling import ask
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.security.from_settings import security_of
 from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import AuthenticationError
+from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import Admin, Consumer, Producer
 from kafkaframes.client.security.logins import exchange_for
 from kafkaframes.client.security.sasl import advance

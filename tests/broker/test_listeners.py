@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient
 from tests.broker.test_handle import ask
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.listeners import ListenerOptions, listeners_of
 from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.settings.listeners import ListenerOptions, listeners_of
 from kafkaframes.errors import OptionError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

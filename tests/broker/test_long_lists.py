@@ -11,11 +11,11 @@ from tests.broker.long_lists import CASES, request_of, with_long_texts
 from tests.soak.broker_bounds import batch, connect, fetch, frame, metadata, read
 
 from kafkaframes import Broker
-from kafkaframes.broker import state
-from kafkaframes.broker.api import CloseConnection, Later
-from kafkaframes.broker.request import Session
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.state import state
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 

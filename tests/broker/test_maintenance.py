@@ -6,7 +6,7 @@ import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker
 
 from kafkaframes.broker import Broker, Clock
-from kafkaframes.broker.maintenance import Maintenance
+from kafkaframes.broker.lifecycle.maintenance import Maintenance
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.mutated_json import mutated
 
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.handle import Broker
-from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, read_metadata, write_metadata
-from kafkaframes.broker.opening import put_snapshot
-from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.lifecycle.handle import Broker
+from kafkaframes.broker.lifecycle.opening import put_snapshot
+from kafkaframes.broker.settings.settings import BrokerSettings
+from kafkaframes.broker.state.metadata_file import FILE_NAME, StoredMetadata, read_metadata, write_metadata
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import online
 from kafkaframes.storage.files.memory_disk import MemoryDisk

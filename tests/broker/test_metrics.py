@@ -1,7 +1,7 @@
 """Prometheus text stays text whatever names are in it."""
 
-from kafkaframes.broker.metrics import prometheus_text
-from kafkaframes.broker.topics import Partition
+from kafkaframes.broker.network.metrics import prometheus_text
+from kafkaframes.broker.state.topics import Partition
 from kafkaframes.storage.files.names import TopicPartition
 
 

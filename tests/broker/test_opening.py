@@ -18,8 +18,8 @@ from tests.storage.copies.cluster import Batch, write_partition
 
 import kafkaframes
 from kafkaframes.broker import Broker, Served
-from kafkaframes.broker.metadata_file import FILE_NAME
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.state.metadata_file import FILE_NAME
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.dispatch import together
+from kafkaframes.broker.dispatch.dispatch import together
 from kafkaframes.errors import ErrorCode, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request

@@ -5,7 +5,7 @@ import random
 import socket
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.ports import HeldPorts
+from kafkaframes.broker.network.ports import HeldPorts
 from kafkaframes.storage.partition.manager import LogManager
 
 

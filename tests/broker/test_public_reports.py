@@ -9,7 +9,7 @@ import pytest
 from tests.broker.test_handle import ask
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.server import Server
+from kafkaframes.broker.network.server import Server
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.quotas import Bucket, Quotas, Rate
-from kafkaframes.broker.request import RequestOf as Request
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.requests.quotas import Bucket, Quotas, Rate
+from kafkaframes.broker.requests.request import RequestOf as Request
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message

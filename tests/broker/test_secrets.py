@@ -14,10 +14,10 @@ from contextlib import ExitStack
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.journal import open_request_log
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.faults.journal import open_request_log
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import credential_of_password
-from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import ErrorCode
 from kafkaframes.errors.sensitive import (
     CONFIG_NAMES,

@@ -26,18 +26,18 @@ from hypothesis import strategies as st
 from tests.broker.polling import polled_by_kafka_python
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.access import EverybodyMay
-from kafkaframes.broker.api import CloseConnection, Later
-from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.broker.properties import is_known
-from kafkaframes.broker.request import Session
+from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.request import Session
+from kafkaframes.broker.security.access import EverybodyMay
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess, AclFilter
 from kafkaframes.broker.security.from_settings import security_of
 from kafkaframes.broker.security.options import BearerExchange, Credentials, PlainExchange, Security
 from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_of_password
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token
-from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.settings.listeners import ListenerOptions
+from kafkaframes.broker.settings.properties import is_known
+from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.client import Consumer, Producer, TopicPartition
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 

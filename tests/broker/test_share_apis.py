@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker, Pending, versions
 
-from kafkaframes.broker.internal import build_batch
+from kafkaframes.broker.state.internal import build_batch
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
 

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.direct import BEGAN_MS
 
-from kafkaframes.broker import short_produce
-from kafkaframes.broker.access import EverybodyMay
-from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.apis import produce
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.changes import finished
-from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.dispatch import Dispatcher
-from kafkaframes.broker.partitions import STRETCH_BYTES
-from kafkaframes.broker.request import Session
-from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.short import FastPath
-from kafkaframes.broker.topics import Node, Nodes
+from kafkaframes.broker.dispatch import fast_produce
+from kafkaframes.broker.dispatch.dispatch import Dispatcher
+from kafkaframes.broker.dispatch.fast_path import FastPath
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.request import Session
+from kafkaframes.broker.security.access import EverybodyMay
+from kafkaframes.broker.settings.settings import BrokerSettings
+from kafkaframes.broker.state.changes import finished
+from kafkaframes.broker.state.clock import Clock
+from kafkaframes.broker.state.partitions import STRETCH_BYTES
+from kafkaframes.broker.state.topics import Node, Nodes
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_end_transaction, build_records
@@ -413,7 +413,7 @@ def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(versio
     for number, records in enumerate(same):
         again = bytearray(repeated(version, records))
         again[4:8] = number.to_bytes(4, "big")
-        assert pair.short._repeats._known.get(short_produce._key(bytes(again), at)) is not None
+        assert pair.short._repeats._known.get(fast_produce._key(bytes(again), at)) is not None
         assert pair.ask(bytes(again), session=session)[0]
     for name, make in (ORDINARY_PRODUCE | ODD_PRODUCE).items():
         known, _ = pair.ask(make(version), session=session)
@@ -452,7 +452,7 @@ def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():
     pair, version = Pair(), 9
     both = [("orders", [(0, batch()), (1, batch())])]
     behind = repeated(version) + repeated(version, batch(2))[14 + len("me") :]
-    long = produce_frame(version, [("orders", [(0, batch())])], client_id="x" * short_produce.MOST_BYTES)
+    long = produce_frame(version, [("orders", [(0, batch())])], client_id="x" * fast_produce.MOST_BYTES)
     for frame in (produce_frame(version, both), behind, long):
         session = Session()
         assert pair.ask(frame, session=session)[0]
@@ -502,7 +502,7 @@ def test_requests_in_turn_are_kept_once_each():
 
 
 def test_what_is_kept_of_requests_is_bounded(monkeypatch):
-    monkeypatch.setattr(short_produce, "MOST_KNOWN", 3)
+    monkeypatch.setattr(fast_produce, "MOST_KNOWN", 3)
     pair, session = Pair(), Session()
     for number in range(10):
         assert pair.ask(repeated(9, client_id=f"client {number}"), session=session)[0]

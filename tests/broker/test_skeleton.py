@@ -8,9 +8,9 @@ import socket
 import pytest
 
 from kafkaframes.broker import Broker, Clock
-from kafkaframes.broker.api import Later
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.requests.api import Later
 from kafkaframes.protocol.framing import ClientConnection, fallback_version
 from kafkaframes.protocol.messages import message
 

@@ -12,7 +12,8 @@ import pytest
 from tests.broker.test_handle import ask
 from tests.storage.copies.cluster import Batch, write_partition
 
-from kafkaframes.broker import Broker, opening
+from kafkaframes.broker import Broker
+from kafkaframes.broker.lifecycle import opening
 from kafkaframes.client import Consumer
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, LogDirError

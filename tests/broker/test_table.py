@@ -7,7 +7,7 @@ from tests.broker.polling import polled_by_kafka_python
 from tests.capture.own_specs import write_specs
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.table import serve_specs
+from kafkaframes.broker.dispatch.table import serve_specs
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, OptionError
 from kafkaframes.protocol.messages import class_of

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.api import CloseConnection, Later
-from kafkaframes.broker.http_server import HttpServer, Route
+from kafkaframes.broker.network.http_server import HttpServer, Route
+from kafkaframes.broker.requests.api import CloseConnection, Later
 from kafkaframes.broker.security import tokens
 from kafkaframes.broker.security.from_settings import read_private, security_of, users_of_text
 from kafkaframes.broker.security.options import BearerExchange, Credentials, Security

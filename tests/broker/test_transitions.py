@@ -9,12 +9,13 @@ import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker
 from tests.broker.test_durability import ask
 
-from kafkaframes.broker import Broker, server
-from kafkaframes.broker.login_states import ALLOWED_APIS, LoginState
-from kafkaframes.broker.maintenance import Maintenance
-from kafkaframes.broker.request import Session
+from kafkaframes.broker import Broker
+from kafkaframes.broker.dispatch.login_states import ALLOWED_APIS, LoginState
+from kafkaframes.broker.lifecycle.maintenance import Maintenance
+from kafkaframes.broker.network import server
+from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.security.options import Credentials
-from kafkaframes.broker.topics import Node, Nodes
+from kafkaframes.broker.state.topics import Node, Nodes
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.under_mypy import said_by_mypy
 
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
 
 MESSAGES = "kafkaframes.protocol.messages.kafka"
 WRONG = """\
-from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.protocol.messages.kafka import HeartbeatRequest, HeartbeatResponse
 
 def handle(request: RequestOf[HeartbeatRequest, HeartbeatResponse]) -> None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from kafkaframes import Broker
-from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import Admin, Consumer, Producer, TopicPartition
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import KafkaframesError, NetworkError, OptionError

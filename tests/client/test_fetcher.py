@@ -3,8 +3,8 @@
 import pytest
 
 from kafkaframes.broker import Broker, Cluster
-from kafkaframes.broker.failures import failed
-from kafkaframes.broker.request import Request
+from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.request import Request
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, ErrorCode
 

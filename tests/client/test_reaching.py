@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import AsyncConsumer, TopicPartition, reaching
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.reaching import reach

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kafkaframes.broker.config_values import PASSWORD, TYPES
+from kafkaframes.broker.settings.config_values import PASSWORD, TYPES
 from kafkaframes.errors.sensitive import (
     FIELDS,
     REDACTED,

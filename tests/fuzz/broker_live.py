@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.fuzz.messages import damage
 from tests.protocol.messages.values import make_value
 
-from kafkaframes.broker.table import all_apis
+from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request

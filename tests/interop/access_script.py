@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from tests.interop.broker_script import NOW, Client, Difference, Step, as_json, differences, ranges
 
-from kafkaframes.broker.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.security.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
 from kafkaframes.broker.security.acls import ALL, ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records

@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.interop.broker_script import Client
 
-from kafkaframes.broker.config_values import BOOLEAN, DOUBLE, DYNAMIC, LIST
-from kafkaframes.broker.settings import GROUP_SETTINGS, TOPIC_KEYS
+from kafkaframes.broker.settings.config_values import BOOLEAN, DOUBLE, DYNAMIC, LIST
+from kafkaframes.broker.settings.settings import GROUP_SETTINGS, TOPIC_KEYS
 from kafkaframes.protocol.messages import message
 
 TOPIC, BROKER, GROUP = 2, 4, 32

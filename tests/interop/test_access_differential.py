@@ -11,8 +11,8 @@ from tests.interop.access_script import PATTERN_USERS, Cluster, by_pattern, pass
 from tests.interop.random_differential.named import OF_3_9
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.settings.listeners import ListenerOptions
 
 LEAST_REQUESTS = {"4.3.1": 10_000, "3.9.1": 20_000}
 SHARED = {

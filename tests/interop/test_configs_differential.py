@@ -9,7 +9,7 @@ from tests.interop.broker_script import Client
 from tests.interop.config_script import answers, differences
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.config_values import TYPES
+from kafkaframes.broker.settings.config_values import TYPES
 from kafkaframes.protocol.messages import message
 
 LEAST_CASES = 1_500

@@ -19,10 +19,10 @@ from tests import kdc as kdcs
 from tests.interop import brokers
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.security.from_settings import security_of
 from kafkaframes.broker.security.kerberos import LocalNames
 from kafkaframes.broker.security.scram import AuthenticationError
+from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import Admin, Consumer, Producer
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings

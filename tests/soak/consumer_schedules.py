@@ -38,7 +38,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.state.clock import Clock
 from kafkaframes.client.assignors import Member
 from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
 from kafkaframes.client.group_offsets import CommittedOffset

@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import Admin, AsyncProducer, Consumer, NewTopic, RecordMetadata
 from kafkaframes.errors import KafkaframesError, MaybeWrittenError
 

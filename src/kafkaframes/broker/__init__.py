@@ -2,15 +2,18 @@
 
 The layers, from the network inwards:
 
-1. ``server.py`` and ``outbox.py`` are the only files that use sockets. They transfer bytes between a connection and
-   ``dispatch.py``.
-2. ``dispatch.py`` decodes the request header, runs the hooks (journal, faults) and calls the API's handler. It does no
-   I/O. Without hooks, ``short.py`` answers ordinary Produce and Fetch requests instead, with the same bytes.
-3. ``apis/`` has a file for each family of APIs, with a handler for each API. The handler's decorator (an ``api.Api``)
-   declares the API: versions, required permissions, behaviour, differences between versions, gaps. ``table.py``
-   collects the handlers. The ApiVersions response and the tables of ``docs/broker-support.md`` are generated from them.
-   To add an API, add its handler; no other file lists it.
-4. ``state.py`` is the state that handlers read and change: topics, partitions, settings, the clock, the coordinators.
+1. ``lifecycle/`` has ``Broker``, the class that users hold. It opens directories, starts and stops the rest, and runs
+   the periodic work. ``faults/`` has what tests can do to a broker.
+2. ``network/`` is the only folder that uses sockets. It transfers bytes between a connection and the dispatcher.
+3. ``dispatch/dispatch.py`` decodes the request header, runs the hooks (journal, faults) and calls the API's handler. It
+   does no I/O. Without hooks, ``dispatch/fast_path.py`` answers ordinary Produce and Fetch requests instead, with the
+   same bytes.
+4. ``apis/`` has a file for each family of APIs, with a handler for each API. The handler's decorator (an ``api.Api``)
+   declares the API: versions, required permissions, behaviour, differences between versions, gaps.
+   ``dispatch/table.py`` collects the handlers. The ApiVersions response and the tables of
+   ``docs/broker-support.md`` are generated from them. To add an API, add its handler; no other file lists it.
+5. ``state/`` is the state that handlers read and change: topics, partitions, the clock, the coordinators. Below it are
+   ``security/`` (authentication, authorization), ``settings/`` and ``requests/`` (a request and its API's declaration).
 
 The contract of a handler::
 
@@ -32,12 +35,12 @@ The contract of a handler::
 
 Coordinators (package ``coordination``) are state machines. They use three parts of ``BrokerState``: ``clock``,
 ``topics`` and ``internal``. ``internal.append`` writes records to a partition of an internal topic, if requested with
-transaction markers and producer fields. ``internal.replay`` reads these records after a restart. ``assembly.py``
-creates the coordinators and calls their ``load``.
+transaction markers and producer fields. ``internal.replay`` reads these records after a restart.
+``lifecycle/assembly.py`` creates the coordinators and calls their ``load``.
 """
 
-from kafkaframes.broker.arguments import Cluster, Metrics, Served
-from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.handle import Broker
+from kafkaframes.broker.lifecycle.arguments import Cluster, Metrics, Served
+from kafkaframes.broker.lifecycle.handle import Broker
+from kafkaframes.broker.state.clock import Clock
 
 __all__ = ["Broker", "Clock", "Cluster", "Metrics", "Served"]

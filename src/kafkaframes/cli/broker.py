@@ -142,9 +142,9 @@ def command(
     import asyncio
 
     from kafkaframes.broker import Broker, Metrics, Served
-    from kafkaframes.broker.journal import open_request_log
-    from kafkaframes.broker.listeners import listeners_of
+    from kafkaframes.broker.faults.journal import open_request_log
     from kafkaframes.broker.security.from_settings import security_of, token_of_file
+    from kafkaframes.broker.settings.listeners import listeners_of
     from kafkaframes.storage.files.atomic import refuse_inside
     from kafkaframes.storage.files.descriptors import raise_descriptor_limit
 
@@ -200,7 +200,7 @@ def _users(file: str | None) -> tuple[str, ...]:
 
 
 def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
-    from kafkaframes.broker.properties import is_known, read_properties
+    from kafkaframes.broker.settings.properties import is_known, read_properties
 
     known: dict[str, str] = {}
     unknown: tuple[str, ...] = ()

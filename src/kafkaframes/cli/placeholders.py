@@ -49,8 +49,8 @@ def _read_file(path: str) -> str:
 
 
 def _read_key(setting: str, path: str, key: str) -> str:
-    from kafkaframes.broker.properties import parse_properties
     from kafkaframes.broker.security.from_settings import read_private
+    from kafkaframes.broker.settings.properties import parse_properties
 
     values = parse_properties(read_private(path).encode(), file=path)
     if key not in values:

@@ -14,8 +14,8 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kafkaframes.broker.http_server import HttpServer, Route, Text
-from kafkaframes.broker.metrics import CONTENT_TYPE, labels, metric
+from kafkaframes.broker.network.http_server import HttpServer, Route, Text
+from kafkaframes.broker.network.metrics import CONTENT_TYPE, labels, metric
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.topic_progress import PartitionLag, TopicProgress, progress_of
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.broker.http_server import HttpError, HttpRequest, HttpServer, Route
+from kafkaframes.broker.network.http_server import HttpError, HttpRequest, HttpServer, Route
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.json_lines import from_json_record, to_json_bytes, to_json_headers
 

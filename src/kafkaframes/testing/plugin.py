@@ -134,7 +134,7 @@ def _reject_unused_rules(item: pytest.Item) -> None:
     for broker in _brokers_of(item):
         unused = broker.unused_rules()
         if unused:
-            from kafkaframes.broker.rules import describe_unused
+            from kafkaframes.broker.faults.rules import describe_unused
 
             counts = broker.journal.count if broker.has_journal else None
             pytest.fail(describe_unused(unused, counts), pytrace=False)

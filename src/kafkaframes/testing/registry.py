@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn, Self
 
-from kafkaframes.broker.http_server import HttpError, HttpRequest, HttpServer, Route
+from kafkaframes.broker.network.http_server import HttpError, HttpRequest, HttpServer, Route
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _BODY_TYPES = ("application/json", CONTENT_TYPE, "application/vnd.schemaregistry+json")

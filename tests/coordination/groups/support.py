@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.state.clock import Clock
 from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.ports import GroupSettings

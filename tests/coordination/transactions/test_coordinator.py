@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.coordination.groups.support import ListLog, frozen_clock
 
-from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.state.clock import Clock
 from kafkaframes.coordination.groups.ports import ProducerIdentity
 from kafkaframes.coordination.transactions.coordinator import (
     TransactionCoordinator,

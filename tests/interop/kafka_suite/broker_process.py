@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.arguments import Cluster
-from kafkaframes.broker.features import METADATA
-from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.broker.lifecycle.arguments import Cluster
 from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.settings.features import METADATA
+from kafkaframes.broker.settings.listeners import ListenerOptions
+from kafkaframes.broker.state.state import BrokerState
 
 _AUTHORIZER = "StandardAuthorizer"
 

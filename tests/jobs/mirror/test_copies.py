@@ -7,7 +7,7 @@ import pytest
 from tests.jobs.mirror.worlds import fill, logs_of, rows_of, run_mirror, table, until
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.settings import DEFAULTS
+from kafkaframes.broker.settings.settings import DEFAULTS
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.records.build import build_records
@@ -26,7 +26,7 @@ def test_a_real_brokers_log_survives_byte_for_byte(tmp_path, case):
 
 def test_a_transaction_that_is_open_in_a_directory_is_open_in_its_copy_however_long_it_takes(tmp_path, monkeypatch):
     key = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-    monkeypatch.setattr("kafkaframes.broker.settings.DEFAULTS", {**DEFAULTS, key: "1"})
+    monkeypatch.setattr("kafkaframes.broker.settings.settings.DEFAULTS", {**DEFAULTS, key: "1"})
     run_mirror(LOGS / WHOLE[0], tmp_path / "copy", groups=False)
     assert logs_of(tmp_path / "copy") == logs_of(LOGS / WHOLE[0])
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from kafkaframes.broker.access import denied
-from kafkaframes.broker.config_values import duration_ms
-from kafkaframes.broker.configs import group_setting
-from kafkaframes.broker.partitions import current_leader, endpoints_of, led_here
-from kafkaframes.broker.request import Request
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.topics import Partition
+from kafkaframes.broker.requests.request import Request
+from kafkaframes.broker.security.access import denied
+from kafkaframes.broker.settings.config_values import duration_ms
+from kafkaframes.broker.state.configs import group_setting
+from kafkaframes.broker.state.partitions import current_leader, endpoints_of, led_here
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import RENEW, Acknowledged, Limits, SharePartition
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareKey, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.failures import failed
-from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.security.acls import Acl, AclAccess, acl_of, check_elements, filter_of, mistake_in
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.access import may
-from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Encoded, Later, Right
-from kafkaframes.broker.failures import failed
-from kafkaframes.broker.request import ANONYMOUS, Request, RequestOf, Session
+from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Encoded, Later, Right
+from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.request import ANONYMOUS, Request, RequestOf, Session
+from kafkaframes.broker.security.access import may
 from kafkaframes.broker.security.kerberos import KerberosExchange
 from kafkaframes.broker.security.scram import (
     LEAST_ITERATIONS,
@@ -23,7 +23,7 @@ from kafkaframes.broker.security.scram import (
     Exchange,
     credential_of_salted,
 )
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.protocol.messages import Message
 

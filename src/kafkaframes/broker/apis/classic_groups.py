@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaframes.broker.api import Answer, Api, Later, Right
 from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_host, elsewhere, error_of, refused
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.requests.api import Answer, Api, Later, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError

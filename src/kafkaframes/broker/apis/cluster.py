@@ -6,13 +6,13 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker import features
-from kafkaframes.broker.access import CLUSTER_NAME
-from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.partitions import address_of
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.topics import Node
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.security.access import CLUSTER_NAME
+from kafkaframes.broker.settings import features
+from kafkaframes.broker.state.partitions import address_of
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.topics import Node
 from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.access import denied
-from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis.groups import GROUP, OffsetRows, elsewhere, error_of, refused, transaction_refusal
 from kafkaframes.broker.apis.transactions import offsets_partition
-from kafkaframes.broker.failures import failed
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.security.access import denied
+from kafkaframes.broker.state.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.commits import CommittedOffset
 from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, KafkaframesError

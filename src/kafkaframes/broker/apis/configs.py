@@ -7,13 +7,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.config_changes import alter_resources, altered, replaced
-from kafkaframes.broker.config_values import PASSWORD, UNKNOWN
-from kafkaframes.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigRow, is_type, rows_of
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.settings import TEXTS
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.settings.config_values import PASSWORD, UNKNOWN
+from kafkaframes.broker.settings.settings import TEXTS
+from kafkaframes.broker.state.config_changes import alter_resources, altered, replaced
+from kafkaframes.broker.state.configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    ConfigRow,
+    is_type,
+    rows_of,
+)
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.changes import Steps, finished, once
-from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, FetchedPartition, FetchSession, Key, is_news
-from kafkaframes.broker.partitions import (
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.state.changes import Steps, finished, once
+from kafkaframes.broker.state.fetch_sessions import FIRST, SESSIONLESS, FetchedPartition, FetchSession, Key, is_news
+from kafkaframes.broker.state.partitions import (
     MOST_HELD_BYTES,
     NO_EPOCH,
     READ_COMMITTED,
@@ -26,10 +27,9 @@ from kafkaframes.broker.partitions import (
     magic_for,
     read_partition,
 )
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.broker.store_reads import NotReadYetError, StoreRead, when_read
-from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.store_reads import NotReadYetError, StoreRead, when_read
+from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
 

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.access import CLUSTER_NAME, bits_of, denied, may
-from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
-from kafkaframes.broker.request import Request, RequestOf
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Right
+from kafkaframes.broker.requests.request import Request, RequestOf
+from kafkaframes.broker.security.access import CLUSTER_NAME, bits_of, denied, may
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
 from kafkaframes.storage.files.names import TopicPartition

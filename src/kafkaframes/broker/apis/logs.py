@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps, finished
-from kafkaframes.broker.partitions import READ_COMMITTED, READ_UNCOMMITTED, KnownTopic, find_topic, led_here
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.store_reads import when_read
-from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.state.changes import ROWS_OF_A_TURN, Steps, finished
+from kafkaframes.broker.state.partitions import READ_COMMITTED, READ_UNCOMMITTED, KnownTopic, find_topic, led_here
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.store_reads import when_read
+from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic

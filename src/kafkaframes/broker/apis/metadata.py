@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.access import CLUSTER_NAME, denied, may
-from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis.topics import making_all
-from kafkaframes.broker.changes import Steps
-from kafkaframes.broker.partitions import addresses
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.security.access import CLUSTER_NAME, denied, may
+from kafkaframes.broker.state.changes import Steps
+from kafkaframes.broker.state.partitions import addresses
+from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from kafkaframes.broker.access import all_denied, denied, viewer_of
-from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._share import is_member_id
 from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_host, elsewhere, refusal_of, refused
-from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps, in_turns
-from kafkaframes.broker.request import Request, RequestOf
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import Request, RequestOf
+from kafkaframes.broker.security.access import all_denied, denied, viewer_of
+from kafkaframes.broker.state.changes import ROWS_OF_A_TURN, Steps, in_turns
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assignment, ConsumerGroup, ConsumerMember, by_topic
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.access import denied
-from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
-from kafkaframes.broker.changes import Waiting
-from kafkaframes.broker.partitions import current_leader, endpoints_of, find_topic, led_here
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.security.access import denied
+from kafkaframes.broker.state.changes import Waiting
+from kafkaframes.broker.state.partitions import current_leader, endpoints_of, find_topic, led_here
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP, Raw

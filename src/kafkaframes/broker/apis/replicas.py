@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.maintenance import elect
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.state.elections import elect
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._share import FINAL, INITIAL, PartitionKey
-from kafkaframes.broker.changes import Steps, in_turns, once
-from kafkaframes.broker.configs import group_setting
-from kafkaframes.broker.partitions import Wait
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.store_reads import when_read
-from kafkaframes.broker.topics import Partition
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.state.changes import Steps, in_turns, once
+from kafkaframes.broker.state.configs import group_setting
+from kafkaframes.broker.state.partitions import Wait
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.store_reads import when_read
+from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import Acquired, Fetch, SharePartition, Span
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaframes.broker.access import denied
-from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis.groups import GROUP, elsewhere, error_of, refused
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.broker.topics import Topic
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.security.access import denied
+from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.topics import Topic
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError

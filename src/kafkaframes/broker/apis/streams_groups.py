@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafkaframes.broker.access import all_denied, may
-from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis.groups import GROUP, client_host, elsewhere, refusal_of
 from kafkaframes.broker.apis.modern_groups import descriptions, member_fields, refuse_descriptions
 from kafkaframes.broker.apis.topics import making_all, making_as_requested
-from kafkaframes.broker.changes import Steps
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.topics import Topic
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.security.access import all_denied, may
+from kafkaframes.broker.state.changes import Steps
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.topics import Topic
 from kafkaframes.coordination.groups.streams import (
     NO_TASKS,
     InternalTopic,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.request import RequestOf, Session
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.requests.api import Answer, Api
+from kafkaframes.broker.requests.request import RequestOf, Session
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.codecs import Codec

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.access import denied, may
-from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.changes import Steps, each
-from kafkaframes.broker.config_changes import checked_topic
-from kafkaframes.broker.configs import topic_rows
-from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.broker.topics import Replicas, Topic
+from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.security.access import denied, may
+from kafkaframes.broker.state.changes import Steps, each
+from kafkaframes.broker.state.config_changes import checked_topic
+from kafkaframes.broker.state.configs import topic_rows
+from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.topics import Replicas, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError, RefusedError, code_of
 from kafkaframes.storage.files.names import check_topic
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.access import denied, may
-from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis.groups import TRANSACTION, elsewhere, error_of, refused, transaction_refusal
-from kafkaframes.broker.changes import Steps
-from kafkaframes.broker.failures import failed
-from kafkaframes.broker.request import Request, RequestOf
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.topics import GROUP_OFFSETS
+from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Right
+from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.request import Request, RequestOf
+from kafkaframes.broker.security.access import denied, may
+from kafkaframes.broker.state.changes import Steps
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.ports import ProducerIdentity
 from kafkaframes.coordination.groups.subscriptions import match_names
 from kafkaframes.coordination.transactions.coordinator import MARKERS_OF_A_TURN

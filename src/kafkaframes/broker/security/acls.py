@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from kafkaframes.broker.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
-from kafkaframes.broker.api import CloseConnection
-from kafkaframes.broker.request import Session
+from kafkaframes.broker.requests.api import CloseConnection
+from kafkaframes.broker.requests.request import Session
+from kafkaframes.broker.security.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
 
 ANY, ALL = 1, 2
 MATCH, LITERAL, PREFIXED = 2, 3, 4

@@ -6,53 +6,19 @@ Files with secrets are rejected if other users may read them. New files are read
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import stat
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from typing import Final
 
-from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.broker.security.kerberos import KEY as RULES
 from kafkaframes.broker.security.kerberos import Kerberos
 from kafkaframes.broker.security.options import OAUTHBEARER, PASSWORD_MECHANISMS, CheckToken, Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import ClaimRules, KeySet, SignedTokens, unsecured_token
+from kafkaframes.broker.settings.listeners import ListenerOptions
+from kafkaframes.broker.settings.security_keys import JWKS, KERBEROS_RULES, KEYS, LOGIN, SERVICE, TOKEN_KEYS, UNSECURED
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
-
-_JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
-_UNSECURED: Final = "kafkaframes.sasl.oauthbearer.allow.unsecured"
-TOKEN_KEYS: Final = frozenset(
-    {
-        _JWKS,
-        _UNSECURED,
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.scope.claim.name",
-        "kafkaframes.sasl.oauthbearer.required.scopes",
-    }
-)
-_SERVICE: Final = "sasl.kerberos.service.name"
-LOGIN: Final = re.compile(r"listener\.name\.[^.]+\.gssapi\.sasl\.jaas\.config")
-# Supported keys of server.properties; key stores and trust stores are PEM files (KIP-651).
-KEYS = frozenset(
-    {
-        "sasl.enabled.mechanisms",
-        *TOKEN_KEYS,
-        RULES,
-        _SERVICE,
-        "ssl.keystore.type",
-        "ssl.keystore.location",
-        "ssl.truststore.type",
-        "ssl.truststore.location",
-        "ssl.client.auth",
-        "ssl.key.password",
-    }
-)
 
 
 def security_of(
@@ -122,8 +88,8 @@ def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
 def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos | None:
     """Return the Kerberos options. Reject rules without a login, several logins, and logins of other modules."""
     if not logins:
-        if RULES in texts:
-            raise OptionError(f"{RULES}, but no listener.name.NAME.gssapi.sasl.jaas.config")
+        if KERBEROS_RULES in texts:
+            raise OptionError(f"{KERBEROS_RULES}, but no listener.name.NAME.gssapi.sasl.jaas.config")
         return None
     if len(logins) > 1:
         raise OptionError("listeners have different logins by Kerberos; here all have one")
@@ -134,8 +100,8 @@ def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos 
     return Kerberos(
         keytab=login.keytab,
         principal=None if principal == "*" else principal,
-        service=login.service_name(texts.get(_SERVICE)),
-        rules=_list(texts.get(RULES, "")),
+        service=login.service_name(texts.get(SERVICE)),
+        rules=_list(texts.get(KERBEROS_RULES, "")),
     )
 
 
@@ -145,12 +111,12 @@ def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken
         if texts:
             raise OptionError(f"{min(texts)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")
         return None
-    is_unsecured = texts.get(_UNSECURED, "false").strip().lower() == "true"
+    is_unsecured = texts.get(UNSECURED, "false").strip().lower() == "true"
     if is_unsecured and len(texts) > 1:
-        raise OptionError(f"{_UNSECURED}=true cannot be combined with other token settings: nothing else is checked")
+        raise OptionError(f"{UNSECURED}=true cannot be combined with other token settings: nothing else is checked")
     if is_unsecured:
         return unsecured_token
-    if _JWKS not in texts:
+    if JWKS not in texts:
         return None
     own = "sasl.oauthbearer."
     rules = ClaimRules(
@@ -162,7 +128,7 @@ def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken
         scopes=_list(texts.get(f"kafkaframes.{own}required.scopes", "")),
     )
     refresh_ms = _number(texts, f"{own}jwks.endpoint.refresh.ms", 3_600_000)
-    return SignedTokens(KeySet(texts[_JWKS], refresh_seconds=refresh_ms / 1000), rules)
+    return SignedTokens(KeySet(texts[JWKS], refresh_seconds=refresh_ms / 1000), rules)
 
 
 def _list(text: str) -> tuple[str, ...]:

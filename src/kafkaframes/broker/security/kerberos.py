@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaframes.broker.security.scram import AuthenticationError, Exchange
+from kafkaframes.broker.settings.security_keys import KERBEROS_RULES
 from kafkaframes.errors import OptionError, import_extra
 
-KEY: Final = "sasl.kerberos.principal.to.local.rules"
 _PRINCIPAL: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
 _RULE: Final = re.compile(
     r"RULE:\[(?P<count>[0-9]{1,9}):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
@@ -88,9 +88,9 @@ class LocalNames:
             name = rule.apply(realm, parts, self._default_realm)
             if name is not None:
                 if not name or "/" in name or "@" in name:
-                    raise AuthenticationError(f"{KEY} give the principal no simple name")
+                    raise AuthenticationError(f"{KERBEROS_RULES} give the principal no simple name")
                 return {"L": name.lower(), "U": name.upper()}.get(rule.case, name)
-        raise AuthenticationError(f"{KEY} have none for the principal")
+        raise AuthenticationError(f"{KERBEROS_RULES} have none for the principal")
 
 
 def _parsed(text: str) -> _Rule:
@@ -98,10 +98,10 @@ def _parsed(text: str) -> _Rule:
         return _Rule()
     match = _RULE.fullmatch(text)
     if match is None:
-        raise OptionError(f"{KEY}: {text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/gL")
+        raise OptionError(f"{KERBEROS_RULES}: {text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/gL")
     count = int(match["count"])
     if any(not 0 < len(number) < 10 or int(number) > count for number in _PARAMETER.findall(match["format"])):
-        raise OptionError(f"{KEY}: {text!r}: its format has $0 to ${count}")
+        raise OptionError(f"{KERBEROS_RULES}: {text!r}: its format has $0 to ${count}")
     replaced = None if match["replaced"] is None else _pattern(match["replaced"], text)
     return _Rule(
         count,
@@ -118,7 +118,7 @@ def _pattern(text: str, rule: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError) as error:
-        raise OptionError(f"{KEY}: {rule!r}: {text!r} is no expression: {error}") from None
+        raise OptionError(f"{KERBEROS_RULES}: {rule!r}: {text!r} is no expression: {error}") from None
 
 
 def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
@@ -129,7 +129,9 @@ def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
         match = _OF_REPLACEMENT.match(text, position)
         number, rest = ("", "") if match is None or match[2] is None else (match[2][:1], match[2][1:])
         if match is None or (number and int(number) > groups):
-            raise OptionError(f"{KEY}: {rule!r}: {text!r} names a group that there is not, or ends within a sign")
+            raise OptionError(
+                f"{KERBEROS_RULES}: {rule!r}: {text!r} names a group that there is not, or ends within a sign"
+            )
         while rest and int(number + rest[0]) <= groups:
             number, rest = number + rest[0], rest[1:]
         parts.append(int(number) if number else match[1] or match[3])

@@ -13,8 +13,8 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.broker.access import Access, EverybodyMay
-from kafkaframes.broker.api import Later
+from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.security.access import Access, EverybodyMay
 from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange, LocalNames
 from kafkaframes.broker.security.scram import (
@@ -29,7 +29,7 @@ from kafkaframes.broker.security.scram import (
     credential_of_password,
 )
 from kafkaframes.broker.security.tokens import expiry_ms
-from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import OptionError
 
 PLAIN, OAUTHBEARER, GSSAPI = "PLAIN", "OAUTHBEARER", "GSSAPI"

@@ -310,7 +310,7 @@ _OF_DIRECTORIES = frozenset(
         names.BROKER_LOCK,
         *names.OFFSET_CHECKPOINTS,
         "bootstrap.checkpoint",
-        "kafkaframes.broker.json",  # FILE_NAME in broker/metadata_file.py
+        "kafkaframes.broker.json",  # FILE_NAME in broker/state/metadata_file.py
         *_OURS,
     )
 )

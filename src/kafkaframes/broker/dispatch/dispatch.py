@@ -1,0 +1,228 @@
+"""``Dispatcher``: answers a request frame: header, hooks, permissions, quotas, handler, encoded response. No I/O."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from kafkaframes.broker.dispatch.login_states import may_call
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, Encoded, Handler, Later
+from kafkaframes.broker.requests.failures import shorten_texts
+from kafkaframes.broker.requests.quotas import FETCH, PRODUCE, REQUEST, is_counted
+from kafkaframes.broker.requests.request import ClassOf, Request, RequestOf, Session, class_in_catalog
+from kafkaframes.broker.security.access import refused
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.errors import DecodeError, EncodeError, ErrorCode
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.headers import peek_request, read_request_header, response_header_class
+from kafkaframes.wire.primitives import Part
+
+Buffers = list["bytes | memoryview | Part"]
+_LONG_BYTES: Final = 4096  # shorter parts are joined into one buffer
+_SIZE_AND_ID: Final = struct.Struct(">ii")
+_ID_BYTES: Final = 4
+_NO_TAGS: Final = b"\x00"
+
+
+class Hook(Protocol):
+    """A listener of all requests and responses, such as the journal, the faults and the request log."""
+
+    def before(self, request: Request) -> Callable[[Callable[[], Answer]], Answer] | None:
+        """Return None to handle the request as usual, or a function that answers it; its argument is the handler."""
+
+    def after(self, request: Request, answer: Answer) -> None:
+        """Process the response. This is called after a ``Later`` is complete."""
+
+
+@dataclass(slots=True, eq=False)
+class Dispatcher:
+    """Answers the request frames of a broker.
+
+    Attributes:
+        apis: served APIs by key: all, or those of an emulated release.
+        hooks: hooks in order. All are called; the first one that returns a function answers the request.
+    """
+
+    broker: BrokerState
+    apis: Mapping[int, Api] = field(default_factory=all_apis)
+    hooks: list[Hook] = field(default_factory=list)
+    class_of: ClassOf = class_in_catalog
+
+    def request_of(self, frame: bytes, session: Session) -> Request:
+        """Decode a request header. As in Kafka, an unknown API or invalid header raises ``CloseConnection``."""
+        try:
+            return self._request_of(frame, session)
+        except DecodeError as error:
+            raise CloseConnection(str(error)) from error
+
+    def _request_of(self, frame: bytes, session: Session) -> Request:
+        key, version, correlation_id = peek_request(frame)
+        api = self.apis.get(key)
+        if api is None:
+            raise CloseConnection(f"an unknown API key {key}")
+        low, high = api.range
+        request: Request = RequestOf(
+            api,
+            version,
+            correlation_id=correlation_id,
+            data=frame,
+            session=session,
+            received_ms=self.broker.clock.now_ms,
+            began_ms=self.broker.clock.monotonic_ms,
+            class_of=self.class_of,
+        )
+        if not low <= version <= high:
+            if api.on_unknown_version is None:
+                raise CloseConnection(f"{api.name} has versions {low} to {high} here, not {version}")
+            request.version = 0
+            request.is_unknown_version = True
+            return request
+        header, request.position = read_request_header(frame, api.catalog.header_versions[version][0])
+        request.client_id, request.header_tags = header.client_id, header.unknown_tags
+        return request
+
+    def answer(self, request: Request) -> Answer:
+        """Call the hooks, then the handler. Raise ``CloseConnection`` if no response is possible."""
+        if not may_call(request.session, request.api.name):
+            if not request.api.before_authentication:
+                raise CloseConnection(f"{request.api.name} before the connection has authenticated")
+            request.session.memory["close"] = True
+            refusal: Message = request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            return refusal
+        expires_ms = request.session.expires_ms
+        if (
+            expires_ms is not None
+            and self.broker.clock.monotonic_ms >= expires_ms
+            and not request.api.before_authentication
+        ):
+            raise CloseConnection(f"{request.api.name} after the session's end, without authenticating anew")
+        call = request.api.handle
+        if request.is_unknown_version:
+            assert request.api.on_unknown_version is not None
+            call = request.api.on_unknown_version
+        if not self.hooks:
+            return self._handled(request, call)
+        return self._answer_with_hooks(request, lambda: self._handled(request, call))
+
+    def _handled(self, request: Request, call: Handler) -> Answer:
+        group_type = request.api.group_type
+        if group_type and not self.broker.offers_group_type(group_type):
+            return request.api.refuse(request, ErrorCode.UNSUPPORTED_VERSION)
+        code = refused(request, self.broker.access)
+        if code != ErrorCode.NONE:
+            return request.api.refuse(request, code)
+        return charged(request, self.broker, lambda: call(request, self.broker))
+
+    def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
+        instead = None
+        for hook in self.hooks:
+            answered = hook.before(request)
+            instead = instead or answered
+        answer = call() if instead is None else instead(call)
+        if isinstance(answer, Later):
+            answer.when_complete(lambda later: self._seen(request, later.answer))
+        else:
+            self._seen(request, answer)
+        return answer
+
+    def _seen(self, request: Request, answer: Answer) -> None:
+        for hook in self.hooks:
+            hook.after(request, answer)
+
+    def encode(self, request: Request, answer: Message | Encoded) -> Buffers:
+        """Return the frame of a response in parts. Raise ``EncodeError`` if the version cannot encode it."""
+        parts = answer.parts if isinstance(answer, Encoded) else encode_answer(answer, request.version)
+        size = _ID_BYTES + sum(map(len, parts))
+        head = b""
+        _, header_version = request.api.catalog.header_versions[request.version]
+        if header_version:
+            head = _tag_section(request.answer_tags)
+        return together([_SIZE_AND_ID.pack(size + len(head), request.correlation_id), head, *parts])
+
+
+def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
+    """Encode a response in parts. Error messages that exceed the limit for strings are shortened."""
+    try:
+        return answer.encode_parts(version)
+    except EncodeError:
+        shorten_texts(answer)
+        return answer.encode_parts(version)
+
+
+def together(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
+    """Join short parts. Long buffers and file ranges stay separate.
+
+    >>> together([b"a", b"", b"b", bytes(5000), b"c"]) == [b"ab", bytes(5000), b"c"]
+    True
+    """
+    buffers: Buffers = []
+    short: list[bytes | memoryview] = []
+    for part in parts:
+        if isinstance(part, Part) or len(part) >= _LONG_BYTES:
+            if short:
+                buffers.append(b"".join(short))
+                short = []
+            buffers.append(part)
+        else:
+            short.append(part)
+    if short:
+        buffers.append(b"".join(short))
+    return buffers
+
+
+def _tag_section(tags: list[tuple[int, bytes]]) -> bytes:
+    """Return the tagged fields of a response header."""
+    if not tags:
+        return _NO_TAGS
+    return response_header_class()(unknown_tags=sorted(tags)).encode(1)[_ID_BYTES:]
+
+
+_PERCENT = 100
+_FRAME_BYTES = 4
+
+
+def charged(request: Request, broker: BrokerState, call: Callable[[], Answer]) -> Answer:
+    """Handle a request and charge its quotas. The throttle time is set in the response and the request."""
+    if not broker.quotas.limits:
+        return call()
+    began = time.perf_counter()
+    answer = call()
+    seconds = time.perf_counter() - began
+    if isinstance(answer, Later):
+        answer.when_complete(lambda later: _charge(request, broker, later.answer, seconds))
+    else:
+        _charge(request, broker, answer, seconds)
+    return answer
+
+
+def _charge(request: Request, broker: BrokerState, answer: Any, seconds: float) -> None:
+    quotas, now_ms = broker.quotas, broker.waits.now_ms
+    waits = [request.throttle_ms]
+    if request.api.name == "Produce":
+        waits.append(quotas.charge(request, PRODUCE, len(request.data), now_ms))
+    elif request.api.name == "Fetch" and isinstance(answer, Message):
+        size = _FRAME_BYTES + sum(map(len, answer.encode_parts(request.version)))
+        waits.append(quotas.charge(request, FETCH, size, now_ms))
+        if waits[-1]:
+            quotas.give_back(request, FETCH, size, now_ms)
+            _leave_out_records(request, broker, answer)
+    if is_counted(request):
+        waits.append(quotas.charge(request, REQUEST, seconds * _PERCENT, now_ms))
+    request.throttle_ms = max(waits)
+    if request.throttle_ms and hasattr(answer, "throttle_time_ms"):
+        answer.throttle_time_ms = request.throttle_ms
+
+
+def _leave_out_records(request: Request, broker: BrokerState, answer: Any) -> None:
+    """Remove the records and the new session from the response to a throttled Fetch.
+
+    See Kafka's FetchContext.getThrottledResponse.
+    """
+    answer.responses = []
+    if request.body.session_epoch <= 0 and answer.session_id:
+        broker.fetch_sessions.end(answer.session_id)
+        answer.session_id = 0

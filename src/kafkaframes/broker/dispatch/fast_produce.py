@@ -1,0 +1,276 @@
+"""The fast path of an ordinary Produce, with few objects for its request and response.
+
+A Produce is ordinary if it has no transaction, acks is 1 or all, this node leads all of its partitions, and the batches
+have the form that the version requires. All of this is checked before anything is appended. The general path is
+``apis/produce.py``, which also builds the response if the log rejects records.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkaframes.broker.apis import produce
+from kafkaframes.broker.apis.produce import Outcome, Produced
+from kafkaframes.broker.dispatch.fast_reading import Cursor, UnusualError, all_different, array_start, text_bytes
+from kafkaframes.broker.requests.request import Session
+from kafkaframes.broker.state.changes import Waiting
+from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.topics import Partition, Topic
+from kafkaframes.errors import ErrorCode
+from kafkaframes.records.limits import ApartError, ContentBudget
+
+FIRST_FLEXIBLE = 9
+_FIRST_WITH_TRANSACTIONS = 3
+_FIRST_BY_ID = 13
+_ACKS_AND_TIMEOUT, _INDEX = struct.Struct(">hi"), struct.Struct(">i")
+_ORDINARY_ACKS = (1, -1)
+_THROTTLE, _THROTTLE_AND_TAGS = bytes(4), bytes(5)
+# A row of an answer: index, error code and base offset; the time of the log; its start; no errors of single records and
+# no message. What a version has of them, and what stands behind.
+_ROW_0, _ROW_2, _ROW_5 = struct.Struct(">ihq"), struct.Struct(">ihqq"), struct.Struct(">ihqqq")
+_NO_ERRORS, _NO_ERRORS_AND_TAGS = struct.pack(">ih", 0, -1), b"\x01\x00\x00"
+
+
+class RequestedTopic(NamedTuple):
+    """What is asked of one topic: its name or id as it came, and the records of each partition."""
+
+    name: str
+    topic_id: UUID
+    raw: bytes
+    topic: Topic
+    partitions: list[tuple[Partition, Produced]]
+
+
+class Done(NamedTuple):
+    """What became of one topic's records: an outcome for each partition that was asked for."""
+
+    requested: RequestedTopic
+    outcomes: list[Outcome]
+
+    def by_index(self) -> list[tuple[int, Outcome]]:
+        """Return the outcomes with the numbers of their partitions."""
+        return [
+            (one.index, outcome) for (one, _), outcome in zip(self.requested.partitions, self.outcomes, strict=True)
+        ]
+
+
+def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> tuple[list[RequestedTopic], int]:
+    """Return what an ordinary request asks for, and its acks; nothing has changed yet."""
+    if version >= _FIRST_WITH_TRANSACTIONS:
+        cursor.null_text()
+    acks, _ = cursor.numbers(_ACKS_AND_TIMEOUT)
+    if acks not in _ORDINARY_ACKS:
+        raise UnusualError
+    topics = [_topic(cursor, version, session, broker) for _ in range(cursor.count())]
+    all_different([one.raw for one in topics])
+    return topics, acks
+
+
+def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> RequestedTopic:
+    name, topic_id, topic = "", NO_UUID, None
+    if version >= _FIRST_BY_ID:
+        raw = cursor.uuid()
+        topic_id = UUID(bytes=raw)
+        topic = broker.topics_by_id.get(topic_id)
+    else:
+        name, raw = cursor.text()
+        topic = broker.topics.get(name)
+    if topic is None or topic.is_internal or not may_write(session, topic, broker):
+        raise UnusualError
+    requested = RequestedTopic(name, topic_id, raw, topic, [])
+    for _ in range(cursor.count()):
+        (index,) = cursor.numbers(_INDEX)
+        sent = produce.produced(cursor.blob())
+        cursor.no_tags()
+        partition = led(topic, index, session)
+        if partition is None or not is_usual(sent, version):
+            raise UnusualError
+        requested.partitions.append((partition, sent))
+    all_different([partition.index for partition, _ in requested.partitions])
+    cursor.no_tags()
+    return requested
+
+
+def topic_of(requested: RequestedTopic, version: int, broker: BrokerState) -> Topic | None:
+    """Return the topic that a request means now."""
+    return broker.topics_by_id.get(requested.topic_id) if version >= _FIRST_BY_ID else broker.topics.get(requested.name)
+
+
+def may_write(session: Session, topic: Topic, broker: BrokerState) -> bool:
+    """Return whether the client may write to a topic."""
+    return broker.access.allows(session, "WRITE", "TOPIC", topic.name)
+
+
+def led(topic: Topic, index: int, session: Session) -> Partition | None:
+    """Return a partition that is there and led here."""
+    partition = topic.partition(index)
+    return None if partition is None or partition.leader_id != session.node_id else partition
+
+
+def is_usual(sent: Produced, version: int) -> bool:
+    """Return whether records have the form that a version of Produce carries, and are no transaction's."""
+    return produce.check_form(version, sent) is None and not sent.is_transactional
+
+
+def appending(requested: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int) -> Waiting[list[Done]]:
+    """Append partition by partition, with turns for others; one that is refused does not touch the others."""
+    turns, done = produce.Turns(size_bytes), [Done(topic, []) for topic in requested]
+    for topic, outcomes in done:
+        for partition, sent in topic.partitions:
+            append = partial(produce.append, broker, partition, sent, acks=acks, content=turns.content)
+            outcomes.append((yield from produce.opening(broker, turns.content, append)))
+            if turns.is_due(sent.records):
+                yield None
+    return done
+
+
+def is_ordinary(done: list[Done]) -> bool:
+    """Return whether everything was taken."""
+    return all(outcome.error_code == ErrorCode.NONE for one in done for outcome in one.outcomes)
+
+
+def write(done: list[Done], version: int) -> list[bytes]:
+    """Return the answer's body; nothing in it was refused."""
+    is_flexible = version >= FIRST_FLEXIBLE
+    parts = [array_start(len(done), is_flexible=is_flexible)]
+    for topic in done:
+        requested, outcomes = topic
+        parts.append(requested.raw if version >= _FIRST_BY_ID else text_bytes(requested.raw, is_flexible=is_flexible))
+        parts.append(array_start(len(outcomes), is_flexible=is_flexible))
+        parts += [row(index, outcome, version) for index, outcome in topic.by_index()]
+        if is_flexible:
+            parts.append(b"\x00")
+    if version:
+        parts.append(_THROTTLE_AND_TAGS if is_flexible else _THROTTLE)
+    return parts
+
+
+def around(topic: Done, version: int) -> tuple[bytes, bytes, bytes]:
+    """Return the body of an answer about one partition as what stands before its row, the row, and what follows."""
+    start, name, count, middle, *rest = write([topic], version)
+    return start + name + count, middle, b"".join(rest)
+
+
+def row(index: int, outcome: Outcome, version: int) -> bytes:
+    """Return the row of one partition that was appended to."""
+    code, offset, time_ms, start = outcome[:4]
+    if version >= FIRST_FLEXIBLE:
+        return _ROW_5.pack(index, code, offset, time_ms, start) + _NO_ERRORS_AND_TAGS
+    if version >= 5:
+        packed = _ROW_5.pack(index, code, offset, time_ms, start)
+        return packed + _NO_ERRORS if version >= 8 else packed
+    return _ROW_2.pack(index, code, offset, time_ms) if version >= 2 else _ROW_0.pack(index, code, offset)
+
+
+MOST_KNOWN = 1024  # then all are forgotten, and known again as they come
+MOST_BYTES = 512  # before the records of a request that is kept
+_SIZE_AND_ID = struct.Struct(">ii")
+_TAKEN = Outcome(base_offset=0, log_start_offset=0)
+_NO_RECORDS = produce.produced(b"")
+
+
+class Known(NamedTuple):
+    """What the bytes before the records mean.
+
+    Attributes:
+        requested: the topic, without records.
+        tail: the bytes behind the records.
+        size, before, after: the answer's size, and what it has around the partition's row.
+    """
+
+    requested: RequestedTopic
+    number: int
+    acks: int
+    version: int
+    tail: bytes
+    size: int
+    before: bytes
+    after: bytes
+
+    @property
+    def is_flexible(self) -> bool:
+        """Whether lengths are varints."""
+        return self.version >= FIRST_FLEXIBLE
+
+    def answer(self, correlation_id: int, outcome: Outcome) -> bytes:
+        """Return the answer's frame; nothing was refused."""
+        head = _SIZE_AND_ID.pack(self.size, correlation_id) + self.before
+        return head + row(self.number, outcome, self.version) + self.after
+
+    def done(self, outcome: Outcome) -> Done:
+        """Return what became of the request."""
+        return Done(self.requested, [outcome])
+
+
+class Repeats:
+    """Requests to one broker that differ from an earlier one in nothing but their records, on whatever connection.
+
+    A producer asks for the same partition in the same words all day. The bytes before the records of an ordinary
+    request are kept with what they mean, so that the next one is known by comparing them. Nothing that can change is
+    kept: whether the topic is there, who leads the partition and who may write is looked at each time.
+    """
+
+    def __init__(self, broker: BrokerState) -> None:
+        self._broker = broker
+        self._known: dict[bytes, Known] = {}
+
+    def keep(
+        self,
+        frame: bytes | memoryview,
+        cursor: Cursor,
+        requested: list[RequestedTopic],
+        acks: int,
+        version: int,
+        session: Session,
+    ) -> None:
+        """Keep a request that was read to its end, if it is for one partition and nothing follows it."""
+        at = cursor.blob_at
+        if len(requested) > 1 or len(requested[0].partitions) > 1 or at > MOST_BYTES or cursor.at != len(frame):
+            return
+        session.records_at, key = at, _key(frame, at)
+        known = self._known.get(key)
+        if (
+            known is not None and known.requested.topic is requested[0].topic
+        ):  # it was another request's turn on the connection
+            return
+        ((partition, _),) = requested[0].partitions
+        index, tail = partition.index, bytes(frame[cursor.blob_end :])
+        before, mark, after = around(Done(requested[0], [_TAKEN]), version)
+        if cursor.is_flexible:
+            before = b"\x00" + before  # of the response's header
+        size = 4 + len(before) + len(mark) + len(after)
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        bare = requested[0]._replace(partitions=[(partition, _NO_RECORDS)])
+        self._known[key] = Known(bare, index, acks, version, tail, size, before, after)
+
+    def take(self, frame: bytes | memoryview, session: Session) -> tuple[Known, Outcome] | None:
+        """Append what a request has that came before in other words; None if it is not known, or not ordinary now."""
+        at, broker = session.records_at, self._broker
+        known = self._known.get(_key(frame, at))
+        if known is None:
+            return None
+        cursor = Cursor(frame, at, is_flexible=known.is_flexible)
+        sent = produce.produced(cursor.blob())
+        if frame[cursor.at :] != known.tail or not is_usual(sent, known.version):
+            return None
+        requested, topic = known.requested, known.requested.topic
+        partition = led(topic, known.number, session)
+        if partition is None or topic is not topic_of(requested, known.version, broker):
+            return None
+        if not may_write(session, topic, broker):
+            return None
+        content = ContentBudget(len(frame), opens_apart=True)
+        try:
+            return known, produce.append(broker, partition, sent, acks=known.acks, content=content)
+        except ApartError:
+            return None
+
+
+def _key(frame: bytes | memoryview, at: int) -> bytes:
+    """Return the bytes before the records but for the correlation id, which is another one each time."""
+    head = bytes(frame[:at])
+    return head[:4] + head[8:]

@@ -1,0 +1,121 @@
+"""The APIs that a broker serves: all that have a handler, those of a Kafka release, or those of user-supplied specs.
+
+Clients with the same specs use their versions. Other clients use the versions that they know, and are not affected.
+Messages without a user-supplied spec use the catalog's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from inspect import isfunction
+from types import MappingProxyType
+from typing import NamedTuple
+
+from kafkaframes.broker import apis
+from kafkaframes.broker.requests.api import Api
+from kafkaframes.broker.requests.request import ClassOf, class_in_catalog
+from kafkaframes.broker.settings.features import features_of_release
+from kafkaframes.broker.settings.settings import BrokerSettings
+from kafkaframes.errors import ErrorCode, OptionError
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.headers import body_class
+from kafkaframes.protocol.messages.registry import Specs, with_catalog
+from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.protocol.spec.releases import release
+
+
+class ServedApis(NamedTuple):
+    """Served APIs by key, advertised versions, and message classes, if they differ from the default."""
+
+    apis: Mapping[int, Api]
+    advertised: dict[int, tuple[int, int]]
+    class_of: ClassOf = class_in_catalog
+
+
+@cache
+def all_apis() -> Mapping[int, Api]:
+    """Return every API that has a handler, by key."""
+    modules = [importlib.import_module(f"{apis.__name__}.{info.name}") for info in pkgutil.iter_modules(apis.__path__)]
+    handlers = [value for module in modules for value in vars(module).values() if isfunction(value)]
+    served = {api.key: api for handler in handlers if isinstance(api := vars(handler).get("api"), Api)}
+    return MappingProxyType(dict(sorted(served.items())))
+
+
+_FLEXIBLE_HEADER = 2  # version of a request header
+
+
+def serve_specs(specs: Specs) -> ServedApis:
+    """Return the APIs with user-supplied specs; other APIs use the catalog's.
+
+    Raises:
+        SpecError: a file is not a valid spec.
+        OptionError: a path cannot be read, or no stable version of an API has both request and response.
+    """
+    known = with_catalog(specs)
+
+    @cache
+    def class_of(key: int, kind: str) -> type[Message]:
+        return body_class(key, kind, specs=known)
+
+    halves = {(spec.api_key, spec.type): spec for spec in reversed(known.values())}  # the first of a key, as class_of
+    apis = {key: _rewritten(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
+    advertised = {key: api.range for key, api in apis.items()}
+    return ServedApis(apis, advertised, class_of)
+
+
+def _rewritten(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
+    """Return an API with the versions and header versions of these specs, limited to the versions that it serves."""
+    both = request.valid_versions.intersect(response.valid_versions)
+    headers = {version: (request.header_version(version), response.header_version(version)) for version in both}
+    flexible = [version for version, (header, _) in headers.items() if header >= _FLEXIBLE_HEADER]
+    described = api.catalog._replace(
+        versions=both,
+        flexible_since=min(flexible, default=None),
+        is_latest_unstable=request.latest_version_unstable and both.highest > request.latest_stable_version,
+        header_versions=MappingProxyType(headers),
+    )
+    served = replace(api, rewritten=described)
+    if served.range[0] > served.range[1]:
+        raise OptionError(f"no stable version of {api.name} has both a request and a response among these specs")
+    return served
+
+
+_FORMAT = "log.message.format.version"
+_FIRST_WITH_GROUP_SETTINGS = (4,)
+_FIRST_OF_KRAFT = (3, 3)  # from here on the controller creates topics, and an answer does not wait for it
+_FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
+
+
+def play(name: str, settings: BrokerSettings) -> ServedApis:
+    """Return the APIs of a known release, as far as they are served here; it decides a topic's default format."""
+    chosen = release(name)
+    version = tuple(int(part) for part in chosen.name.split(".")[:3])
+    settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
+    settings.groups_have_settings = version >= _FIRST_WITH_GROUP_SETTINGS
+    settings.features = features_of_release(version)
+    is_by_controller = version >= _FIRST_OF_KRAFT
+    settings.new_topic_error = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_by_controller else ErrorCode.LEADER_NOT_AVAILABLE
+    )
+    settings.explicit.setdefault(_FORMAT, _format_of(version))
+    apis: dict[int, Api] = {}
+    advertised = {}
+    for key, said in chosen.apis().items():
+        api = all_apis().get(key)
+        if api is None:
+            continue
+        low, high = max(said.accepted.lowest, api.range[0]), min(said.accepted.highest, api.range[1])
+        if low <= high:
+            rights = tuple(replace(right, is_needed=version >= right.first_release) for right in api.rights)
+            apis[key] = replace(api, versions=(low, high), rights=rights)
+            advertised[key] = said.advertised.lowest, min(said.advertised.highest, high)
+    return ServedApis(apis, advertised)
+
+
+def _format_of(version: tuple[int, ...]) -> str:
+    """Return the ``message.format.version`` that a release writes by default."""
+    return "3.0-IV1" if version >= _FIRST_OF_FORMAT_2 else ".".join(str(number) for number in version)

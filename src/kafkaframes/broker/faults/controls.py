@@ -1,0 +1,405 @@
+"""Functions for tests that inspect or change a broker: the implementation of ``Broker``'s methods.
+
+They return topics, decoded records, groups, transactions and clients as values. They create topics, append records,
+move leaders and coordinators, and truncate logs. Their first argument is the broker's state.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+
+from kafkaframes.broker.faults.journal import Entry
+from kafkaframes.broker.state.config_changes import checked_topic
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.topics import Node, Partition, count_of
+from kafkaframes.coordination.groups.streams import StreamsGroup, TaskRole
+from kafkaframes.coordination.transactions.state import TransactionState
+from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.protocol.messages.envelopes import decode_versioned
+from kafkaframes.protocol.spec.catalog import api as catalog_api
+from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
+from kafkaframes.records.append.settings import KEEP
+from kafkaframes.records.batch import Record, read_values
+from kafkaframes.records.scan import FILE
+from kafkaframes.storage.files.names import TopicPartition, check_topic
+from kafkaframes.storage.partition.appending import check_client_batch
+from kafkaframes.storage.partition.fetch import LOG_END
+
+_CHUNK_BYTES = 1 << 20
+
+
+_SHOWN_PARTITIONS = 10
+
+
+class TopicInfo(NamedTuple):
+    """A snapshot of a topic, with the log end offset of each partition."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    configs: dict[str, str]
+    end_offsets: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        """Return one line: name, partitions, log end offsets and settings."""
+        ends = ", ".join(map(str, self.end_offsets[:_SHOWN_PARTITIONS]))
+        more = ", ..." if len(self.end_offsets) > _SHOWN_PARTITIONS else ""
+        configs = "".join(f", {key}={value}" for key, value in sorted(self.configs.items()))
+        return f"<Topic {self.name}: {count_of(self.partitions, 'partition')}, end offsets {ends}{more}{configs}>"
+
+
+def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo]:
+    """Return the topics by name, with internal topics if requested."""
+    return {
+        topic.name: TopicInfo(
+            topic.name,
+            topic.topic_id,
+            len(topic.partitions),
+            dict(topic.configs),
+            tuple(one.log.log_end_offset for one in topic.partitions),
+        )
+        for topic in state.topics.values()
+        if internal or not topic.is_internal
+    }
+
+
+def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
+    """Return a partition; raise an ``OptionError`` that lists the existing ones if it does not exist."""
+    known = state.partition(topic, partition)
+    if known is None and topic in state.topics:
+        count = len(state.topics[topic].partitions)
+        raise OptionError(f"topic {topic!r} has no partition {partition}; it has {count}, counted from 0")
+    if known is None:
+        raise OptionError(f"no topic {topic!r} in this broker; its topics: {', '.join(state.topics) or 'none'}")
+    return known
+
+
+def records(state: BrokerState, topic: str, partition: int | None = None, *, control: bool = False) -> list[Record]:
+    """Return the decoded records of a partition, or of all partitions; with transaction markers if requested."""
+    if partition is None:
+        count = len(state.topics[topic].partitions) if topic in state.topics else 1
+        return [one for index in range(count) for one in records(state, topic, index, control=control)]
+    log = partition_of(state, topic, partition).log
+    matching: list[Record] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
+        rows = [one for batch in read_values(data, rules=FILE) for one in batch.records if one.offset >= offset]
+        if not rows:
+            break
+        matching += [one for one in rows if control or not one.control]
+        offset = rows[-1].offset + 1
+    return matching
+
+
+class SeenClient(NamedTuple):
+    """A client software, with its client ids and the versions of each API that it used."""
+
+    software: str
+    client_ids: tuple[str, ...]
+    versions: dict[str, tuple[int, ...]]
+    refused_by_kafka_4: tuple[str, ...]
+
+
+def _is_refused(api_name: str, version: int) -> bool:
+    """Return whether Kafka 4 rejects an API version that older releases accept (KIP-896)."""
+    try:
+        key = catalog_api(api_name).key
+    except KafkaframesError:  # an API of user-supplied specs
+        return False
+    accepted = _newest().all_apis.get(key)
+    return key != API_VERSIONS and (accepted is None or version < accepted.accepted.lowest)
+
+
+def _newest() -> Release:
+    return release(releases()[-1])
+
+
+def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
+    """Yield the clients in a journal, with the versions that the newest Kafka release rejects (KIP-896)."""
+    by_name: dict[str, dict[str, Any]] = {}
+    by_connection: dict[int, str] = {}
+    listed = list(entries)
+    for entry in listed:
+        if entry.software[0]:
+            by_connection[entry.connection] = " ".join(entry.software)
+    for entry in listed:
+        name = by_connection.get(entry.connection, "unknown")
+        seen = by_name.setdefault(name, {"ids": set(), "versions": {}})
+        seen["ids"].add(entry.client_id or "")
+        seen["versions"].setdefault(entry.api, set()).add(entry.version)
+    for name, seen in sorted(by_name.items()):
+        versions = {api: tuple(sorted(those)) for api, those in sorted(seen["versions"].items())}
+        refused = tuple(
+            f"{api} v{version}" for api, those in versions.items() for version in those if _is_refused(api, version)
+        )
+        yield SeenClient(name, tuple(sorted(seen["ids"])), versions, refused)
+
+
+def report(entries: Iterable[Entry]) -> str:
+    """Return, as text, the clients and API versions in a journal, and the versions that Kafka 4 rejects."""
+    lines = []
+    for client in seen_clients(entries):
+        lines.append(f"{client.software} ({', '.join(filter(None, client.client_ids)) or 'no client id'})")
+        for api, versions in client.versions.items():
+            lines.append(f"  {api}: {', '.join(f'v{version}' for version in versions)}")
+        refused = ", ".join(client.refused_by_kafka_4) or "nothing"
+        lines.append(f"  Kafka 4 would refuse: {refused}")
+    return "\n".join(lines) or "no requests were seen"
+
+
+class MemberInfo(NamedTuple):
+    """A snapshot of a group member; ``assignment`` is sorted."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    assignment: tuple[TopicPartition, ...]
+
+
+class GroupInfo(NamedTuple):
+    """A snapshot of a group.
+
+    Attributes:
+        type: ``classic``, ``consumer``, ``share`` or ``streams``; empty if the group has only committed offsets.
+        state: state in Kafka's spelling, such as ``Stable``.
+        offsets: committed offset of each partition.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    members: tuple[MemberInfo, ...]
+    offsets: dict[TopicPartition, int]
+
+
+class TransactionInfo(NamedTuple):
+    """A snapshot of a transactional id.
+
+    Attributes:
+        state: state in Kafka's spelling, such as ``Ongoing`` or ``CompleteCommit``.
+        partitions: partitions of the transaction, sorted.
+        started_ms: start of the transaction in milliseconds since 1970; None if there is no transaction.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    started_ms: int | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the transaction is ongoing: started, and neither committed nor aborted."""
+        return self.state == TransactionState.ONGOING.shown
+
+
+def groups(state: BrokerState) -> dict[str, GroupInfo]:
+    """Return the groups by name, including groups that have only committed offsets."""
+    known, committed = state.groups.groups, state.groups.commits.store
+    infos = {}
+    for name in sorted({*known, *committed.offsets_by_group}):
+        group: Any = known.get(name)
+        members = () if group is None else tuple(_member(state, group, one) for one in group.members.values())
+        offsets = {where: commit.offset for where, commit in sorted(committed.group_offsets(name).items())}
+        kind, shown = ("", "Empty") if group is None else (group.type, group.state_name)
+        infos[name] = GroupInfo(name, kind, shown, members, offsets)
+    return infos
+
+
+def _member(state: BrokerState, group: Any, member: Any) -> MemberInfo:
+    instance_id = getattr(member, "instance_id", None)
+    assignment = _assignment(state, group, member)
+    return MemberInfo(member.member_id, member.client_id, member.client_host, instance_id, assignment)
+
+
+def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicPartition, ...]:
+    if isinstance(group, StreamsGroup):
+        read = group.partitions(member, TaskRole.ACTIVE)
+        return tuple(sorted(TopicPartition(*at) for at in read if state.partition(*at) is not None))
+    if hasattr(member, "assigned"):
+        topics = state.topics_by_id
+        return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assigned if at in topics))
+    try:
+        assigned, _ = decode_versioned("ConsumerProtocolAssignment", member.assignment)
+    except DecodeError:  # no assignment yet, or another protocol, such as Kafka Connect's
+        return ()
+    rows = assigned.assigned_partitions
+    return tuple(sorted(TopicPartition(row.topic, index) for row in rows for index in row.partitions))
+
+
+def transactions(state: BrokerState) -> dict[str, TransactionInfo]:
+    """Return the transactions by transactional id."""
+    return {
+        one.transactional_id: TransactionInfo(
+            one.transactional_id,
+            one.state.shown,
+            one.producer_id,
+            one.producer_epoch,
+            tuple(sorted(one.partitions)),
+            one.start_ms if one.start_ms >= 0 else None,
+        )
+        for one in state.transactions.transactions.values()
+    }
+
+
+_KINDS: Final = {"group": 0, "transaction": 1, "share": 2}  # Kafka's coordinator types
+Configs = Mapping[str, str | int | bool]
+
+
+def text_of(value: str | int | bool) -> str:
+    """Return a setting's value in Kafka's spelling.
+
+    >>> text_of(True)
+    'true'
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _texts(configs: Configs) -> dict[str, str]:
+    return {key.replace("_", "."): text_of(value) for key, value in configs.items()}
+
+
+def create_topic(state: BrokerState, name: str, partitions: int, configs: Configs) -> None:
+    """Create a topic, as ``Broker.create_topic``."""
+    if name in state.topics:
+        raise OptionError(f"topic {name!r} is there already")
+    if partitions < 1:
+        raise OptionError(f"a topic has at least one partition, not {partitions}")
+    check_topic(name)
+    checked = checked_topic(state.settings, _texts(configs))
+    state.create_topic(name, partitions, checked)
+
+
+def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
+    """Change settings of a topic, as ``Broker.configure_topic``."""
+    if name not in state.topics:
+        raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
+    topic = state.topics[name]
+    state.configure_topic(topic, checked_topic(state.settings, topic.configs | _texts(configs)))
+    state.save()
+
+
+def node_of(state: BrokerState, node_id: int) -> Node:
+    """Return a virtual node; raise an ``OptionError`` that lists the existing ones if it does not exist."""
+    if node_id not in state.nodes.by_id:
+        raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
+    return state.nodes.by_id[node_id]
+
+
+def move_leader(state: BrokerState, topic: str, partition: int, node_id: int) -> None:
+    """Move a partition's leadership to another node, as ``Broker.move_leader``."""
+    node_of(state, node_id)
+    state.move_leader(partition_of(state, topic, partition), node_id)
+
+
+def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> None:
+    """Move a group's or transactional id's coordinator to another node, as ``Broker.move_coordinator``."""
+    node_of(state, node_id)
+    if kind not in _KINDS:
+        raise OptionError(f"no kind {kind!r} among {', '.join(_KINDS)}")
+    state.nodes.coordinators[_KINDS[kind], key] = node_id
+
+
+def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> None:
+    """Truncate a partition's log, as ``Broker.truncate``."""
+    target = partition_of(state, topic, partition)
+    state.logs.truncate_to(target.topic_partition, offset, now_ms=state.clock.now_ms)
+    target.log.update_high_watermark(target.log.log_end_offset)
+    state.move_leader(target, target.leader_id)
+
+
+def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
+    """Remove the last bytes of a partition's newest segment, as ``Broker.tear_tail``."""
+    segments = _segments_of(data_dir, f"{topic}-{partition}")
+    if not segments:
+        raise OptionError(f"no segment of {topic}-{partition} in {data_dir}")
+    size = segments[-1].stat().st_size
+    if not 0 <= count <= size:
+        raise OptionError(f"{segments[-1]} has {size} bytes: {count} cannot be cut off")
+    os.truncate(segments[-1], size - count)
+    return size - count
+
+
+def _segments_of(data_dir: str, name: str) -> list[Path]:
+    """Return a partition's segment files. Symbolic links are ignored: only files in ``data_dir`` are changed."""
+    for directory in Path(data_dir).iterdir():
+        if directory.name == name and directory.is_dir() and not directory.is_symlink():
+            return sorted(file for file in directory.glob("*.log") if file.is_file() and not file.is_symlink())
+    return []
+
+
+def build_producer_batches(
+    records: Any, *, now_ms: int, batch_records: int, batch_bytes: int = 16_384
+) -> list[tuple[bytes, int]]:
+    """Encode records as batches of format 2, as a producer sends them. Return each batch with its number of records.
+
+    Args:
+        records: as for ``build_records``; records without a timestamp get ``now_ms``.
+        batch_records: largest number of records in a batch.
+        batch_bytes: largest size of a batch, in bytes (``batch.size``); a larger record is a batch of its own.
+
+    Raises:
+        EncodeError: a column is unknown, or a value is invalid; ``path`` is its location.
+    """
+    # Arrow is imported on first use, so that it does not delay the broker's first request.
+    from kafkaframes.records.arrays import numbers, whole_milliseconds
+    from kafkaframes.records.build import READER_COLUMNS, build_apart
+    from kafkaframes.records.rows import column_array, named_columns
+
+    if not len(records):
+        return []
+    named = named_columns(records, ignore=READER_COLUMNS)
+    columns = {name: named[name] for name in ("key", "value", "headers") if name in named}
+    if "timestamp" in named:
+        columns["timestamp"] = whole_milliseconds(column_array("timestamp", named["timestamp"]), now_ms)
+    else:
+        count = len(next(iter(columns.values())))
+        columns["timestamp"] = numbers(np.full(count, now_ms, np.int64))
+    return list(build_apart(columns, batch_records=batch_records, batch_bytes=batch_bytes))
+
+
+def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes, int]], partition: int) -> int:
+    """Append batches, as ``Broker.append``. All batches are validated before the first one is appended."""
+    if state.is_read_only:
+        raise OptionError("the broker serves a directory that is only read: nothing can be appended")
+    if topic in state.topics:
+        target = partition_of(state, topic, partition)
+        settings, end, epoch = target.log.settings, target.log.log_end_offset, target.leader_epoch
+    else:
+        check_topic(topic)
+        if partition < 0:
+            raise OptionError(f"partition {partition} is negative")
+        settings, end, epoch = state.settings.log_settings({}), 0, 0
+    if settings.on_noncontiguous == KEEP:  # a topic of a mirror stores the offsets in the batches
+        batches = _with_offsets(batches, end)
+    now_ms = state.clock.now_ms
+    for data, _ in batches:
+        check_client_batch(settings, data, log_end_offset=end, leader_epoch=epoch, now_ms=now_ms)
+    if topic not in state.topics:
+        state.create_topic(topic, partition + 1)
+        target = partition_of(state, topic, partition)
+    first = -1
+    for data, _ in batches:
+        info = target.log.append_as_leader(data, leader_epoch=target.leader_epoch, now_ms=now_ms)
+        first = info.first_offset if first < 0 else first
+    target.log.update_high_watermark(target.log.log_end_offset)
+    state.appended(target)
+    return first
+
+
+def _with_offsets(batches: Iterable[tuple[bytes, int]], offset: int) -> list[tuple[bytes, int]]:
+    """Return batches with consecutive base offsets from ``offset``. The CRC does not cover the base offset."""
+    result = []
+    for data, count in batches:
+        result.append((offset.to_bytes(8) + data[8:], count))
+        offset += count
+    return result

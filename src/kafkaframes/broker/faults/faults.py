@@ -1,0 +1,317 @@
+"""Faults for requests: rules that change how the broker answers matching requests. A hook of the dispatcher.
+
+``broker.on("Produce", version=..., topic=...)`` creates a rule, and the rule's methods define its fault. A rule without
+a fault only counts requests. Rules are tried in order of their creation; the first rule that matches and has a fault
+decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
+
+from kafkaframes.broker.faults.rules import Occasions, RuleHistory, line_of_caller, show_call
+from kafkaframes.broker.requests.api import Answer, CloseConnection, Later, changed
+from kafkaframes.broker.requests.failures import failed, flip_bytes
+from kafkaframes.broker.requests.request import Request
+from kafkaframes.broker.state.clock import Clock
+from kafkaframes.broker.state.fetch_sessions import FIRST
+from kafkaframes.errors import ErrorCode, OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.broker.state.state import BrokerState
+
+Pass = Callable[[], Answer]
+CONDITIONS = ("version", "topic", "partition", "client_id", "node_id", "where")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Rule(Occasions):
+    """A rule for requests, created by ``Faults.on``.
+
+    Attributes:
+        api: name of the API; None matches every API.
+        requests: matching requests, oldest first.
+    """
+
+    api: str | None
+    clock: Clock
+    state: Callable[[], BrokerState | None]
+    version: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    client_id: str | None = None
+    node_id: int | None = None
+    where: Callable[[Request], bool] | None = None
+    requests: list[Request] = field(default_factory=list)
+    _act: Callable[[Request, Pass], Answer] | None = None
+    _held: list[Callable[[], None]] = field(default_factory=list)
+    _said: str = ""
+
+    def error(self, code: str | int) -> Self:
+        """Answer with an error code, by name or number. The request is not handled.
+
+        Raises:
+            OptionError: Kafka has no error with this name.
+        """
+        if isinstance(code, str) and code not in ErrorCode.__members__:
+            near = get_close_matches(code, ErrorCode.__members__, 1)
+            raise OptionError(f"Kafka has no error {code!r}" + (f"; {near[0]} is one" if near else ""))
+        number = ErrorCode[code] if isinstance(code, str) else code
+        return self._do(f"error {code}", lambda request, _: failed(request, number), "error", code)
+
+    def delay(self, seconds: float) -> Self:
+        """Handle the request, and delay the response by ``seconds`` of the broker's clock."""
+        return self._do(f"delayed {seconds} s", lambda request, go_on: self._later(seconds, go_on), "delay", seconds)
+
+    def close(self) -> Self:
+        """Close the connection without handling the request."""
+        return self._do("closed", _close, "close")
+
+    def drop_reply(self) -> Self:
+        """Handle the request, and close the connection instead of answering. A producer then sends the batch again."""
+        return self._do("done, and the reply dropped", _drop, "drop_reply")
+
+    def ignore(self) -> Self:
+        """Neither handle nor answer the request. The connection stays open."""
+        return self._do("never answered", lambda request, go_on: Later(), "ignore")
+
+    def corrupt(self) -> Self:
+        """Handle the request, and corrupt the records in the response so that their CRC does not match."""
+        return self._do("records corrupted", lambda request, go_on: flip_bytes(go_on()), "corrupt")
+
+    def throttle(self, milliseconds: int) -> Self:
+        """Handle the request, and set ``throttle_time_ms`` in the response (KIP-219)."""
+
+        def act(_: Request, go_on: Pass) -> Answer:
+            throttled: Answer = changed(go_on(), lambda answer: _throttle(answer, milliseconds))
+            return throttled
+
+        return self._do(f"throttled {milliseconds} ms", act, "throttle", milliseconds)
+
+    def tag(self, header_tags: Iterable[tuple[int, bytes]]) -> Self:
+        """Handle the request, and add tagged fields to the response header if its version supports them."""
+        tags = list(header_tags)
+
+        def act(request: Request, go_on: Pass) -> Answer:
+            request.answer_tags += tags
+            return go_on()
+
+        return self._do(f"tagged {', '.join(str(tag) for tag, _ in tags)}", act, "tag", tags)
+
+    def hold(self) -> Self:
+        """Hold requests until ``release`` is called. Requests of other connections are handled in the meantime."""
+        return self._do("held", self._hold, "hold")
+
+    def answer(self, make: Callable[[Request], Any]) -> Self:
+        """Answer with the result of ``make(request)``: a ``request.response(...)``, or None to send no response."""
+        return self._do("answered by a test", lambda request, go_on: make(request), "answer", make)
+
+    def call(self, watch: Callable[[Request], None]) -> Self:
+        """Call ``watch`` with each matching request, and handle the request as usual."""
+
+        def act(request: Request, go_on: Pass) -> Answer:
+            watch(request)
+            return go_on()
+
+        return self._do("", act, "call", watch)
+
+    def _do(self, said: str, act: Callable[[Request, Pass], Answer], method: str, *arguments: object) -> Self:
+        self._said, self._act = said, act
+        return self._note(method, *arguments)
+
+    @property
+    def has_action(self) -> bool:
+        """Whether the rule has a fault; otherwise it only counts requests."""
+        return self._act is not None
+
+    @property
+    def count(self) -> int:
+        """The number of matching requests."""
+        return len(self.requests)
+
+    def describe(self) -> str:
+        """Return the calls that created the rule."""
+        conditions = {name: getattr(self, name) for name in CONDITIONS}
+        return self._chain(show_call("on", self.api, **conditions, optional=self.is_optional))
+
+    def remove(self) -> None:
+        """Stop matching requests, and release the held ones."""
+        self.is_removed = True
+        self.release()
+
+    def release(self) -> int:
+        """Handle the held requests in order of their arrival; return their number."""
+        held, self._held = self._held, []
+        for go_on in held:
+            go_on()
+        return len(held)
+
+    def fits(self, request: Request) -> bool:
+        """Return whether the rule matches a request."""
+        if self.is_over or self.api not in (None, request.api.name):
+            return False
+        conditions = (
+            (self.version, request.version),
+            (self.client_id, request.client_id),
+            (self.node_id, request.session.node_id),
+        )
+        if any(want is not None and want != have for want, have in conditions):
+            return False
+        if (self.topic is not None or self.partition is not None) and not self._names(request):
+            return False
+        return self.where is None or self.where(request)
+
+    def _names(self, request: Request) -> bool:
+        return any(
+            (self.topic is None or topic == self.topic) and (self.partition is None or index == self.partition)
+            for topic, index in topic_partitions(request.body, self.state())
+        )
+
+    def take(self, request: Request) -> Callable[[Pass], Answer] | None:
+        """Count a matching request. Return a function that applies the fault, or None to handle it as usual."""
+        self.requests.append(request)
+        if self.skip:
+            self.skip -= 1
+            return None
+        if self._act is None:
+            return None
+        if self.left is not None:
+            self.left -= 1
+        self.occurrences += 1
+        act = self._act
+        if request.journal_entry is not None and self._said:
+            request.journal_entry.fault = self._said
+        return lambda go_on: act(request, go_on)
+
+    def _later(self, seconds: float, go_on: Pass) -> Answer:
+        done, later = go_on(), Later()
+        self.clock.call_later(seconds * 1000, lambda: later.follow(done))
+        return later
+
+    def _hold(self, request: Request, go_on: Pass) -> Answer:
+        later = Later()
+        self._held.append(lambda: later.follow(go_on()))
+        return later
+
+
+class Faults:
+    """The request rules of a broker. ``state`` returns the current broker state, which maps topic ids to names."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        state: Callable[[], BrokerState | None] = lambda: None,
+        history: RuleHistory | None = None,
+    ) -> None:
+        self._clock = clock
+        self._state = state
+        self.history = history or RuleHistory()
+        self.rules: list[Rule] = []
+
+    def on(self, api: str | None = None, *, optional: bool = False, **conditions: Any) -> Rule:
+        """Create a rule for requests, as ``Broker.on`` does."""
+        from kafkaframes.broker.dispatch.table import all_apis
+
+        names = {one.name for one in all_apis().values()}
+        if api is not None and api not in names:
+            near = get_close_matches(api, names, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise OptionError(f"there is no API {api!r}; {hint}expected {', '.join(sorted(names))}")
+        for name in conditions:
+            if name not in CONDITIONS:
+                near = get_close_matches(name, CONDITIONS, 1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise OptionError(f"requests are not chosen by {name}; {hint}expected {', '.join(CONDITIONS)}")
+        rule = Rule(
+            api,
+            self._clock,
+            self._state,
+            is_optional=optional,
+            origin=line_of_caller(),
+            history=self.history,
+            **conditions,
+        )
+        self.rules.append(rule)
+        self.history.rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        """Remove all rules, and release the requests that they hold."""
+        rules, self.rules = self.rules, []
+        for rule in rules:
+            rule.remove()
+
+    def before(self, request: Request) -> Callable[[Pass], Answer] | None:
+        """Return the fault of the first rule that matches the request and has one; None if no rule does."""
+        if not self.rules:
+            return None
+        self.rules = [rule for rule in self.rules if not rule.is_removed]
+        for rule in self.rules:
+            if rule.fits(request):
+                taken = rule.take(request)
+                if taken is not None:
+                    return taken
+        return None
+
+    def after(self, request: Request, answer: Answer) -> None:
+        """Do nothing: faults change the response before this hook is called."""
+
+
+def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tuple[str | None, int | None]]:
+    """Yield (topic, partition) for each partition in a request of any API.
+
+    Names of topics that are listed by id, and the partitions of a fetch session (KIP-227), require ``state``.
+    """
+    for topics in ("topic_data", "topics", "v3_and_below_topics"):
+        for topic in getattr(body, topics, None) or ():
+            name = topic if isinstance(topic, str) else _name_of(topic, state)
+            rows = next((rows for key in _PARTITIONS if (rows := getattr(topic, key, None))), ())
+            if not rows:
+                yield name, None
+            for row in rows:
+                yield name, _index_of(row)
+    if state is not None and getattr(body, "session_epoch", -1) > FIRST and hasattr(body, "session_id"):
+        for (topic_name, topic_id, index), fetched in state.fetch_sessions.partitions(body.session_id):
+            yield fetched.name or topic_name or _name_by_id(topic_id, state), index
+
+
+def _name_of(topic: Any, state: BrokerState | None) -> str | None:
+    name = getattr(topic, "name", None) or getattr(topic, "topic", None)
+    return name or _name_by_id(getattr(topic, "topic_id", None), state)
+
+
+def _name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
+    topic = None if state is None or topic_id is None else state.topics_by_id.get(topic_id)
+    return None if topic is None else topic.name
+
+
+_PARTITIONS = ("partition_data", "partitions", "partition_indexes")
+
+
+def _index_of(row: Any) -> int | None:
+    if isinstance(row, int):
+        return row
+    for key in ("index", "partition_index", "partition"):
+        index = getattr(row, key, None)
+        if index is not None:
+            return int(index)
+    return None
+
+
+def _close(request: Request, go_on: Pass) -> Answer:
+    raise CloseConnection("a fault closed it")
+
+
+def _drop(request: Request, go_on: Pass) -> Answer:
+    go_on()
+    raise CloseConnection("a fault dropped the reply")
+
+
+def _throttle(answer: Any, milliseconds: int) -> Any:
+    if hasattr(answer, "throttle_time_ms"):
+        answer.throttle_time_ms = milliseconds
+    return answer

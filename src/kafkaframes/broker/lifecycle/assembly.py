@@ -1,0 +1,331 @@
+"""``open_broker`` creates a broker's state: it opens the log directory, and loads metadata and coordinators.
+
+Explicit settings must be valid. A stored setting may be invalid if an earlier version accepted it without a check. Such
+a setting is ignored with a warning, and removed from the file by the next change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.faults.disk_faults import DiskFaults
+from kafkaframes.broker.lifecycle.opening import MEMORY_DIRECTORY, served_of
+from kafkaframes.broker.security.access import Access, EverybodyMay
+from kafkaframes.broker.security.options import Credentials
+from kafkaframes.broker.settings.config_values import TYPES, normalized
+from kafkaframes.broker.settings.properties import general_name
+from kafkaframes.broker.settings.settings import BrokerSettings
+from kafkaframes.broker.state import coordinators
+from kafkaframes.broker.state.clock import Clock
+from kafkaframes.broker.state.config_changes import check_broker, check_group, check_metrics, checked_topic
+from kafkaframes.broker.state.internal import RecordsInMemory
+from kafkaframes.broker.state.metadata_file import (
+    FILE_NAME,
+    NODE_CONFIGS,
+    StoredMetadata,
+    StoredTopic,
+    protect_metadata,
+    read_metadata,
+)
+from kafkaframes.broker.state.state import DELETING, LOG, MEMORY, BrokerState
+from kafkaframes.broker.state.topics import Nodes, Partition, Replicas, Topic
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.storage.copies.decisions import MERGE
+from kafkaframes.storage.files.checkpoints import MetaProperties, read_meta_properties
+from kafkaframes.storage.files.directory import Served
+from kafkaframes.storage.files.disk import Disk, online
+from kafkaframes.storage.files.filesystem import join
+from kafkaframes.storage.files.memory_disk import MemoryDisk, OverlayDisk
+from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
+from kafkaframes.storage.partition import LogManager, LogSettings, ManagerSettings, open_log_directory
+from kafkaframes.wire.primitives import uuid_from_text, uuid_to_text
+
+NOBODY = -1
+
+
+def open_broker(
+    *,
+    data_dir: str | None = None,
+    serve: Sequence[str] = (),
+    replicas: str = MERGE,
+    storage: Mapping[str, Any] | None = None,
+    settings: BrokerSettings | None = None,
+    clock: Clock | None = None,
+    nodes: Nodes | None = None,
+    durability: str | None = None,
+    disk: Disk | None = None,
+    records_in_memory: RecordsInMemory | None = None,
+    adopt: bool = False,
+    access: Access | None = None,
+    credentials: Credentials | None = None,
+    disk_faults: DiskFaults | None = None,
+    new_id: Callable[[], UUID] = uuid4,
+) -> BrokerState:
+    """Open a broker's data directory, or create one in memory. All acknowledged records are available again.
+
+    Args:
+        data_dir: Kafka log directory; None for one in memory.
+        serve: paths of log directories and stores that are served read-only (``Served``). Changes of groups stay in
+            memory.
+        replicas, storage: as for ``serve_paths``.
+        durability: ``memory``, ``log`` or ``fsync``.
+        disk: disk of the log directory; by default the local file system, or memory.
+        records_in_memory: records that groups wrote before a restart of a broker that serves directories.
+        adopt: whether to accept a ``data_dir`` that another broker created, and to write to it.
+        access: authorizer; the default allows everything.
+        credentials: users for SASL.
+        disk_faults: rules for disk faults.
+        new_id: function that returns ids for topics and the cluster.
+
+    Raises:
+        LogDirError: the directory is in use, belongs to another broker, or cannot be read.
+        OptionError: settings are invalid or exclude each other.
+        StorageError: the disk fails.
+    """
+    if serve and (data_dir is not None or durability not in (None, MEMORY)):
+        raise OptionError("a served directory is read-only: data_dir and durability cannot be set with it")
+    settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
+    check_static(settings)
+    served, store = served_of(serve, replicas=replicas, options=storage)
+    path = data_dir or MEMORY_DIRECTORY if served is None else served.path
+    beneath = disk or _disk_of(data_dir, served)
+    there = online(beneath if disk_faults is None else disk_faults.over(beneath))
+    problems: list[LogDirError] = []
+    if served is None:
+        _check_owner(there, path, data_dir=data_dir, adopt=adopt)
+    else:
+        problems = _leave_out_unreadable(there, path)
+    metadata = read_metadata(there, path)
+    is_new = metadata is None
+    metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or uuid_to_text(new_id()))
+    leave_out_unreadable(settings, metadata)
+    stored = metadata.topics
+    settings.set_dynamic({"": metadata.configs} | metadata.entities.get(NODE_CONFIGS, {}))
+
+    known_settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
+    known_for: dict[str, str] = {}
+
+    def settings_of(key: TopicPartition) -> LogSettings:
+        topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if made else None
+        configs = topic.configs if topic is not None else stored[key.topic].configs if key.topic in stored else {}
+        if known_for != settings.explicit:
+            known_for.clear()
+            known_for.update(settings.explicit)
+            known_settings.clear()
+        items = tuple(configs.items())
+        if items not in known_settings:
+            known_settings[items] = settings.log_settings(configs)
+        return known_settings[items]
+
+    made = False
+    identity = None
+    if there.stat(join(path, META_PROPERTIES)) is None:
+        node_id = str(min(nodes.by_id))
+        named = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
+        identity = MetaProperties(named | {"directory.id": uuid_to_text(uuid4())})  # as Kafka from 3.7 on (KIP-858)
+    logs = open_log_directory(
+        path,
+        now_ms=clock.now_ms,
+        settings_of=settings_of,
+        settings=ManagerSettings(
+            log_retention_check_interval_ms=settings.number("log.retention.check.interval.ms"),
+            producer_check_interval_ms=settings.number("producer.id.expiration.check.interval.ms"),
+        ),
+        meta=identity,
+        disk=there,
+        was_clean={} if served is None else served.was_clean,
+        skips_unreadable=served is not None,
+    )
+    logs.problems = (*problems, *logs.problems)
+    state = BrokerState(
+        clock=clock,
+        settings=settings,
+        logs=logs,
+        metadata=metadata,
+        nodes=nodes,
+        durability=durability or (MEMORY if data_dir is None else LOG),
+        is_read_only=served is not None,
+        records_in_memory=records_in_memory or RecordsInMemory(),
+        store=store,
+        remarks=() if served is None else served.remarks,
+        access=access or EverybodyMay(),
+        credentials=credentials or Credentials(),
+        new_id=new_id,
+    )
+    made = True
+    state.load_security()
+    state.quotas.take_over(state.metadata.entities.get("quotas", ()))
+    state.advertised = {key: api.range for key, api in all_apis().items()}
+    if not is_new:
+        finish_deletions(state, logs, stored)
+    adopt_logs(state, logs, stored, is_ours=not is_new)
+    if is_new:
+        state.save()
+    elif served is None:
+        protect_metadata(logs.disk, logs.path)
+    coordinators.attach(state)
+    return state
+
+
+def _disk_of(data_dir: str | None, served: Served | None) -> Disk | None:
+    if served is not None:
+        return OverlayDisk(served.filesystem)
+    return MemoryDisk() if data_dir is None else None
+
+
+def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) -> None:
+    """Reject a directory that another broker created, unless ``adopt`` is set."""
+    directory = disk.stat(path)
+    if directory is None:
+        disk.make_directory(path)
+    elif data_dir is not None and not adopt and disk.stat(join(path, FILE_NAME)) is None:
+        others = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
+        if others:
+            reason = f"is not empty and not this broker's ({', '.join(others[:3])}); `adopt` takes it, `serve` reads it"
+            raise LogDirError(reason, file=path)
+
+
+def _leave_out_unreadable(disk: Disk, path: str) -> list[LogDirError]:
+    """Ignore metadata files that cannot be read, so that the logs can be served without them; return the errors.
+
+    This is only for served directories. A broker that writes to a directory must know its cluster, as in Kafka.
+    """
+    problems = []
+    for name, read in ((META_PROPERTIES, _cluster_id), (FILE_NAME, read_metadata)):
+        try:
+            read(there := online(disk), path)
+        except LogDirError as problem:
+            problems.append(problem)
+            there.delete(join(path, name))  # in the in-memory overlay, not on disk
+    return problems
+
+
+def _cluster_id(disk: Disk, path: str) -> str | None:
+    """Return the cluster id in a directory's ``meta.properties``; None if the file does not exist."""
+    file = join(path, META_PROPERTIES)
+    if disk.stat(file) is None:
+        return None
+    return read_meta_properties(disk.read(file), file=file).cluster_id
+
+
+def _topic_id(logs: LogManager, keys: list[TopicPartition]) -> str | None:
+    return next((logs.logs[key].topic_id for key in keys if key in logs.logs), None)
+
+
+def finish_deletions(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic]) -> None:
+    """Delete the logs of topics whose deletion was interrupted by a crash."""
+    deleting = state.metadata.entities.pop(DELETING, {})
+    for key, log in tuple(logs.logs.items()):
+        if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored:
+            logs.take_away(key, unique_id=uuid4().hex, now_ms=state.clock.now_ms)
+
+
+def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
+    """Raise if a partition with records is missing. A partition without records may have no directory."""
+    if missing and not is_ours:
+        reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
+        raise LogDirError(reason, file=logs.path)
+    if gone := [index for index in missing if logs.has_lost(TopicPartition(name, index))]:
+        reason = f"topic {name} lacks partitions {gone}, which had records: their directories are gone"
+        raise LogDirError(reason, file=logs.path)
+
+
+def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic], *, is_ours: bool) -> None:
+    """Create topics for existing logs. A topic without metadata gets the partitions of its directories.
+
+    Args:
+        stored: stored topics by name.
+        is_ours: whether kafkaframes wrote the directory; empty partitions may then have no directory.
+
+    Raises:
+        LogDirError: a partition is missing in a directory that the broker writes to.
+    """
+    by_topic: dict[str, list[TopicPartition]] = {name: [] for name in stored}
+    for key in sorted({*logs.logs, *logs.unreadable}):
+        by_topic.setdefault(key.topic, []).append(key)
+    for name, keys in by_topic.items():
+        known = stored.get(name)
+        count = max(known.partitions if known else 0, keys[-1].partition + 1 if keys else 0)
+        missing = [index for index in range(count) if TopicPartition(name, index) not in logs.logs]
+        if not state.is_read_only:
+            _check_missing(logs, name, missing, is_ours=is_ours)
+        text = known.topic_id if known is not None else _topic_id(logs, keys)
+        topic = Topic(name, uuid_from_text(text) if text else state.new_id(), dict(known.configs) if known else {})
+        replicas = _replicas(state, name, count, known)
+        topic.partitions += [_adopted(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
+        known_count = known.partitions if known is not None and is_ours else 0
+        for index in missing:
+            if state.is_read_only and (index >= known_count or logs.has_lost(TopicPartition(name, index))):
+                topic.partitions[index].leader_id, topic.partitions[index].is_offline = NOBODY, True
+        state.topics[name] = topic
+        state.topics_by_id[topic.topic_id] = topic
+
+
+def _replicas(state: BrokerState, name: str, count: int, known: StoredTopic | None) -> Replicas:
+    """Return the replicas of a topic's partitions: the stored ones if their nodes exist, else new ones."""
+    stored = known.replicas if known is not None else []
+    factor = min(map(len, stored), default=state.default_factor)
+    replicas = list(state.assignment(name, count, max(factor, 1)))
+    for index, nodes in enumerate(stored[:count]):
+        if state.nodes.are_replicas(nodes):
+            replicas[index] = tuple(nodes)
+    return replicas
+
+
+def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
+    """Return a partition with its log, which is created if it does not exist."""
+    key = TopicPartition(topic.name, index)
+    log = logs.logs.get(key) or logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=state.clock.now_ms)
+    log.update_high_watermark(log.log_end_offset)
+    partition = Partition(key, log, replicas, leader_epoch=max(log.epochs.latest, 0))
+    state.note_settings(topic, partition)
+    return partition
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def check_static(settings: BrokerSettings) -> None:
+    """Raise an ``OptionError`` with the setting's name for an explicit setting that Kafka would reject at startup."""
+    for name, value in settings.explicit.items():
+        key = general_name(name)
+        if key not in TYPES:
+            continue
+        try:
+            normalized(key, value)
+        except OptionError as error:
+            raise OptionError(f"{name.removesuffix(key)}{error}") from None
+    queued = settings.explicit.get("queued.max.request.bytes", "-1")
+    if 0 < int(queued) < settings.number("socket.request.max.bytes"):
+        raise OptionError(f"queued.max.request.bytes is {queued}; expected socket.request.max.bytes or more, or -1")
+
+
+def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> None:
+    """Remove invalid stored settings from ``metadata``, with a warning for each."""
+    metadata.configs = _readable("the broker", metadata.configs, check_broker)
+    by_node = metadata.entities.get(NODE_CONFIGS, {})
+    for node, configs in by_node.items():
+        by_node[node] = _readable(f"node {node}", configs, check_broker)
+    for name, topic in metadata.topics.items():
+        topic.configs = _readable(f"topic {name}", topic.configs, partial(checked_topic, settings))
+    for entity, words, check in (("group_configs", "group", check_group), ("client_metrics", "metrics", check_metrics)):
+        stored = metadata.entities.get(entity, {})
+        for name, configs in stored.items():
+            stored[name] = _readable(f"{words} {name}", configs, partial(check, settings))
+
+
+def _readable(owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]) -> dict[str, str]:
+    kept = {}
+    for name, value in configs.items():
+        try:
+            check({name: value})
+        except OptionError as error:
+            _LOG.warning("a stored setting of %s is left out: %s", owner, error)
+        else:
+            kept[name] = value
+    return kept

@@ -1,0 +1,120 @@
+"""Selects the range of an open log to compact, if a compaction is due (LogCleanerManager). It reads no files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.topics import Partition
+from kafkaframes.storage.files import directory
+from kafkaframes.storage.files.names import FileName, TopicPartition
+from kafkaframes.storage.files.producer_files import AbortedTransaction, ProducerEntry
+from kafkaframes.storage.partition import PartitionLog
+from kafkaframes.storage.partition.segment import LogSegment
+
+_TOPIC_SETTINGS = (
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The range of a log to compact, with the log's state at the start of the round.
+
+    Attributes:
+        dirty: first offset that was not compacted yet.
+        end: end of the range: a segment's base offset.
+        segments: all segments of the log, by base offset.
+        partition: the segments as a directory listing returns them.
+        log_end_offset, high_watermark, aborted, producers: state of the log.
+        now_ms, delete_retention_ms: times that decide which tombstones are removed.
+        ratio: dirty ratio: the share of the compactable bytes that is new.
+    """
+
+    key: TopicPartition
+    log: PartitionLog
+    dirty: int
+    end: int
+    segments: dict[int, LogSegment]
+    partition: directory.Partition
+    log_end_offset: int
+    high_watermark: int
+    aborted: tuple[AbortedTransaction, ...]
+    producers: tuple[ProducerEntry, ...]
+    now_ms: int
+    delete_retention_ms: int
+    ratio: float
+
+
+def round_of(broker: BrokerState, partition: Partition) -> Round | None:
+    """Return the range of a log to compact; None if nothing is due."""
+    log, key = partition.log, partition.topic_partition
+    topic = broker.topics.get(key.topic)
+    if topic is None:
+        return None
+    text = {name: broker.settings.of_topic(name, topic.configs) for name in _TOPIC_SETTINGS}
+    dirty = _first_dirty(log, broker.logs.cleaner_offsets.get(key))
+    now_ms = broker.clock.now_ms
+    end = _first_uncleanable(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))
+    sizes = {one.base_offset: one.size_bytes for one in log.segments if one.base_offset < end}
+    cleanable = sum(size for base, size in sizes.items() if base >= dirty)
+    is_late = _is_late(log, dirty, end, now_ms - int(text["max.compaction.lag.ms"]))
+    ratio = cleanable / sum(sizes.values()) if cleanable else 0.0
+    if not cleanable or not (is_late or ratio > float(text["min.cleanable.dirty.ratio"])):
+        return None
+    return Round(
+        key,
+        log,
+        dirty,
+        end,
+        segments={one.base_offset: one for one in log.segments},
+        partition=directory.Partition(key, log.directory, segments=tuple(map(_as_listed, log.segments))),
+        log_end_offset=log.log_end_offset,
+        high_watermark=log.high_watermark,
+        aborted=tuple(aborted for one in log.segments for aborted in one.txn_index.aborted),
+        producers=tuple(log.producers.entries()),
+        now_ms=now_ms,
+        delete_retention_ms=int(text["delete.retention.ms"]),
+        ratio=ratio,
+    )
+
+
+def _first_dirty(log: PartitionLog, checkpointed: int | None) -> int:
+    """Return the end of the last round. A checkpoint outside of the log is ignored (LogCleanerManager)."""
+    start = log.log_start_offset
+    return start if checkpointed is None or not start <= checkpointed <= log.log_end_offset else checkpointed
+
+
+def _first_uncleanable(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
+    """Return the first offset that must not be compacted: active, unstable, not replicated, or too recent."""
+    segments = list(log.segments)
+    limits = [log.segments.active.base_offset, log.last_stable_offset, log.high_watermark]
+    for segment, after in pairwise(segments) if lag_ms > 0 else ():
+        if after.base_offset > dirty and segment.largest_timestamp > now_ms - lag_ms:
+            limits.append(segment.base_offset)
+            break
+    end = min(limits)
+    return max((one.base_offset for one in segments if one.base_offset <= end), default=end)
+
+
+def _is_late(log: PartitionLog, dirty: int, end: int, oldest_ms: int) -> bool:
+    """Return whether a dirty record is older than ``max.compaction.lag.ms`` (KIP-354)."""
+    segments = (one for one in log.segments if dirty <= one.base_offset < end)
+    return any(0 <= one.first_timestamp < oldest_ms for one in segments)
+
+
+def _as_listed(segment: LogSegment) -> directory.Segment:
+    base = segment.base_offset
+
+    def file(kind: str, path: str, size_bytes: int) -> directory.LogFile:
+        return directory.LogFile(FileName(base, kind), path, size_bytes, segment.modified_ms())
+
+    return directory.Segment(
+        file("log", segment.path, segment.size_bytes),
+        file("index", segment.index.path, segment.index.size_bytes),
+        file("timeindex", segment.time_index.path, segment.time_index.size_bytes),
+    )

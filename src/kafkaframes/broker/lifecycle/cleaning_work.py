@@ -1,0 +1,140 @@
+"""Compacts closed segments of an open log into new files next to the old ones.
+
+The log itself is not changed, so that this can run in a thread while records are appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from kafkaframes.broker.lifecycle.cleaning_round import Round
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.cleaner.filter import Filter
+from kafkaframes.storage.cleaner.latest import walk_dirty_part
+from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
+from kafkaframes.storage.cleaner.round import kept_of, reaches_too_far, sources_of
+from kafkaframes.storage.cleaner.walk import CleanedTransactions
+from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.files.disk import OnlineDisk
+from kafkaframes.storage.files.indexes import write_indexes
+from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
+from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD
+from kafkaframes.storage.log.producers import Producers
+from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
+from kafkaframes.storage.partition.retention import path_of
+
+_CHUNK_BYTES = 1 << 20
+_NEWEST_FORMAT = 2
+
+
+class _StoppedError(Exception):
+    """The compaction is cancelled."""
+
+
+def clean(due: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
+    """Write the compacted segments of a round next to the old ones. The log itself is not changed.
+
+    Returns:
+        Base offsets of the replaced segments, by the base offset of the new segment; empty if it was cancelled.
+
+    Raises:
+        LogDirError: a file is damaged, or a new segment's range exceeds the limits of an index.
+        StorageError: the disk fails.
+    """
+    try:
+        return [_cleaned(due, is_stopped)]
+    except _StoppedError:
+        return []
+
+
+def _cleaned(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
+    plan, settings, disk = _plan(due), _settings(due), due.log.disk
+    known = walk_dirty_part(disk, plan)
+    transactions = CleanedTransactions()
+    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=plan.first_uncleanable_offset)
+    groups: dict[int, tuple[int, ...]] = {}
+    segments = plan.segments_between(0, plan.first_uncleanable_offset)
+    for group in group_segments(segments, settings, plan.first_uncleanable_offset):
+        transactions.kept = []
+        base = group[0].base_offset
+        chunks = kept_of(disk, sources_of(plan, group, settings), filter_, transactions)
+        _write(disk, path_of(plan.partition.directory, base, "log"), chunks, is_stopped)
+        _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept)
+        _keep_time(disk, plan.partition.directory, base, group[-1])
+        groups[base] = tuple(segment.base_offset for segment in group)
+    return groups
+
+
+def _plan(due: Round) -> RoundPlan:
+    producers = Producers.of_entries(due.producers)
+    start, high_watermark = due.dirty, due.high_watermark
+    return RoundPlan(due.partition, start, due.end, "", due.log_end_offset, high_watermark, due.aborted, producers)
+
+
+def _settings(due: Round) -> CleanerSettings:
+    settings = due.log.settings
+    return CleanerSettings(
+        now_ms=due.now_ms,
+        broker_release=REWRITES_OLD if settings.record_format >= _NEWEST_FORMAT else KEEPS_FORMATS,
+        delete_retention_ms=due.delete_retention_ms,
+        segment_bytes=settings.segment_bytes,
+        index_bytes=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        first_dirty_offset=due.dirty,
+        high_watermark=due.high_watermark,
+    )
+
+
+def _write(
+    disk: OnlineDisk, path: str, chunks: Iterable[bytes | memoryview], is_stopped: Callable[[], bool] = lambda: False
+) -> None:
+    """Write a file of chunks, and flush it."""
+    file = disk.open_apart(path)
+    try:
+        file.truncate(0)
+        position, waiting = 0, bytearray()
+        for chunk in chunks:
+            if is_stopped():
+                raise _StoppedError
+            waiting += chunk
+            if len(waiting) >= _CHUNK_BYTES:
+                file.write(position, bytes(waiting))
+                position, waiting = position + len(waiting), bytearray()
+        file.write(position, bytes(waiting))
+        file.fsync()
+    finally:
+        file.close()
+
+
+def _keep_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> None:
+    """Set the modification time of a compacted segment to that of its last source segment (Cleaner.cleanSegments).
+
+    The time decides how long tombstones of old formats are kept, and how old logs without timestamps are.
+    """
+    if last.log.mtime_ms is not None:
+        for kind in ("log", "index", "timeindex"):
+            disk.set_modified(path_of(directory, base, kind), last.log.mtime_ms)
+
+
+def _write_indexes(
+    disk: OnlineDisk, directory: str, base: int, settings: CleanerSettings, kept: list[AbortedTransaction]
+) -> None:
+    path = path_of(directory, base, "log")
+    file = disk.stat(path)
+    size_bytes = 0 if file is None else file.size_bytes
+    tables = [np.empty((len(INDEXED), 0), np.int64)]
+    with disk.open(path) as read_at:
+        for window in scan_segment(read_at, size_bytes=size_bytes, position=0, whole=True, file=path):
+            tables.append(np.stack([window.batches.column(name) for name in INDEXED]))
+    columns = np.concatenate(tables, axis=1)
+    if reaches_too_far(base, columns):
+        raise LogDirError("offsets reach too far above the segment's base; a restart splits it", file=path)
+    offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
+    made = write_indexes(offset_index, time_index)
+    if kept:
+        made["txnindex"] = write_txn_index(kept)
+    for kind, content in made.items():
+        _write(disk, path_of(directory, base, kind), [content])

@@ -1,0 +1,176 @@
+"""Periodic work of a broker: retention, checkpoints, flushes, producer expiration, compaction and leader elections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from kafkaframes.broker.lifecycle.cleaning_round import Round, round_of
+from kafkaframes.broker.state.elections import bring_home
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.errors import KafkaframesError, StorageError
+from kafkaframes.storage.files.descriptors import free_descriptors, reserved_descriptors
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.partition.retention import remove_cleaned
+
+_EVERY_MS = 1_000
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Cleaning:
+    """The log cleaner of a broker (LogCleaner), driven by the broker's clock.
+
+    Every ``log.cleaner.backoff.ms``, logs with ``cleanup.policy=compact`` are compacted, starting with the highest
+    dirty ratio. Closed segments are compacted into new files without a lock, because they do not change. The new files
+    then replace them between two requests. If segments were deleted in the meantime, the log is compacted again later.
+
+    Attributes:
+        run_apart: runs work in a thread, and then a second function on the broker's thread. If it is None, or while the
+            clock is frozen, both run immediately.
+        uncleanable: logs that could not be read, and the reason. They are skipped until the next start.
+    """
+
+    broker: BrokerState
+    run_apart: Callable[[Callable[[], None], Callable[[], None]], None] | None = None
+    uncleanable: dict[TopicPartition, str] = field(default_factory=dict)
+    is_stopped: bool = False
+    is_busy: bool = False
+    _task: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self._schedule()
+
+    def _schedule(self) -> None:
+        settings = self.broker.settings
+        if not self.broker.is_read_only and settings.flag("log.cleaner.enable"):
+            self.broker.clock.call_later(max(settings.number("log.cleaner.backoff.ms"), 1), self._look)
+
+    def _look(self) -> None:
+        if self.is_stopped or self.broker.logs.is_closed:
+            return
+        if not self.is_busy:
+            self._next(set())
+        self._schedule()
+
+    def _next(self, done: set[TopicPartition]) -> None:
+        """Compact the log with the highest dirty ratio that has not been compacted in this pass."""
+        rounds = [due for due in self._due() if due.key not in done]
+        if self.is_stopped or not rounds:
+            return
+        self._clean(max(rounds, key=lambda due: due.ratio), done)
+
+    def _clean(self, due: Round, done: set[TopicPartition]) -> None:
+        outcome: list[dict[int, tuple[int, ...]]] = []
+        self.is_busy = True
+
+        def work() -> None:
+            from kafkaframes.broker.lifecycle.cleaning_work import (
+                clean,  # Arrow and kernels would delay the broker's start
+            )
+
+            try:
+                outcome.extend(clean(due, lambda: self.is_stopped))
+            except StorageError as error:  # repeated in the next pass, unless the directory is offline
+                self.broker.disk_problems.report("compaction fails", error)
+            except KafkaframesError as error:
+                _LOG.warning("%s is not compacted: %s", due.key, error)
+                self.uncleanable[due.key] = str(error)
+            except Exception as error:  # an internal error must not stop the compaction of other logs
+                _LOG.exception("%s is not compacted", due.key)
+                self.uncleanable[due.key] = str(error)
+
+        def finish() -> None:
+            self.is_busy = False
+            done.add(due.key)
+            if self.is_stopped or self.broker.logs.is_closed:
+                return
+            if outcome:  # empty if the log is uncleanable, or the compaction was cancelled
+                self._put_in_place(due, outcome[0])
+            else:
+                self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log))
+            self._next(done)
+
+        if self.run_apart is None or self.broker.clock.is_frozen:
+            work()
+            finish()
+        else:
+            self.run_apart(work, finish)
+
+    def _put_in_place(self, due: Round, groups: dict[int, tuple[int, ...]]) -> None:
+        log, now_ms = due.log, self.broker.clock.now_ms
+        try:
+            for bases in groups.values():
+                if not log.replace_segments([due.segments[base] for base in bases], now_ms=now_ms):
+                    return
+            self.broker.logs.note_cleaned(due.key, due.end)
+        except KafkaframesError as error:
+            self.broker.disk_problems.report("cleaned segments cannot replace the old ones", error)
+
+    def in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
+        """Run work in a thread, and ``finish`` on the broker's thread: the ``run_apart`` of a running broker."""
+
+        async def running() -> None:
+            await asyncio.get_running_loop().run_in_executor(None, work)
+            finish()
+
+        self._task = asyncio.get_running_loop().create_task(running())
+
+    async def stop(self) -> None:
+        """Stop compactions, and wait for the current one."""
+        self.is_stopped = True
+        if self._task is not None:
+            await self._task
+
+    def _due(self) -> Iterable[Round]:
+        for partition in self.broker.partitions():
+            log = partition.log
+            if not log.settings.is_compacted or log.is_closed or partition.topic_partition in self.uncleanable:
+                continue
+            due = round_of(self.broker, partition)
+            if due is not None:
+                yield due
+
+
+class Maintenance:
+    """Periodic maintenance: of the log directory, each second of the broker's clock, and of preferred leaders."""
+
+    def __init__(self, broker: BrokerState) -> None:
+        self._broker = broker
+        self._schedule()
+        self._schedule_elections()
+
+    def _schedule_elections(self) -> None:
+        settings = self._broker.settings
+        if len(self._broker.nodes.by_id) > 1 and settings.flag("auto.leader.rebalance.enable"):
+            seconds = settings.number("leader.imbalance.check.interval.seconds")
+            self._broker.clock.call_later(seconds * 1_000, self._bring_home)
+
+    def _bring_home(self) -> None:
+        if not self._broker.logs.is_closed:
+            bring_home(self._broker)
+            self._schedule_elections()
+
+    def _schedule(self) -> None:
+        if not self._broker.is_read_only:
+            self._broker.clock.call_later(_EVERY_MS, self._run)
+
+    def _run(self) -> None:
+        broker = self._broker
+        if broker.logs.is_closed:
+            return
+        starts = {partition: partition.log.log_start_offset for partition in broker.partitions()}
+        try:
+            if free_descriptors() > 2 * reserved_descriptors():
+                broker.logs.disk.grow_pool()
+            broker.logs.tick(broker.clock.now_ms, broker.clock.monotonic_ms)
+            if broker.is_unsaved and not broker.logs.is_offline:
+                broker.save()
+        except KafkaframesError as error:
+            broker.disk_problems.report("retention and checkpoints fail", error)
+        for partition, start in starts.items():
+            if partition.log.log_start_offset != start:
+                partition.notify()
+        self._schedule()

@@ -1,0 +1,171 @@
+"""Opens what a broker serves: log directories and tiered stores, read-only; and takes and restores snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Any
+
+from kafkaframes.broker.lifecycle.arguments import Paths
+from kafkaframes.broker.state.metadata_file import FILE_NAME
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.store_reads import StoreReads
+from kafkaframes.errors import OptionError
+from kafkaframes.storage.copies.decisions import MERGE, REPLICAS
+from kafkaframes.storage.files import names
+from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
+from kafkaframes.storage.files.disk import Disk
+from kafkaframes.storage.files.filesystem import VIEW_MARK, LocalFileSystem, join, plain_path, split
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.local_disk import LocalDisk
+from kafkaframes.storage.files.memory_disk import MemoryDisk
+from kafkaframes.storage.files.names import META_PROPERTIES
+from kafkaframes.storage.log.discover import discover, filesystem_for
+from kafkaframes.storage.partition import LogManager
+
+
+def paths_of(paths: Paths | None) -> tuple[str, ...]:
+    """Return the paths to serve as a tuple of texts; empty for None."""
+    if paths is None:
+        return ()
+    return (fspath(paths),) if isinstance(paths, str | PathLike) else tuple(fspath(path) for path in paths)
+
+
+def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping[str, Any] | None = None) -> Served:
+    """Combine log directories and tiered stores into one read-only log directory.
+
+    Args:
+        paths: log directories, partition directories, directories that contain them, or tiered stores; local paths or
+            URLs.
+        replicas: policy if a partition has several copies. ``merge``: combine them, as ``read_records`` does. ``all``:
+            reject them, because a broker serves one log for each partition.
+
+    Raises:
+        LogDirError: a path contains no Kafka data, or copies belong to different topics or clusters.
+        OptionError: ``paths`` is empty, ``replicas`` is unknown, or there are several copies with ``all``.
+    """
+    if not paths or replicas not in REPLICAS:
+        raise OptionError(f"directories are served with replicas {' or '.join(REPLICAS)}, not {replicas!r}")
+    storage = dict(options or {})
+    directories = discover(paths, options=storage)
+    plain = plain_path(paths[0]).rstrip("/")
+    if len(paths) == len(directories) == 1 and directories[0].path == plain and not _is_of_store(directories[0]):
+        return Served(plain, filesystem_for(plain, options=storage))
+    from kafkaframes.storage.copies.served_tree import show_as_one
+
+    named = {plain_path(path).rstrip("/") for path in paths}
+    root_files = (META_PROPERTIES, FILE_NAME)
+    return show_as_one(directories, named, merge=replicas == MERGE, options=storage, root_files=root_files)
+
+
+def served_of(
+    paths: Sequence[str], *, replicas: str, options: Mapping[str, Any] | None
+) -> tuple[Served | None, StoreReads | None]:
+    """Return the result of ``serve_paths`` (None without paths), and the reader of a store that is not local."""
+    if not paths:
+        return None, None
+    served = serve_paths(paths, replicas=replicas, options=options)
+    if isinstance(served.filesystem, LocalFileSystem):
+        return served, None
+    store = StoreReads(served.filesystem)
+    return replace(served, filesystem=store), store
+
+
+def not_served(logs: LogManager) -> tuple[Remark, ...]:
+    """Return findings about data in a log directory that is not served.
+
+    These are unreadable logs, data that recovery drops, and damage that later reads have found. Warnings follow for
+    small files that are ignored because they cannot be read. As Kafka's LogLoader, a broker serves the batches of a
+    segment up to the first incomplete one.
+    """
+    lines = [f"error: not served: {one}" for one in logs.unreadable.values()]
+    for key, log in logs.logs.items():
+        if log.bytes_lost:
+            at = log.whole_until
+            where = f", from byte {at[1]:,} of {at[0]} on" if at is not None else ""
+            what = f"error: {key}: {log.bytes_lost:,} bytes are not served{where}"
+            lines.append(f"{what}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
+        for path, position in log.torn.items():
+            what = f"error: {key}: {path} cannot be read from byte {position:,} on"
+            lines.append(f"{what}: a batch there is longer than the file; kafkaframes repair keeps what follows it")
+    ignored = [f"warning: left out: {problem}" for problem in logs.problems]
+    return (
+        *(Remark(Severity.ERROR, line) for line in lines),
+        *(Remark(Severity.WARNING, line) for line in ignored),
+    )
+
+
+def _is_of_store(directory: LogDirectory) -> bool:
+    return any(VIEW_MARK in one.directory for one in directory.partitions)
+
+
+async def open_in_thread(open_state: Callable[[], BrokerState]) -> BrokerState:
+    """Open the state of a broker in a thread: opening a store may be slow, and must not block the event loop.
+
+    If the caller is cancelled, the state is closed as soon as it is open.
+    """
+    opening = asyncio.get_running_loop().run_in_executor(None, open_state)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_let_go_at_once)
+        raise
+
+
+def _let_go_at_once(opening: asyncio.Future[BrokerState]) -> None:
+    """Close the state that a cancelled caller no longer needs."""
+    if not opening.cancelled() and opening.exception() is None:
+        state = opening.result()
+        state.logs.abandon()
+        if state.store is not None:
+            state.store.close()
+
+
+MEMORY_DIRECTORY = "/memory"
+_KEPT = (FILE_NAME, names.META_PROPERTIES, names.PARTITION_METADATA, names.LEADER_EPOCH_CHECKPOINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The data of a broker: files by their path in the log directory.
+
+    Indexes and offset checkpoints are excluded. A broker that opens the copy recovers them, as after a crash.
+    """
+
+    files: dict[str, bytes]
+
+
+def take_snapshot(state: BrokerState) -> Snapshot:
+    """Copy the files of a broker's logs and metadata."""
+    disk, root = state.logs.disk, state.logs.path
+    state.logs.checkpoint_all()
+    files = {}
+    for entry in disk.list_directory(root):
+        inside = disk.list_directory(entry.path) if entry.is_directory else [entry]
+        for file in inside:
+            name = file.path[len(root) :].lstrip("/")
+            if file.name in (*_KEPT, names.LOG_START_CHECKPOINT) or file.name.endswith((".log", ".txnindex")):
+                files[name] = disk.read(file.path)
+    return Snapshot(files)
+
+
+def put_snapshot(snapshot: Snapshot, data_dir: str | None) -> Disk:
+    """Write a snapshot to memory, or to ``data_dir``, whose files it replaces; return the disk."""
+    disk: Disk = MemoryDisk() if data_dir is None else LocalDisk()
+    root = data_dir or MEMORY_DIRECTORY
+    if data_dir is not None:
+        for name in os.listdir(root):
+            path = os.path.join(root, name)
+            (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)
+    disk.make_directory(root)
+    for name, content in snapshot.files.items():
+        path = join(root, name)
+        disk.make_directory(split(path)[0])
+        file = disk.open_file(path, is_private=name == FILE_NAME)
+        file.write(0, content)
+        file.close()
+    return disk

@@ -1,0 +1,80 @@
+"""Metrics of a broker as Prometheus text, with Kafka's names where Kafka has the metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kafkaframes.broker.state.state import BrokerState
+
+# Prometheus' text format: of a broker's metrics, and of streams on Spark.
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+def metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
+    """Yield the lines of a metric, a ``gauge`` or a ``counter``; each value has its labels."""
+    yield f"# HELP {name} {words}"
+    yield f"# TYPE {name} {kind}"
+    for label, value in values:
+        yield f"{name}{label} {value}"
+
+
+def labels(**values: str) -> str:
+    """Return labels, with backslashes, quotes and ends of lines escaped.
+
+    >>> labels(topic='a"b', partition="0")
+    '{topic="a\\\\"b",partition="0"}'
+    """
+    return "{" + ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in values.items()) + "}"
+
+
+# Our counter -> the metric's name and what it says. Names are those of Kafka's JMX beans, as exporters write them.
+_COUNTERS = {
+    "recompressed_bytes": (
+        "kafkaframes_bytes_recompressed_total",
+        "uncompressed bytes that went through a compressor on the append path (KIP-31)",
+    ),
+    "down_converted_records": (
+        "kafkaframes_records_down_converted_total",
+        "records that were written anew in an older format for a fetch",
+    ),
+    "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "PushTelemetry requests taken (KIP-714)"),
+}
+_LOST = "lost "
+
+
+def prometheus_text(state: BrokerState, connections: int) -> str:
+    """Return all metrics of a broker."""
+    return "".join(f"{line}\n" for line in _lines(state, connections))
+
+
+def _lines(state: BrokerState, connections: int) -> Iterator[str]:
+    partitions = list(state.partitions())
+    gauges = {
+        "kafka_server_replicamanager_partitioncount": ("partitions", len(partitions)),
+        "kafka_server_replicamanager_offlinereplicacount": (
+            "partitions that cannot be had",
+            sum(partition.is_offline for partition in partitions),
+        ),
+        "kafka_controller_kafkacontroller_globaltopiccount": ("topics", len(state.topics)),
+        "kafka_server_socketservermetrics_connection_count": ("open connections", connections),
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions": ("fetch sessions", len(state.fetch_sessions)),
+    }
+    for name, (words, value) in gauges.items():
+        yield from metric(name, "gauge", words, [("", value)])
+    for key, (name, words) in _COUNTERS.items():
+        yield from metric(name, "counter", words, [("", state.counters[key])])
+    lost = [(labels(what=key[len(_LOST) :]), count) for key, count in state.counters.items() if key.startswith(_LOST)]
+    yield from metric("kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost)
+    sizes, ends, starts = [], [], []
+    for partition in partitions:
+        label = labels(topic=partition.topic_partition.topic, partition=str(partition.index))
+        sizes.append((label, partition.log.size_bytes))
+        ends.append((label, partition.log.log_end_offset))
+        starts.append((label, partition.log.log_start_offset))
+    yield from metric("kafka_log_log_size", "gauge", "bytes of a partition", sizes)
+    yield from metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
+    yield from metric("kafka_log_log_logstartoffset", "gauge", "the first offset that is served", starts)

@@ -1,0 +1,215 @@
+"""``Outbox``, the send queue of a connection, and ``GroupCommit``, the flushes that responses wait for (``fsync``).
+
+The queue contains buffers and file ranges. File ranges are sent with sendfile. An element leaves the queue after the
+operating system has accepted all earlier ones. A client that does not read therefore only delays its own responses, and
+at most ``_NUDGE_BYTES`` of a file are in memory. TLS connections use the transport's buffer, and send no file ranges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from kafkaframes.broker.state.state import FSYNC, BrokerState
+from kafkaframes.errors import StorageError
+from kafkaframes.storage.files.descriptors import free_descriptors
+from kafkaframes.storage.partition import Flush, PartitionLog
+from kafkaframes.storage.partition.segment import Stretch
+from kafkaframes.wire.primitives import Part
+
+CAN_SEND_FILES = hasattr(os, "sendfile")
+_JOINED_BYTES = 256 << 10  # consecutive short buffers are sent together
+_LONG_BYTES = 16 << 10
+_NUDGE_BYTES = 64 << 10
+
+Buffer = bytes | memoryview | Part
+
+
+class Outbox:
+    """The send queue of a connection.
+
+    Attributes:
+        is_choked: whether the operating system accepts no bytes at the moment.
+        is_ending: whether the connection is closed after the queue is sent.
+    """
+
+    __slots__ = ("_queue", "_socket", "_transport", "is_choked", "is_ending")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._socket = transport.get_extra_info("socket")
+        self._queue: deque[Buffer] = deque()
+        self.is_choked = False
+        self.is_ending = False
+        if transport.get_extra_info("sslcontext") is None:
+            transport.set_write_buffer_limits(high=0)  # pause_writing is called once the system accepts no bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The bytes that are not yet passed to the operating system."""
+        return int(self._transport.get_write_buffer_size()) + sum(map(len, self._queue))
+
+    @property
+    def held_bytes(self) -> int:
+        """The part of ``unsent_bytes`` that is in memory."""
+        return self.unsent_bytes - sum(len(part) for part in self._queue if isinstance(part, Stretch))
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send buffers after all earlier ones."""
+        if self._transport.is_closing():
+            return
+        first = buffers[0]
+        if len(buffers) == 1 and type(first) is bytes and not (self._queue or self.is_choked or self.is_ending):
+            self._transport.write(first)  # an ordinary response needs no queue
+            return
+        self._queue.extend(buffers)
+        self._go_on()
+
+    def resume(self) -> None:
+        """Continue after the operating system has accepted all bytes."""
+        self.is_choked = False
+        self._go_on()
+
+    def end(self) -> None:
+        """Close the connection after the queue is sent."""
+        self.is_ending = True
+        self._go_on()
+
+    def drop(self) -> None:
+        """Discard the queue, because the connection is closed."""
+        for part in self._queue:
+            if isinstance(part, Stretch):
+                part.close()
+        self._queue.clear()
+
+    def _go_on(self) -> None:
+        queue = self._queue
+        while queue and not self.is_choked and not self._transport.is_closing():
+            part = queue[0]
+            if isinstance(part, Stretch):
+                self._send_stretch(part)
+            elif len(part) >= _LONG_BYTES:
+                queue.popleft()
+                self._transport.write(memoryview(bytes(part) if isinstance(part, Part) else part))
+            else:
+                self._transport.write(self._short_ones())
+        if self.is_ending and not queue:
+            self._transport.close()
+
+    def _short_ones(self) -> bytes | memoryview:
+        """Remove consecutive short buffers from the queue, and return them as one."""
+        queue, parts, size = self._queue, [], 0
+        while queue and size < _JOINED_BYTES and not isinstance(queue[0], Part) and len(queue[0]) < _LONG_BYTES:
+            part = queue.popleft()
+            assert not isinstance(part, Part)
+            parts.append(part)
+            size += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _send_stretch(self, stretch: Stretch) -> None:
+        """Send what the socket takes of a file; a few bytes more through the transport, which tells when to go on."""
+        try:
+            sent = os.sendfile(self._socket.fileno(), stretch.descriptor, stretch.position, stretch.size)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:  # the client has disconnected, or the file cannot be read
+            self._transport.abort()
+            return
+        stretch.skip(sent)
+        if stretch.size:
+            self._nudge(stretch)
+        if not stretch.size:
+            self._queue.popleft()
+            stretch.close()
+
+    def _nudge(self, stretch: Stretch) -> None:
+        try:
+            chunk = stretch.read(_NUDGE_BYTES)
+        except OSError:
+            chunk = b""
+        if not chunk:  # the file was truncated: the announced response size cannot be sent
+            self._transport.abort()
+            return
+        stretch.skip(len(chunk))
+        self._transport.write(chunk)
+
+
+_MAX_FLUSHED_AT_ONCE = 256
+
+
+class GroupCommit:
+    """Flushes appended records in a thread. Responses that arrive during a flush share the next one."""
+
+    def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
+        self._broker = broker
+        self._loop = loop
+        self._waiting: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self._running: asyncio.Task[None] | None = None
+        self.is_enabled = broker.durability == FSYNC
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there are unflushed records that a response could acknowledge."""
+        return self.is_enabled and bool(self._broker.unflushed or self._running)
+
+    def when_flushed(self, call: Callable[[], None], fail: Callable[[], None]) -> None:
+        """Call ``call`` after all appended records are flushed, or ``fail`` if the disk fails."""
+        self._waiting.append((call, fail))
+        if self._running is None:
+            self._running = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, []
+                is_flushed = await self._flush()
+                for call, fail in waiting:
+                    (call if is_flushed else fail)()
+        finally:
+            self._running = None
+
+    async def _flush(self) -> bool:
+        """Flush the appended records. Return False if the disk fails; the log directory is then offline."""
+        partitions, self._broker.unflushed = self._broker.unflushed, set()
+        logs = [one.log for one in partitions if not one.is_offline]
+        size = _flushed_at_once()
+        try:
+            for start in range(0, len(logs), size):
+                begun: list[tuple[PartitionLog, Flush]] = []
+                try:
+                    for log in logs[start : start + size]:
+                        begun.append((log, log.begin_flush()))
+                except StorageError:
+                    for _, flush in begun:
+                        flush.close()
+                    raise
+                await self._loop.run_in_executor(None, _run, [flush for _, flush in begun])
+                for log, flush in begun:
+                    log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
+        except StorageError as error:
+            self._broker.disk_problems.report("records cannot be flushed and are not acknowledged", error)
+            if self._broker.logs.disk.back_online():  # a file could not be opened: its records are flushed later
+                self._broker.unflushed |= {one for one in partitions if not one.is_offline}
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Wait for the current flush."""
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+
+
+def _flushed_at_once() -> int:
+    """Return how many partitions to flush concurrently: each needs one or two file descriptors."""
+    return max(min(free_descriptors() // 4, _MAX_FLUSHED_AT_ONCE), 1)
+
+
+def _run(flushes: list[Flush]) -> None:
+    try:
+        for flush in flushes:
+            flush.run()
+    finally:
+        for flush in flushes:
+            flush.close()

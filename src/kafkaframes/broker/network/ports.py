@@ -1,0 +1,142 @@
+"""The ports of a broker's nodes. A node keeps its ports over a stop and restart."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import attrgetter
+
+from kafkaframes.broker.network.server import Listener, Server
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.settings.listeners import ListenerOptions
+from kafkaframes.broker.state.topics import Endpoint, Node, Nodes
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.addresses import format_address
+
+
+class HeldPorts:
+    """Reserved ports of a broker that is temporarily stopped.
+
+    The operating system may give a closed listener's port to another program. A socket that is bound but does not
+    listen reserves the port, and connections to it are refused.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, socket.socket] = {}  # by port
+        weakref.finalize(self, _close_all, self._sockets)  # for a broker that is killed and garbage-collected
+
+    def hold(self, host: str, port: int) -> None:
+        """Reserve a port. If another program uses it, the error is ignored."""
+        self.let_go(port)
+        with contextlib.suppress(OSError):
+            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            held = self._sockets[port] = socket.socket(family, kind)
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # also while closed connections are in TIME_WAIT
+            held.bind(address)
+
+    def let_go(self, port: int) -> None:
+        """Release a port, so that its broker can listen."""
+        if port in self._sockets:
+            self._sockets.pop(port).close()
+
+    def let_all_go(self) -> None:
+        """Release all ports."""
+        _close_all(self._sockets)
+
+
+def _close_all(sockets: dict[int, socket.socket]) -> None:
+    while sockets:
+        sockets.popitem()[1].close()
+
+
+def checked_listeners(
+    listeners: Sequence[ListenerOptions], security: Security, host: str, nodes: int
+) -> tuple[ListenerOptions, ...]:
+    """Return the validated listeners; by default one with the protocol of ``security``.
+
+    Raises:
+        OptionError: two listeners have the same name, a TLS listener has no certificate, or the ports of further nodes
+            belong to another listener.
+    """
+    if len({one.name for one in listeners}) < len(listeners):
+        raise OptionError("each listener has a name of its own")
+    if any(one.needs_tls for one in listeners) and security.tls is None:
+        raise OptionError("a listener of SSL needs security with a certificate")
+    for lower, other in pairwise(sorted((one for one in listeners if one.port), key=attrgetter("port"))):
+        if lower.port + nodes > other.port:
+            raise OptionError(
+                f"listeners {lower.name} and {other.name}: each of the {nodes} nodes takes the next port, so that"
+                f" {nodes} are needed from {lower.port} on, before {other.port}"
+            )
+    return tuple(listeners) or (ListenerOptions(protocol=security.listener_name, host=host),)
+
+
+@dataclass(slots=True)
+class Ports:
+    """The ports of a broker.
+
+    Attributes:
+        first_port: port of the first node's first listener; 0 selects a free port.
+        bound: the most recently bound ports, by node and listener.
+        comes_back: whether the broker will listen on the same ports again.
+    """
+
+    listeners: tuple[ListenerOptions, ...]
+    nodes: Nodes
+    security: Security
+    first_port: int
+    bound: dict[tuple[int, str], int] = field(default_factory=dict)
+    comes_back: bool = False
+    held: HeldPorts = field(default_factory=HeldPorts)
+
+    @property
+    def first(self) -> int:
+        """The port of the first node's first listener."""
+        return self.bound.get((min(self.nodes.by_id), self.listeners[0].name), self.first_port)
+
+    @property
+    def addresses(self) -> str:
+        """``host:port`` of every node (``[host]:port`` for IPv6), as clients accept it."""
+        endpoints = [next(iter(node.endpoints.values())) for node in self.nodes.by_id.values() if node.endpoints]
+        return ",".join(format_address(at.host, at.port) for at in endpoints)
+
+    async def open_all(self, server: Server) -> None:
+        """Listen as every node. Connections are accepted after all ports are bound: the first client sees all nodes."""
+        for node in self.nodes.by_id.values():
+            node.is_up = True
+            await self._bind(server, node)
+        self.comes_back = False
+        server.accept_connections()
+
+    async def open(self, server: Server, node: Node) -> None:
+        """Open the ports of a node: its former ports, or those of the options."""
+        await self._bind(server, node)
+        server.accept_connections()
+
+    async def _bind(self, server: Server, node: Node) -> None:
+        behind = node.node_id - min(self.nodes.by_id)
+        for index, options in enumerate(self.listeners):
+            configured = options.port if index else self.first_port
+            bound = self.bound.get((node.node_id, options.name), 0) if self.comes_back or not node.is_up else 0
+            listener = Listener(
+                name=options.name,
+                host=options.host,
+                port=bound or (configured + behind if configured else 0),
+                node_id=node.node_id,
+                tls=self.security.tls if options.needs_tls else None,
+                needs_sasl=options.needs_sasl,
+            )
+            self.held.let_go(bound)
+            port = self.bound[node.node_id, options.name] = await server.listen(listener)
+            node.endpoints[options.name] = Endpoint(*options.reported_address(port))
+
+    def hold(self, node_id: int | None = None) -> None:
+        """Reserve the ports of a node, or of all nodes, until they are opened again."""
+        hosts = {one.name: one.host for one in self.listeners}
+        for (node, name), port in self.bound.items():
+            if node_id in (None, node):
+                self.held.hold(hosts[name], port)

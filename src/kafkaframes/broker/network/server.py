@@ -1,0 +1,594 @@
+"""``Server``: the listeners and connections of a broker. The only module that reads from sockets.
+
+It transfers bytes between connections and the dispatcher. As in Kafka, a connection's requests are handled one at a
+time. While a response is pending (``Later``), or not yet flushed (``fsync``), the next request waits in the buffer, and
+at most ``_READ_AHEAD`` bytes are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+from kafkaframes.broker.dispatch.dispatch import Buffers, Dispatcher, encode_answer, together
+from kafkaframes.broker.dispatch.fast_path import Unfinished
+from kafkaframes.broker.network.acceptor import Acceptor, DescriptorBudget, bind
+from kafkaframes.broker.network.outbox import CAN_SEND_FILES, GroupCommit, Outbox
+from kafkaframes.broker.requests.api import Answer, CloseConnection, Encoded, Later
+from kafkaframes.broker.requests.request import ANONYMOUS, Request, Session
+from kafkaframes.broker.security.tls import name_of_certificate
+from kafkaframes.broker.state.clock import Clock
+from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.protocol.framing import FrameBuffer
+from kafkaframes.protocol.messages import Message
+from kafkaframes.storage.files.memory_disk import MemoryDisk
+
+_READ_AHEAD = 256 << 10
+_FREE_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
+_MOST_UNSENT = 64 << 20  # bytes of unsent responses in memory, of all connections
+_RESTING_SECONDS = 5.0  # an idle connection then frees the memory that only large requests need
+_AT_ONCE = 64  # requests of one connection before other connections are served
+_LONG_ANSWER = 16 << 10  # a longer response is sent before the next request is handled
+_FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
+_SWEEP_SECONDS = 5.0
+_CLOSING_TURNS, _MOST_TURNS = 4, 100  # event loop iterations until ports and connections are closed
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A listener: its address, its security, and the node that it belongs to.
+
+    Attributes:
+        name: listener name, as in ``listeners``: ``PLAINTEXT``, ``EXTERNAL`` ...
+        tls: TLS context for SSL and SASL_SSL; None for plaintext.
+        needs_sasl: whether connections must authenticate with SASL.
+    """
+
+    name: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    port: int = 0
+    node_id: int = 1
+    tls: ssl.SSLContext | None = None
+    needs_sasl: bool = False
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The connection of a client."""
+
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self._server = server
+        self._dispatcher = server.dispatcher
+        self.listener = listener
+        self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
+        self._later: Later | None = None
+        self._is_held = False  # a response waits for a flush, or other connections are served first
+        self._is_muted = False  # because of a quota
+        self._outbox: Outbox | None = None
+        self._is_paused = False
+        self.session = Session(
+            number=next(server.numbers),
+            listener=listener.name,
+            node_id=listener.node_id,
+            is_authenticated=not listener.needs_sasl,
+            principal=ANONYMOUS,
+            sends_files=listener.tls is None and server.sends_files,
+        )
+        self.transport: asyncio.Transport | None = None
+        self.last_active = 0.0
+        self.frame_began: float | None = None
+        self.holds_memory = False
+
+    # ---------------------------------------------------------------------------------------------- asyncio's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Set up the connection, or close it if the broker does not admit it."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.session.peer = f"{peer[0]}:{peer[1]}"
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self.session.principal = f"User:{name_of_certificate(certificate)}"
+        self._outbox = Outbox(transport)
+        self.last_active = self._server.loop.time()
+        if not self._server.admit(self):
+            transport.abort()
+            return
+        broker = self._server.dispatcher.broker
+        refused_ms = broker.quotas.refused_ms(str(peer[0]), broker.waits.now_ms)
+        if refused_ms:
+            self._server.closed(self.session, "too many new connections of its address")
+            self._is_muted = True
+            self._server.loop.call_later(refused_ms / 1000, self.close)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Release the connection's resources, and cancel its pending response."""
+        self.transport = None
+        if self._outbox is not None:
+            self._outbox.drop()
+        self._server.forget(self)
+        if self._later is not None:
+            self._later.abandon()
+            self._later = None
+        for call in self.session.when_closed.values():
+            call()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer for the next bytes."""
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle the complete requests in the buffer."""
+        self._frames.buffer_updated(nbytes)
+        self.last_active = self._server.loop.time()
+        self._pump()
+        if self._frames.capacity_bytes > _FREE_FRAME_BYTES or self.holds_memory:
+            self._server.note_frame_memory(self, self._frames.capacity_bytes)
+            self._server.bound_frame_memory()
+
+    def pause_writing(self) -> None:
+        """Stop handling requests, because the client does not read its responses."""
+        if self._outbox is not None:
+            self._outbox.is_choked = True
+            self._server.not_taken(self, self._outbox.held_bytes)
+
+    def resume_writing(self) -> None:
+        """Continue after ``pause_writing``."""
+        if self._outbox is not None:
+            self._server.taken(self)
+            self._outbox.resume()
+            self._pump()
+
+    @property
+    def _is_choked(self) -> bool:
+        """Whether the client does not read its responses, or the connection is closing."""
+        return self._outbox is not None and (self._outbox.is_choked or self._outbox.is_ending)
+
+    # ---------------------------------------------------------------------------------------------- pumping
+
+    def _pump(self) -> None:
+        """Handle the complete requests in the buffer, one after the other."""
+        out: Buffers = []
+        try:
+            self._answer_frames(out)
+        except (CloseConnection, DecodeError) as error:
+            self._server.closed(self.session, str(error))
+            self._send(out)
+            self.close()
+            return
+        except Exception:
+            _LOG.exception("a handler failed")
+            self.close()
+            return
+        self._send(out)
+        self._balance_reading()
+
+    def _answer_frames(self, out: Buffers) -> None:
+        done = 0
+        while not (self._later or self._is_held or self._is_muted or self._is_choked) and self.transport is not None:
+            if done >= _AT_ONCE:
+                self._give_turn()
+                return
+            frame = self._frames.next_view()
+            if frame is None:
+                return
+            done += 1
+            self.frame_began = None  # the next bytes belong to another frame
+            self._answer_frame(frame, out)
+
+    def _give_turn(self) -> None:
+        """Serve other connections before this one's next request."""
+        self._is_held = True
+        self._server.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_held = False
+        self._pump()
+
+    def _answer_frame(self, view: memoryview, out: Buffers) -> None:
+        if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
+            self._frames.max_bytes = self._server.max_request_bytes
+        fast = self._server.fast
+        if fast is not None and (answered := fast(view, self.session)) is not None:
+            if isinstance(answered, Unfinished):
+                self._wait_or_take(answered.request, answered.answer, out)
+            else:
+                self._give(answered, out)
+            return
+        frame = view.tobytes()
+        raw = self.session.memory.get("raw")
+        if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
+            self._answer_raw(raw(frame), out)
+            return
+        request = self._dispatcher.request_of(frame, self.session)
+        if request.may_be_long and self.session.is_authenticated:
+            self._answer_apart(request)
+            return
+        self._wait_or_take(request, self._dispatcher.answer(request), out)
+
+    def _wait_or_take(self, request: Request, answer: Answer, out: Buffers) -> None:
+        if isinstance(answer, Later) and not answer.is_done:
+            self._later = answer
+            answer.when_complete(lambda later: self._late(request, later))
+            return
+        self._take(request, answer.answer if isinstance(answer, Later) else answer, out)
+
+    def _answer_raw(self, answer: Answer, out: Buffers) -> None:
+        """Answer a SASL token without headers. If it is rejected, the connection is closed after a delay."""
+        if isinstance(answer, Encoded):
+            out.extend(answer.parts)
+            return
+        assert isinstance(answer, Later)
+        self._later = answer
+
+        def go_on(later: Later) -> None:
+            if isinstance(later.answer, Encoded):
+                self._later = None
+                self._send(list(later.answer.parts))
+                self._server.loop.call_soon(self._pump)
+                return
+            self._drop("SASL: authentication failed")
+
+        answer.when_complete(go_on)
+
+    def _answer_apart(self, request: Request) -> None:
+        """Answer a request that may be large: decode it and encode its response in a thread."""
+        self._later = later = Later()
+        later.when_complete(lambda done: self._late(request, done))
+        decoding = self._server.loop.run_in_executor(None, lambda: request.body)
+        decoding.add_done_callback(lambda done: self._decoded(request, later, done.exception()))
+
+    def _decoded(self, request: Request, later: Later, error: BaseException | None) -> None:
+        if later.is_done:  # the connection is closed
+            return
+        try:
+            if error is not None:
+                raise error
+            answer = self._dispatcher.answer(request)
+        except (CloseConnection, DecodeError) as reason:
+            self._drop(str(reason))
+        except Exception as failure:
+            later.fail(failure)
+        else:
+            if isinstance(answer, Later):
+                later.when_abandoned(answer.abandon)
+                answer.when_complete(lambda done: self._encode_apart(request, later, done.answer, done.error))
+            else:
+                self._encode_apart(request, later, answer)
+
+    def _encode_apart(self, request: Request, later: Later, answer: Answer, error: Exception | None = None) -> None:
+        def encoded(done: asyncio.Future[Buffers]) -> None:
+            failure = done.exception()
+            if failure is None:
+                later.complete(Encoded(done.result()))
+            else:
+                later.fail(RuntimeError(f"the answer was not encoded: {failure!r}"))
+
+        if error is not None:
+            later.fail(error)
+        elif isinstance(answer, Message):
+            message, version = answer, request.version
+            encoding = self._server.loop.run_in_executor(None, lambda: together(encode_answer(message, version)))
+            encoding.add_done_callback(encoded)
+        else:
+            assert not isinstance(answer, Later)
+            later.complete(answer)
+
+    def _late(self, request: Request, later: Later) -> None:
+        """Send a response that was pending, and continue with the next request."""
+        if self._later is not later:
+            return
+        self._later = None
+        if isinstance(later.error, CloseConnection):
+            self._drop(str(later.error))
+            return
+        if later.error is not None:
+            _LOG.error("a handler failed", exc_info=later.error)
+            self.close()
+            return
+        if request.has_long_answer and isinstance(later.answer, Message):
+            self._later = apart = Later()
+            apart.when_complete(lambda done: self._late(request, done))
+            self._encode_apart(request, apart, later.answer)
+            return
+        out: Buffers = []
+        self._take(request, later.answer, out)
+        self._send(out)
+        self._server.loop.call_soon(self._pump)
+
+    def _mute(self, milliseconds: int) -> None:
+        """Handle no requests for a time, because of a quota."""
+        self._is_muted = True
+
+        def go_on() -> None:
+            self._is_muted = False
+            self._pump()
+
+        self._server.loop.call_later(milliseconds / 1000, go_on)
+
+    def _take(self, request: Request, answer: Answer, out: Buffers) -> None:
+        if request.throttle_ms:
+            self._mute(request.throttle_ms)
+        if answer is None:
+            return
+        assert isinstance(answer, Message | Encoded)
+        self._give(self._dispatcher.encode(request, answer), out)
+        if request.session.memory.pop("close", False):
+            self._server.loop.call_soon(self.close)
+
+    def _give(self, buffers: Buffers, out: Buffers) -> None:
+        """Send a response, with ``fsync`` after the records are flushed."""
+        if not self._server.commit.is_needed:
+            out.extend(buffers)
+            if len(buffers) > 1 or len(buffers[0]) > _LONG_ANSWER:  # shorter ones are sent together
+                self._send(out)
+                out.clear()
+            return
+        self._send(out)
+        out.clear()
+        self._is_held = True
+
+        def go_on() -> None:
+            self._send(buffers)
+            self._go_on()
+
+        self._server.commit.when_flushed(go_on, self.abort)
+
+    def _send(self, buffers: Buffers) -> None:
+        if buffers and self._outbox is not None and self.transport is not None:
+            self._outbox.send(buffers)
+
+    def _balance_reading(self) -> None:
+        if self.transport is None:
+            return
+        waiting = self._frames.waiting_bytes
+        if not waiting and not self._is_paused:
+            self.frame_began = None
+            return
+        self.frame_began = None if not waiting else self.frame_began or self._server.loop.time()
+        must_wait = self._later or self._is_held or self._is_muted or self._is_choked
+        is_full = waiting >= _READ_AHEAD and bool(must_wait)
+        if is_full != self._is_paused:
+            self._is_paused = is_full
+            (self.transport.pause_reading if is_full else self.transport.resume_reading)()
+
+    def _drop(self, reason: str) -> None:
+        self._server.closed(self.session, reason)
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection after all responses are sent."""
+        if self.transport is not None and self._outbox is not None:
+            self._outbox.end()
+
+    def abort(self) -> None:
+        """Close the connection immediately."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def rest(self) -> None:
+        """Free the memory that only large requests need."""
+        self._frames.shrink()
+        if self.holds_memory:
+            self._server.note_frame_memory(self, self._frames.capacity_bytes)
+
+    def drop_frames(self) -> None:
+        """Free all buffers of received bytes. The caller closes the connection."""
+        self._frames = FrameBuffer(self._frames.max_bytes)
+        self._server.note_frame_memory(self, 0)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the connection closes after all responses are sent."""
+        return self._outbox is not None and self._outbox.is_ending
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The bytes of responses that are not yet passed to the operating system."""
+        return 0 if self.transport is None or self._outbox is None else self._outbox.unsent_bytes
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a response is pending."""
+        return self._later is not None or self._is_held
+
+
+class Alarm:
+    """Runs the due timers of a clock on an event loop."""
+
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._wake: asyncio.TimerHandle | None = None
+        clock.on_change = self._schedule
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        due = self._clock.next_due_ms
+        if due is not None and not self._clock.is_frozen:
+            self._wake = self._loop.call_later(max(due - self._clock.monotonic_ms, 0) / 1000, self._run_due)
+
+    def _run_due(self) -> None:
+        self._wake = None
+        try:
+            self._clock.run_due()
+        except KafkaframesError:
+            _LOG.exception("a task that was due failed")
+        self._schedule()
+
+    def stop(self) -> None:
+        """Stop running timers."""
+        self._clock.on_change = None
+        if self._wake is not None:
+            self._wake.cancel()
+
+
+@dataclass(eq=False)
+class Server:
+    """The listeners of one broker and their connections.
+
+    Attributes:
+        clock: clock whose due timers the server runs.
+        max_queued_bytes: ``queued.max.request.bytes`` (KIP-72): total memory of frames above 1 MiB; -1: unlimited.
+        fast: fast path, which answers ordinary requests without the dispatcher. It returns None for other requests.
+    """
+
+    dispatcher: Dispatcher
+    clock: Clock
+    max_request_bytes: int = 104_857_600
+    max_sasl_bytes: int = 524_288
+    max_queued_bytes: int = -1
+    max_connections: int = 2**31 - 1
+    max_idle_seconds: float = 600.0
+    fast: Callable[[memoryview, Session], Buffers | Unfinished | None] | None = None
+    connections: set[Connection] = field(default_factory=set)
+    numbers: count[int] = field(default_factory=lambda: count(1))
+    _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
+    _not_taken: dict[Connection, int] = field(default_factory=dict)  # bytes of unread responses, longest wait first
+    _sweep: asyncio.TimerHandle | None = None
+    _frame_memory: dict[Connection, int] = field(default_factory=dict)  # of connections with large buffers
+    _frame_memory_bytes: int = 0
+    _closing: list[Acceptor] = field(default_factory=list)  # closed acceptors that may still establish connections
+
+    def __post_init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        state = self.dispatcher.broker
+        in_files = state.store is None and not isinstance(state.logs.disk.inner, MemoryDisk)
+        self.sends_files = CAN_SEND_FILES and in_files and not self.dispatcher.hooks
+        self.commit = GroupCommit(self.dispatcher.broker, self.loop)
+        self._budget = DescriptorBudget(state.logs.disk.shrink_pool)
+        self._alarms = [Alarm(clock, self.loop) for clock in (self.clock, self.dispatcher.broker.waits)]
+        self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
+
+    async def listen(self, listener: Listener) -> int:
+        """Bind a listener and return its port. Connections are accepted after ``accept_connections``.
+
+        Raises:
+            OptionError: the host is not a valid name (``a..b``).
+        """
+        try:
+            sockets = await bind(listener.host, listener.port)
+        except UnicodeError as error:
+            raise OptionError(f"cannot listen on {listener.host}:{listener.port}: {error}") from None
+        acceptor = Acceptor(lambda: Connection(self, listener), sockets, self._budget, tls=listener.tls)
+        self._listening.append((listener, acceptor))
+        return acceptor.port
+
+    def accept_connections(self) -> None:
+        """Accept connections on all listeners."""
+        for _, acceptor in self._listening:
+            acceptor.resume()
+
+    def stop_listening(self, node_id: int | None = None) -> None:
+        """Close the listeners and connections of one node, or of all nodes."""
+        for listener, acceptor in tuple(self._listening):
+            if node_id in (None, listener.node_id):
+                acceptor.close()
+                self._closing.append(acceptor)
+                self._listening.remove((listener, acceptor))
+        for connection in tuple(self.connections):
+            if node_id in (None, connection.session.node_id):
+                connection.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the ports and connections that ``stop_listening`` closes are closed."""
+        for turn in range(_MOST_TURNS):
+            await asyncio.sleep(0)
+            nodes = {listener.node_id for listener, _ in self._listening}
+            self._closing = [one for one in self._closing if one.opening]
+            is_closed = not self._closing and all(one.session.node_id in nodes for one in self.connections)
+            if turn >= _CLOSING_TURNS and is_closed:
+                return
+
+    def admit(self, connection: Connection) -> bool:
+        """Register a new connection. Return False if there are too many, or if its port has been closed."""
+        is_open = any(listener is connection.listener for listener, _ in self._listening)
+        if not is_open or len(self.connections) >= self.max_connections:
+            return False
+        self.connections.add(connection)
+        return True
+
+    def not_taken(self, connection: Connection, size_bytes: int) -> None:
+        """Note unread responses of a client. If all exceed the limit, close the connections that wait longest."""
+        self._not_taken[connection] = size_bytes
+        while sum(self._not_taken.values()) > _MOST_UNSENT:
+            oldest = next(iter(self._not_taken))
+            del self._not_taken[oldest]
+            self.closed(oldest.session, "its answers are not read, and too many wait")
+            oldest.abort()
+
+    def taken(self, connection: Connection) -> None:
+        """Note that a client reads again, or has closed its connection."""
+        self._not_taken.pop(connection, None)
+
+    def note_frame_memory(self, connection: Connection, size_bytes: int) -> None:
+        """Note the size of a connection's buffer. Buffers up to 1 MiB are not counted and always available."""
+        connection.holds_memory = size_bytes > _FREE_FRAME_BYTES
+        self._frame_memory_bytes += size_bytes * connection.holds_memory - self._frame_memory.pop(connection, 0)
+        if connection.holds_memory:
+            self._frame_memory[connection] = size_bytes
+
+    def bound_frame_memory(self) -> None:
+        """While large buffers exceed ``max_queued_bytes``, close the connection with the oldest incomplete frame."""
+        if not 0 <= self.max_queued_bytes < self._frame_memory_bytes:
+            return
+        for connection in tuple(self._frame_memory):
+            connection.rest()  # frees buffers without an incomplete frame
+        unfinished = {one: one.frame_began for one in self._frame_memory if one.frame_began is not None}
+        for connection, _ in sorted(unfinished.items(), key=lambda item: item[1]):
+            if self._frame_memory_bytes <= self.max_queued_bytes:
+                return
+            reason = (
+                f"queued.max.request.bytes={self.max_queued_bytes} is used, and its frame is unfinished for longest"
+            )
+            self.closed(connection.session, reason)
+            connection.drop_frames()
+            connection.abort()
+
+    def forget(self, connection: Connection) -> None:
+        """Remove a closed connection. Acceptors that wait for its file descriptor continue."""
+        self.note_frame_memory(connection, 0)
+        self.connections.discard(connection)
+        self.taken(connection)
+        for _, acceptor in self._listening:
+            if acceptor.is_waiting:
+                self.loop.call_soon(acceptor.resume)  # after asyncio has closed the socket
+
+    def closed(self, session: Session, reason: str) -> None:
+        """Log why a connection was closed."""
+        _LOG.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
+
+    def _look_around(self) -> None:
+        """Close idle connections, and connections that do not complete a frame in time."""
+        now = self.loop.time()
+        for connection in tuple(self.connections):
+            if connection.is_waiting:
+                continue
+            if now - connection.last_active > _RESTING_SECONDS:
+                connection.rest()
+            began = connection.frame_began
+            if began is not None and now - began > _FRAME_SECONDS:
+                self.closed(connection.session, "a frame was not finished in time")
+                connection.abort()
+            elif now - connection.last_active > self.max_idle_seconds:
+                self.closed(connection.session, "idle")
+                (connection.abort if connection.is_ending else connection.close)()
+        self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
+
+    async def close(self) -> None:
+        """Close all listeners and connections."""
+        self.stop_listening()
+        for alarm in self._alarms:
+            alarm.stop()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        await self.wait_closed()
+        await self.commit.close()

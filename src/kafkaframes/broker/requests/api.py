@@ -1,0 +1,217 @@
+"""``Api``, the declaration of an API by its handler, and the types of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cache
+from typing import Any, Final, TypeAlias, TypeVar
+
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.wire.primitives import Part
+
+
+class CloseConnection(Exception):  # noqa: N818  (an instruction to the server, not an error of the caller)
+    """Close the connection without a response, as Kafka does if it cannot answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The encoded body of a response, in parts, without frame and header."""
+
+    parts: Sequence[bytes | memoryview | Part]
+
+
+class Later:
+    """A response that a handler completes later. The handler calls ``complete`` once.
+
+    A second call, or one after the connection has closed, has no effect.
+    """
+
+    __slots__ = ("_abandoned", "_waiting", "answer", "error", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.answer: Message | Encoded | None = None
+        self.error: Exception | None = None
+        self._waiting: list[Callable[[Later], None]] = []
+        self._abandoned: list[Callable[[], None]] = []
+
+    def complete(self, answer: Message | Encoded | None) -> None:
+        """Set the response, which is sent immediately."""
+        if self.is_done:
+            return
+        self.is_done = True
+        self.answer = answer
+        for call in self._waiting:
+            call(self)
+
+    def fail(self, error: Exception) -> None:
+        """Set an error instead of a response. The connection is closed, as after an error in a handler."""
+        self.error = error
+        self.complete(None)
+
+    def follow(self, answer: Answer) -> None:
+        """Complete with another answer, now or when that one is complete."""
+        if isinstance(answer, Later) and self.is_done:  # abandoned
+            answer.abandon()
+        elif isinstance(answer, Later):
+            answer.when_complete(lambda other: self.complete(other.answer))
+            self.when_abandoned(answer.abandon)
+        else:
+            self.complete(answer)
+
+    def when_complete(self, call: Callable[[Later], None]) -> None:
+        """Call ``call`` when the response is complete; immediately if it is already."""
+        if self.is_done:
+            call(self)
+        else:
+            self._waiting.append(call)
+
+    def when_abandoned(self, call: Callable[[], None]) -> None:
+        """Call ``call`` if the connection is closed before the response is complete."""
+        self._abandoned.append(call)
+
+    def abandon(self) -> None:
+        """Cancel the response, because its connection is closed."""
+        if not self.is_done:
+            self.is_done = True
+            for call in self._abandoned:
+                call()
+
+
+Answer: TypeAlias = "Message | Encoded | Later | None"
+Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the BrokerState, whose modules import this one
+HandlerT = TypeVar("HandlerT", bound=Handler)
+
+
+def changed(answer: Answer, change: Callable[[Any], Any]) -> Any:
+    """Apply ``change`` to an answer, now or when it is complete; return the result, or a ``Later`` with it."""
+    if not isinstance(answer, Later):
+        return change(answer)
+    later = Later()
+    answer.when_complete(lambda done: later.complete(change(done.answer)))
+    return later
+
+
+@cache
+def _in_catalog(name: str) -> catalog.Api:
+    return catalog.api(name)
+
+
+LEFT_OUT: Final = "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A required permission (AclOperation and ResourceType), as a row of the documented table of permissions.
+
+    Attributes:
+        field: request field with the resource's name; empty for the cluster. Without the permission, the whole request
+            is rejected before its handler runs. If the field is null, the permission is not required.
+        each: name of the request's parts that require the permission. The handler checks each part.
+        denied: error of a part without the permission, or ``LEFT_OUT`` if the response omits the part. The default is
+            the resource's error.
+        or_cluster: operation on the cluster that is sufficient instead.
+        since, until: first and last version that requires the permission.
+        first_release: first Kafka release that requires it; empty for all releases with the API.
+        is_needed: whether the emulated release requires it.
+    """
+
+    operation: str
+    resource: str
+    field: str = ""
+    _: KW_ONLY
+    each: str = ""
+    denied: ErrorCode | str = ""
+    or_cluster: str = ""
+    since: int = 0
+    until: int = 2**15 - 1
+    first_release: tuple[int, ...] = ()
+    is_needed: bool = True
+
+    @property
+    def error(self) -> ErrorCode:
+        """The error of a request or part without the permission."""
+        if isinstance(self.denied, ErrorCode):
+            return self.denied
+        resource = "DELEGATION_TOKEN" if self.resource == "USER" else self.resource  # a USER resource owns tokens
+        return ErrorCode[f"{resource}_AUTHORIZATION_FAILED"]
+
+
+def refuse_whole(request: Any, code: int) -> Message:
+    """Return a response with a top-level error code."""
+    answer: Message = request.response(error_code=code)
+    return answer
+
+
+def _answers_nothing(request: Any, broker: Any) -> Answer:
+    raise NotImplementedError("an API without a handler")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """The declaration of an API, used as its handler's decorator. ``dispatch/table.py`` collects the declarations.
+
+    Attributes:
+        name: Kafka's name of the API (``Metadata``). Key, versions and headers are in the catalog.
+        tier: tier in the support table, from T0 (used by every client) to T6.
+        behaviour: description of this implementation, in one or two sentences.
+        notes: differences between versions: ``{"v4+": "..."}``.
+        gaps: features of Kafka that are missing here.
+        versions: lowest and highest served version; None for all stable versions.
+        before_authentication: whether the API is served on connections that have not authenticated.
+        group_type: ``consumer``, ``share`` or ``streams``: the request is rejected with UNSUPPORTED_VERSION while these
+            groups are disabled. Empty for other APIs.
+        rights: permissions that a client needs, in the order in which they are checked.
+        refuse: creates the response if the whole request is rejected with an error code.
+        rewritten: definition from user-supplied specs that replaces the catalog's (``dispatch/table.py``).
+        on_unknown_version: answers, at version 0, a request of a version that is not served (KIP-511). If None, the
+            connection is closed, as in Kafka.
+        handle: the handler, which is the decorated function.
+    """
+
+    name: str
+    tier: str
+    behaviour: str
+    notes: Mapping[str, str] = field(default_factory=dict)
+    gaps: tuple[str, ...] = ()
+    versions: tuple[int, int] | None = None
+    before_authentication: bool = False
+    group_type: str = ""
+    rights: tuple[Right, ...] = ()
+    refuse: Callable[[Any, int], Answer] = refuse_whole
+    rewritten: catalog.Api | None = None
+    on_unknown_version: Handler | None = None
+    handle: Handler = _answers_nothing
+
+    def __call__(self, handle: HandlerT) -> HandlerT:
+        """Register ``handle`` as the API's handler. Its attribute ``api`` is the declaration."""
+        vars(handle)["api"] = replace(self, handle=handle)
+        return handle
+
+    @property
+    def key(self) -> int:
+        """The API key."""
+        return self.catalog.key
+
+    @property
+    def catalog(self) -> catalog.Api:
+        """The API's definition in the catalog, or in user-supplied specs."""
+        return self.rewritten or _in_catalog(self.name)
+
+    def rights_at(self, version: int, *, whole: bool) -> Iterator[Right]:
+        """Yield the permissions that a version requires: for the whole request, or for its parts."""
+        for right in self.rights:
+            if right.since <= version <= right.until and whole is not bool(right.each):
+                yield right
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The lowest and highest served version. Versions that Kafka marks unstable are excluded."""
+        if self.versions is not None:
+            return self.versions
+        known = self.catalog
+        return known.versions.lowest, known.versions.highest - int(known.is_latest_unstable)

@@ -1,0 +1,115 @@
+"""Error responses of any API, and changes to responses for faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.requests.api import Answer, changed
+from kafkaframes.broker.requests.request import Request
+from kafkaframes.protocol.messages.structs import FieldInfo, Struct
+
+_LONGEST_TEXT = 1_000
+_AT_CRC = 17  # in format 2 a byte of the CRC (17 to 20); in formats 0 and 1 a byte of the timestamp or the key
+
+
+def failed(request: Request, code: int) -> Any:
+    """Return a response in which every part of the request has failed with ``code``.
+
+    Arrays of the response have a row for each row of the request's array, with the same values in fields of the same
+    name: topic rows have the topic's name, partition rows the partition's number. Each error code of a row is ``code``.
+    """
+    return _fill(request.response(), request.body, code, request.version)
+
+
+def _fill(target: Any, source: Any, code: int, version: int) -> Any:
+    for info in type(target)._fields:
+        name = info.attribute
+        if not info.spec.versions.contains(version):
+            continue
+        if name == "error_code":
+            target.error_code = code
+        elif info.struct is not None and info.spec.type.is_array and source is not None:
+            setattr(target, name, _rows(info, source, code, version))
+        elif hasattr(source, name) and not _is_struct(getattr(source, name)):
+            setattr(target, name, getattr(source, name))
+        else:
+            _by_other_name(target, name, source)
+    return target
+
+
+def _by_other_name(target: Any, name: str, source: Any) -> None:
+    for other in _SAME.get(name, ()):
+        if hasattr(source, other):
+            setattr(target, name, getattr(source, other))
+
+
+_SAME = {
+    "partition_index": ("partition", "index"),
+    "partition": ("partition_index",),
+    "index": ("partition_index",),
+    "name": ("topic",),
+    "topic": ("name",),
+    "topic_name": ("name",),
+}
+
+
+def _is_struct(value: Any) -> bool:
+    return isinstance(value, Struct) or (isinstance(value, list) and bool(value) and isinstance(value[0], Struct))
+
+
+def _rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
+    """Return response rows for the rows of the request's first non-empty array."""
+    assert info.struct is not None
+    if "error_code" not in info.struct._by_attribute and not any(one.struct for one in info.struct._fields):
+        return []
+    for other in type(source)._fields if isinstance(source, Struct) else ():
+        values = getattr(source, other.attribute)
+        if other.spec.type.is_array and values:
+            return [_fill(info.struct(), value, code, version) for value in _wrapped(info.struct, values)]
+    return []
+
+
+def _wrapped(struct: Any, values: list[Any]) -> list[Any]:
+    """Return plain values (names, numbers) as objects with the attributes of the row's struct."""
+    return [value if isinstance(value, Struct) else _Plain(struct, value) for value in values]
+
+
+class _Plain:
+    """A name or number in a request, under each attribute name that a response row may have for it."""
+
+    def __init__(self, struct: Any, value: Any) -> None:
+        for info in struct._fields:
+            wants_text = info.spec.type.name == "string"
+            if isinstance(value, str) == wants_text and info.attribute in _KEYS:
+                setattr(self, info.attribute, value)
+
+
+_KEYS = frozenset({"name", "topic", "topic_name", "partition_index", "partition", "index", "group_id", "key", "user"})
+
+
+def shorten_texts(answer: Struct) -> None:
+    """Shorten error messages: a message that repeats the client's input may exceed Kafka's limit for strings."""
+    for info in type(answer)._fields:
+        value = getattr(answer, info.attribute)
+        if isinstance(value, str) and info.attribute.endswith("error_message") and len(value) > _LONGEST_TEXT:
+            setattr(answer, info.attribute, f"{value[:_LONGEST_TEXT]}...")
+        for inner in value if isinstance(value, list) else (value,):
+            if isinstance(inner, Struct):
+                shorten_texts(inner)
+
+
+def flip_bytes(answer: Answer) -> Answer:
+    """Return a response whose records have a wrong CRC. Responses without records are unchanged."""
+    flipped: Answer = changed(answer, _flipped)
+    return flipped
+
+
+def _flipped(answer: Any) -> Any:
+    for topic in getattr(answer, "responses", None) or ():
+        for row in getattr(topic, "partitions", None) or ():
+            records = getattr(row, "records", None)
+            if records and len(records) > _AT_CRC:
+                changed = bytearray(records)
+                changed[_AT_CRC] ^= 0xFF
+                row.records = bytes(changed)
+    return answer

@@ -1,0 +1,210 @@
+"""Client quotas: which clients exceed one, and how long they are throttled (KIP-13, 124, 219, 599, 612).
+
+As in Kafka's ClientQuotaManager and Rate, usage is counted in the last eleven samples of one second. A client above its
+quota is throttled until its mean rate is at the quota. The response contains this time as ``throttle_time_ms``, and the
+connection's next request is read after it. A new connection above the quota of its address is closed after this time,
+without a response.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, TypeAlias, TypeVar
+
+from kafkaframes.broker.requests.request import Request, Session
+
+PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
+REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
+CONNECTION = "connection_creation_rate"
+_SAMPLES, _SAMPLE_MS = 11, 1000  # quota.window.num, quota.window.size.seconds
+_LONGEST_MS = 1000  # longest throttle time for request_percentage and connections: one sample
+_MOST_MS = 2**31 - 1  # largest throttle_time_ms
+_UNLIMITED = 1e18  # a second; replaces an infinite quota, which is allowed, and would make a bucket's refill NaN
+_STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
+_NOT_COUNTED = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
+_USER = "User:"
+_MOST_PAYERS = 10_000  # limited, because clients choose their client ids
+_Counted = TypeVar("_Counted")
+_Entity: TypeAlias = frozenset[tuple[str, "str | None"]]
+_Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id whose usage is counted together
+
+
+@dataclass(slots=True)
+class Rate:
+    """Usage in samples of one second: (start of the sample in milliseconds, amount)."""
+
+    samples: deque[tuple[float, float]] = field(default_factory=deque)
+
+    def add(self, amount: float, now_ms: float) -> None:
+        """Add an amount to the current sample."""
+        if self.samples and now_ms - self.samples[-1][0] < _SAMPLE_MS:
+            began, used = self.samples.pop()
+            self.samples.append((began, used + amount))
+        else:
+            self.samples.append((now_ms, amount))
+
+    def over_ms(self, limit: float, now_ms: float) -> int:
+        """Return the milliseconds until the mean is at most ``limit`` a second; 0 if it already is.
+
+        >>> rate = Rate()
+        >>> rate.add(30_000, 0)
+        >>> rate.over_ms(1_000, 0), rate.over_ms(3_000, 0)
+        (20000, 0)
+        """
+        while self.samples and now_ms - self.samples[0][0] >= _SAMPLES * _SAMPLE_MS:
+            self.samples.popleft()
+        if not self.samples:
+            return 0
+        elapsed = now_ms - self.samples[0][0]
+        missing = max(_SAMPLES - 1 - int(elapsed // _SAMPLE_MS), 0)  # Rate.windowSize assumes a full window
+        window_ms = elapsed + missing * _SAMPLE_MS
+        mean = sum(used for _, used in self.samples) * _SAMPLE_MS / window_ms
+        return round(min((mean - limit) / limit * window_ms, _MOST_MS)) if mean > limit else 0
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A token bucket for changes (TokenBucket). It is refilled over time, up to the tokens of a whole window."""
+
+    left: float
+    filled_ms: float
+
+    def refill(self, limit: float, now_ms: float) -> None:
+        """Add the tokens since the last refill."""
+        self.left = min(self.left + (now_ms - self.filled_ms) * limit / _SAMPLE_MS, limit * _SAMPLES)
+        self.filled_ms = now_ms
+
+    def over_ms(self, limit: float) -> int:
+        """Return the milliseconds until a change is allowed again; 0 if it is."""
+        return round(min(-self.left / limit * _SAMPLE_MS, _MOST_MS)) if self.left < 0 else 0
+
+
+@dataclass(slots=True)
+class Quotas:
+    """The quotas of a broker, and the usage of its clients.
+
+    Attributes:
+        limits: quotas by key and entity, as set by AlterClientQuotas; if empty, usage is not counted.
+    """
+
+    limits: dict[str, dict[_Entity, float]] = field(default_factory=dict)
+    _rates: dict[_Payer, Rate] = field(default_factory=dict)
+    _buckets: dict[_Payer, Bucket] = field(default_factory=dict)
+
+    def take_over(self, stored: Iterable[Mapping[str, Any]]) -> None:
+        """Replace all quotas with stored ones."""
+        self.limits.clear()
+        for entity_quotas in stored:
+            for key, value in entity_quotas["values"].items():
+                self.limits.setdefault(key, {})[_entity(entity_quotas["entity"])] = min(float(value), _UNLIMITED)
+        if not self.limits:
+            self._rates.clear()
+            self._buckets.clear()
+
+    def refused_ms(self, address: str, now_ms: float) -> int:
+        """Count a new connection. Return 0, or the milliseconds after which it must be closed without a response."""
+        limits = self.limits.get(CONNECTION)
+        if not limits:
+            return 0
+        address = _canonical(address)
+        limit = limits.get(frozenset({("ip", address)}), limits.get(frozenset({("ip", None)})))
+        if limit is None:
+            return 0
+        rate = _kept(self._rates, (CONNECTION, address, ""), Rate)
+        rate.add(1, now_ms)
+        over_ms = min(rate.over_ms(limit, now_ms), _LONGEST_MS)
+        if over_ms:  # rejected connections are not counted
+            rate.add(-1, now_ms)
+        return over_ms
+
+    def most_bytes(self, request: Request) -> float:
+        """Return the largest size of a Fetch response: the bytes that its quota allows in a window."""
+        quota = self._of(FETCH, request)
+        return float("inf") if quota is None else quota[1] * (_SAMPLES - 1)
+
+    def charge(self, request: Request, key: str, amount: float, now_ms: float) -> int:
+        """Count usage; return the throttle time in milliseconds."""
+        quota = self._of(key, request)
+        if quota is None:
+            return 0
+        payer, limit = quota
+        rate = _kept(self._rates, payer, Rate)
+        rate.add(amount, now_ms)
+        over_ms = rate.over_ms(limit, now_ms)
+        return min(over_ms, _LONGEST_MS) if key == REQUEST else over_ms
+
+    def give_back(self, request: Request, key: str, amount: float, now_ms: float) -> None:
+        """Remove usage that was just counted, because the data is not sent."""
+        quota = self._of(key, request)
+        if quota is not None:
+            _kept(self._rates, quota[0], Rate).add(-amount, now_ms)
+
+    def may_change(self, request: Request, count: int, now_ms: float) -> bool:
+        """Count created or deleted partitions; return whether the change is allowed.
+
+        Versions before KIP-599 are never rejected; they are only throttled.
+        """
+        quota = self._of(MUTATION, request)
+        if quota is None:
+            return True
+        payer, limit = quota
+        bucket = _kept(self._buckets, payer, lambda: Bucket(limit * _SAMPLES, now_ms))
+        bucket.refill(limit, now_ms)
+        only_waits = request.version < _STRICT_SINCE[request.api.name]
+        may = bucket.left >= 0 or only_waits
+        if may:
+            bucket.left -= count
+        if not may or only_waits:
+            request.throttle_ms = max(request.throttle_ms, bucket.over_ms(limit))
+        return may
+
+    def _of(self, key: str, request: Request) -> tuple[_Payer, float] | None:
+        """Return the payer and the limit of a request's quota; None if it has none."""
+        limits = self.limits.get(key)
+        if limits:
+            for entity, user, client in _entities(request.session, request.client_id or ""):
+                if entity in limits:
+                    return (key, user, client), limits[entity]
+        return None
+
+
+def _kept(counted: dict[_Payer, _Counted], payer: _Payer, new: Callable[[], _Counted]) -> _Counted:
+    """Return the usage of a client. If there are too many clients, the oldest entry is removed."""
+    if payer not in counted:
+        if len(counted) >= _MOST_PAYERS:
+            del counted[next(iter(counted))]
+        counted[payer] = new()
+    return counted[payer]
+
+
+def _entity(names: Mapping[str, str | None]) -> _Entity:
+    return frozenset((kind, _canonical(name) if kind == "ip" and name else name) for kind, name in names.items())
+
+
+def _canonical(address: str) -> str:
+    """Return the canonical form of an IP address; an IPv4-mapped IPv6 address as IPv4.
+
+    >>> _canonical("0:0::1"), _canonical("::ffff:10.0.0.1"), _canonical("fe80::1%eth0")
+    ('::1', '10.0.0.1', 'fe80::1')
+    """
+    parsed = ip_address(address.partition("%")[0])
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
+
+
+def is_counted(request: Request) -> bool:
+    """Return whether ``request_percentage`` counts a request."""
+    return request.api.name not in _NOT_COUNTED
+
+
+def _entities(session: Session, client: str) -> Iterator[tuple[_Entity, str, str]]:
+    """Yield the entities whose quota may apply to a request, most specific first, with the payer of each."""
+    user = session.principal.removeprefix(_USER)
+    for of_user in (user, None):
+        for of_client in (client, None):
+            yield frozenset({("user", of_user), ("client-id", of_client)}), user, client
+        yield frozenset({("user", of_user)}), user, ""
+    for of_client in (client, None):
+        yield frozenset({("client-id", of_client)}), "", client

@@ -1,0 +1,122 @@
+"""``RequestOf``, a request with its header and lazily decoded body, and ``Session``, the state of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from kafkaframes.broker.requests.api import Api, CloseConnection
+from kafkaframes.errors import DecodeError
+from kafkaframes.protocol.messages import Message
+from kafkaframes.protocol.messages.headers import body_class
+
+ANONYMOUS = "User:ANONYMOUS"
+_LONG = 64 << 10  # bytes of a request
+_LONG_BYTES = {"Produce": 2 << 20}  # mostly records, which are not decoded
+# A short request of these APIs can have a long response: all settings, all members.
+_LONG_BYTES |= dict.fromkeys(("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "ShareGroupDescribe"), 0)
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+ClassOf: TypeAlias = Callable[[int, str], type[Message]]  # of an API key, and "request" or "response"
+
+
+@cache
+def class_in_catalog(key: int, kind: str) -> type[Message]:
+    """Return the catalog's class of a request or response. It is cached: each request needs it."""
+    return body_class(key, kind)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """The state of a connection that handlers see.
+
+    Attributes:
+        peer: client address, ``host:port``.
+        expires_ms: expiry of the authentication by the broker's monotonic clock (KIP-368); None: it does not expire.
+        software: name and version of the client software, from ApiVersions 3 and later.
+        sends_files: whether file ranges can be sent with sendfile: the logs are files, the connection has no TLS, and
+            no hook reads responses.
+        records_at: position of the records' size in the last Produce request of the fast path; 0 before the first.
+        memory: state of API modules for this connection, by name, such as that of a SASL exchange.
+        when_closed: functions to call after the connection has closed, by name. A later one replaces an earlier one.
+    """
+
+    number: int = 0
+    listener: str = "PLAINTEXT"
+    node_id: int = 1
+    peer: str = ""
+    principal: str = ANONYMOUS
+    is_authenticated: bool = True
+    expires_ms: int | None = None
+    software: tuple[str, str] = ("", "")
+    sends_files: bool = False
+    records_at: int = 0
+    memory: dict[str, Any] = field(default_factory=dict)
+    when_closed: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RequestOf(Generic[RequestT, ResponseT]):
+    """A request of one API: its header, and its body, which is decoded when a handler reads it.
+
+    The type parameters are the API's request and response class. They let the type checker check each field.
+
+    Attributes:
+        header_tags: unknown tagged fields of the request header, as ``(tag, bytes)``.
+        answer_tags: tagged fields for the response header; a hook may add some.
+        journal_entry: the request's journal entry; None without a journal.
+        throttle_ms: how long the connection is muted after the response, in milliseconds, because of a quota.
+        has_long_answer: whether the response may have so many rows that it is encoded in a thread.
+        is_unknown_version: whether the version is not served; ``version`` is then 0, and there is no body.
+    """
+
+    api: Api
+    version: int
+    _: KW_ONLY
+    correlation_id: int = 0
+    client_id: str | None = None
+    data: bytes = b""
+    position: int = 0
+    session: Session = field(default_factory=Session)
+    header_tags: list[tuple[int, bytes]] = field(default_factory=list)
+    answer_tags: list[tuple[int, bytes]] = field(default_factory=list)
+    received_ms: int = 0
+    began_ms: int = 0
+    class_of: ClassOf = class_in_catalog
+    decoded: RequestT | None = None
+    throttle_ms: int = 0
+    has_long_answer: bool = False
+    is_unknown_version: bool = False
+    journal_entry: Any = None
+
+    @property
+    def body(self) -> RequestT:
+        """The decoded request. If it cannot be decoded, the connection is closed, as in Kafka."""
+        if self.decoded is None:
+            cls: Any = self.class_of(self.api.key, "request")
+            try:
+                # Bytes after the body are ignored, as in Kafka: librdkafka 2.16 sends Metadata 13 with three extra
+                # bytes.
+                body: RequestT = cls.decode_prefix(self.data, self.version, position=self.position)[0]
+            except DecodeError as error:
+                raise CloseConnection(str(error.within(cls.__name__))) from error
+            self.decoded = body
+        return self.decoded
+
+    @property
+    def may_be_long(self) -> bool:
+        """Whether the request, or its response, may be so large that it is decoded or encoded in a thread."""
+        return not self.is_unknown_version and len(self.data) > _LONG_BYTES.get(self.api.name, _LONG)
+
+    @property
+    def response(self) -> type[ResponseT]:
+        """The response class; its attributes include its struct classes."""
+        cls: Any = self.class_of(self.api.key, "response")
+        answer: type[ResponseT] = cls
+        return answer
+
+
+Request: TypeAlias = RequestOf[Any, Any]  # a request of any API

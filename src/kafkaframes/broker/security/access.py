@@ -1,0 +1,162 @@
+"""``Access``, the interface of an authorizer, and the checks of the permissions that APIs declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from kafkaframes.broker.requests.api import LEFT_OUT, Right
+from kafkaframes.broker.requests.request import Request, Session
+from kafkaframes.errors import ErrorCode
+
+# Kafka's AclOperation numbers, and the operations of each resource type (AclEntry.supportedOperations).
+OPERATIONS: Mapping[str, int] = {
+    "READ": 3,
+    "WRITE": 4,
+    "CREATE": 5,
+    "DELETE": 6,
+    "ALTER": 7,
+    "DESCRIBE": 8,
+    "CLUSTER_ACTION": 9,
+    "DESCRIBE_CONFIGS": 10,
+    "ALTER_CONFIGS": 11,
+    "IDEMPOTENT_WRITE": 12,
+    "CREATE_TOKENS": 13,
+    "DESCRIBE_TOKENS": 14,
+    "TWO_PHASE_COMMIT": 15,
+}
+OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
+    "TOPIC": ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+    "GROUP": ("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+    "CLUSTER": (
+        "CREATE",
+        "ALTER",
+        "DESCRIBE",
+        "CLUSTER_ACTION",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+        "IDEMPOTENT_WRITE",
+    ),
+    "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE", "TWO_PHASE_COMMIT"),
+    "DELEGATION_TOKEN": ("DESCRIBE",),
+    "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
+}
+CLUSTER_NAME: Final = "kafka-cluster"
+_HIDDEN: Final = -1  # instead of an error code: the response omits the part
+
+
+class Access(Protocol):
+    """The interface of an authorizer."""
+
+    @property
+    def version(self) -> int:
+        """A number that changes whenever permissions may have changed."""
+
+    def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
+        """Return whether the client may execute an operation (``READ``) on a resource (type ``TOPIC`` and name)."""
+
+    def may_write_idempotently(self, session: Session) -> bool:
+        """Return whether the client may get a producer id: IDEMPOTENT_WRITE, or WRITE to any topic."""
+
+    def operations(self, session: Session, resource: str, name: str) -> int:
+        """Return the client's permitted operations as bits, numbered as Kafka's operations."""
+
+
+def bits_of(operations: tuple[str, ...]) -> int:
+    """Return operations as a bit field.
+
+    >>> bits_of(("READ", "WRITE"))
+    24
+    """
+    return sum(1 << OPERATIONS[name] for name in operations)
+
+
+class EverybodyMay:
+    """An authorizer that allows everything, as Kafka without ``authorizer.class.name``."""
+
+    version = 0
+
+    def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
+        """Return True: every operation is allowed."""
+        return True
+
+    def may_write_idempotently(self, session: Session) -> bool:
+        """Return True: every client may get a producer id."""
+        return True
+
+    def operations(self, session: Session, resource: str, name: str) -> int:
+        """Return all operations of the resource type."""
+        return bits_of(OF_RESOURCE[resource])
+
+
+class Viewer(NamedTuple):
+    """A group member's identity, to check which topics its subscription pattern may match."""
+
+    access: Access
+    principal: str
+    host: str
+
+    @property
+    def version(self) -> int:
+        """A number that changes whenever permissions may have changed."""
+        return self.access.version
+
+    def may_see(self, topic: str) -> bool:
+        """Return whether the member may describe the topic."""
+        session = Session(principal=self.principal, peer=f"{self.host}:0")
+        return self.access.allows(session, "DESCRIBE", "TOPIC", topic)
+
+
+def viewer_of(session: Session, access: Access) -> Viewer:
+    """Return the identity of a client."""
+    return Viewer(access, session.principal, session.peer.rpartition(":")[0])
+
+
+def refused(request: Request, access: Access) -> int:
+    """Return the error code if the client lacks a permission for the whole request, else 0."""
+    for right in request.api.rights_at(request.version, whole=True):
+        name = getattr(request.body, right.field) if right.field else CLUSTER_NAME
+        if name is not None and not _has(request, access, right, name):
+            return right.error
+    return ErrorCode.NONE
+
+
+def denied(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> int:
+    """Return the error code if the client lacks the declared permission for a part of the request, else 0.
+
+    Args:
+        resource, name: type and name of the part's resource.
+        operation: operation, if the API declares several permissions for a resource type.
+
+    Raises:
+        LookupError: the API does not declare this permission.
+    """
+    right = _declared(request, resource, operation)
+    if _has(request, access, right, name):
+        return ErrorCode.NONE
+    return right.error if right.denied != LEFT_OUT else _HIDDEN
+
+
+def may(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:
+    """Return whether the client has the declared permission for a part of the request."""
+    return denied(request, access, resource, name, operation) == ErrorCode.NONE
+
+
+def all_denied(request: Request, access: Access, resource: str, names: Iterable[str]) -> int:
+    """Return the first error code of several parts, if the client lacks a permission for one of them, else 0."""
+    return next((code for name in names if (code := denied(request, access, resource, name))), ErrorCode.NONE)
+
+
+def _declared(request: Request, resource: str, operation: str | None) -> Right:
+    for right in request.api.rights_at(request.version, whole=False):
+        if right.resource == resource and operation in (None, right.operation):
+            return right
+    raise LookupError(f"{request.api.name} {request.version} declares no right to {operation or 'do'} a {resource}")
+
+
+def _has(request: Request, access: Access, right: Right, name: str) -> bool:
+    if not right.is_needed:
+        return True
+    if right.or_cluster and access.allows(request.session, right.or_cluster, "CLUSTER", CLUSTER_NAME):
+        return True
+    return access.allows(request.session, right.operation, right.resource, name)

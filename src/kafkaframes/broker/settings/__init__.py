@@ -1,0 +1,1 @@
+"""The settings of a broker, its topics and groups: names, defaults, types, properties files, listeners, features."""

@@ -1,0 +1,375 @@
+"""Which values a setting takes: its type, its range, its words, as the ConfigDefs of Kafka 4.3.1 say.
+
+Topics, brokers and groups share the table: a broker's default of a topic's setting takes what the topic's own takes.
+Smaller segments are taken than by Kafka 4, which wants 1 MiB: tests roll them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from kafkaframes.broker.settings.settings import GROUP_SETTINGS, TOPIC_KEYS, magic_of_format_version
+from kafkaframes.errors import OptionError
+from kafkaframes.errors.sensitive import is_secret
+
+# ConfigType of DescribeConfigs
+UNKNOWN, BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(10)
+_LARGEST_INT32 = 2**31 - 1
+
+_BY_TYPE: Mapping[int, str] = {
+    BOOLEAN: """
+        allow.everyone.if.no.acl.found auto.create.topics.enable auto.leader.rebalance.enable delete.topic.enable
+        log.cleaner.enable message.downconversion.enable preallocate remote.storage.enable
+        share.renew.acknowledge.enable unclean.leader.election.enable
+    """,
+    STRING: """
+        authorizer.class.name broker.rack compression.type group.consumer.migration.policy inter.broker.listener.name
+        kafkaframes.on.noncontiguous listener.security.protocol.map message.format.version message.timestamp.type
+        share.auto.offset.reset share.isolation.level super.users
+    """,
+    INT: """
+        broker.id compression.gzip.level compression.lz4.level compression.zstd.level
+        connection.failed.authentication.delay.ms default.replication.factor fetch.max.bytes
+        group.consumer.assignment.interval.ms group.consumer.heartbeat.interval.ms
+        group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
+        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.min.assignment.interval.ms
+        group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms
+        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
+        group.share.assignment.interval.ms group.share.delivery.count.limit group.share.heartbeat.interval.ms
+        group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
+        group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
+        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
+        group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
+        group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
+        group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
+        group.share.partition.max.record.locks group.share.record.lock.duration.ms group.share.session.timeout.ms
+        group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+        group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+        group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+        group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
+        group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
+        group.streams.session.timeout.ms index.interval.bytes internal.segment.bytes interval.ms log.cleaner.threads
+        max.connections
+        max.connections.per.ip max.incremental.fetch.session.cache.slots max.message.bytes min.insync.replicas node.id
+        num.io.threads num.network.threads num.partitions offset.metadata.max.bytes offsets.retention.minutes
+        offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.check.interval.ms
+        producer.id.expiration.ms sasl.server.max.receive.size segment.bytes segment.index.bytes
+        share.coordinator.state.topic.num.partitions socket.request.max.bytes
+        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.segment.bytes
+        transactional.id.expiration.ms
+    """,
+    SHORT: "offsets.topic.replication.factor transaction.state.log.replication.factor",
+    LONG: """
+        connections.max.idle.ms connections.max.reauth.ms delegation.token.expiry.check.interval.ms
+        delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delete.retention.ms file.delete.delay.ms
+        flush.messages flush.ms leader.imbalance.check.interval.seconds local.retention.bytes local.retention.ms
+        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.retention.check.interval.ms max.compaction.lag.ms
+        message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
+        min.compaction.lag.ms queued.max.request.bytes retention.bytes retention.ms segment.jitter.ms segment.ms
+    """,
+    PASSWORD: "delegation.token.secret.key",
+    DOUBLE: "min.cleanable.dirty.ratio",
+    LIST: """
+        advertised.listeners cleanup.policy controller.listener.names follower.replication.throttled.replicas
+        group.consumer.assignors group.coordinator.rebalance.protocols leader.replication.throttled.replicas listeners
+        log.dir log.dirs match metrics process.roles sasl.enabled.mechanisms
+    """,
+}
+_TOPIC_NAMES: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
+
+
+def _of_all(listed: Mapping[int, str]) -> dict[str, int]:
+    """Return what holds for each setting: for brokers' defaults of topics and of groups, what holds for theirs."""
+    own = {name: value for value, names in listed.items() for name in names.split()}
+    same = {**_TOPIC_NAMES, **GROUP_SETTINGS}
+    return {**{name: own[other] for name, other in same.items() if other in own}, **own}
+
+
+TYPES: Mapping[str, int] = _of_all(_BY_TYPE)
+
+# What AlterConfigs may change of a broker that runs (KIP-226): its defaults of topics' settings, and these; the others
+# are read from server.properties.
+_DYNAMIC = """
+    group.consumer.assignment.interval.ms group.share.assignment.interval.ms group.streams.assignment.interval.ms
+    listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.threads
+    max.connections max.connections.per.ip num.io.threads num.network.threads producer.id.expiration.ms
+    ssl.keystore.location ssl.truststore.location
+"""
+DYNAMIC = frozenset((*_DYNAMIC.split(), *_TOPIC_NAMES))
+# Settings that Kafka changes only for a listener, with its prefix (DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS).
+_LISTENER_ONLY = """
+    ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+    ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
+    ssl.truststore.type
+"""
+LISTENER_ONLY = frozenset(_LISTENER_ONLY.split())
+# Settings of Kafka 4.3.1 that are not read here, and that Kafka does not change while a broker runs.
+_FIXED_AND_UNUSED = """
+    add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms client.quota.callback.class
+    controlled.shutdown.enable controller.performance.always.log.threshold.ms
+    controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+    controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
+    controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+    controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
+    controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
+    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
+    create.topic.policy.class.name delete.records.purgatory.purge.interval.requests early.start.listeners
+    fetch.purgatory.purge.interval.requests group.consumer.regex.refresh.interval.ms
+    group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.threads
+    group.share.assignors group.share.initialize.retry.interval.ms group.share.max.size
+    group.share.persister.class.name initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis
+    internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
+    kafka.metrics.polling.interval.secs kafka.metrics.reporters log.dir.failure.timeout.ms
+    log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
+    log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms max.request.partition.size.limit
+    metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
+    metadata.max.retention.ms metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    num.replica.alter.log.dirs.threads offsets.commit.timeout.ms offsets.load.buffer.size
+    offsets.retention.check.interval.ms offsets.topic.compression.codec producer.purgatory.purge.interval.requests
+    queued.max.requests quota.window.num quota.window.size.seconds remote.log.index.file.cache.ttl.ms
+    remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+    remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+    remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
+    remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
+    remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
+    remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
+    remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
+    remote.log.reader.max.pending.tasks remote.log.storage.manager.class.name remote.log.storage.manager.class.path
+    remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.fetch.backoff.ms
+    replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
+    replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
+    replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
+    replication.quota.window.size.seconds request.timeout.ms sasl.client.callback.handler.class
+    sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
+    sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+    sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+    sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class security.inter.broker.protocol
+    security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
+    share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
+    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+    share.coordinator.state.topic.min.isr share.coordinator.state.topic.prune.interval.ms
+    share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
+    share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
+    socket.receive.buffer.bytes socket.send.buffer.bytes ssl.allow.dn.changes ssl.allow.san.changes
+    ssl.principal.mapping.rules telemetry.max.bytes transaction.remove.expired.transaction.cleanup.interval.ms
+    transaction.state.log.load.buffer.size transaction.two.phase.commit.enable unclean.leader.election.interval.ms
+    unstable.api.versions.enable unstable.feature.versions.enable
+"""
+FIXED_AND_UNUSED = frozenset(_FIXED_AND_UNUSED.split())
+
+
+def type_of(name: str, value: str) -> int:
+    """Return the ConfigType of a setting; of one that is not in the table, what its value looks like.
+
+    >>> type_of("retention.bytes", "-1") == LONG, type_of("somebody.s.own", "0.5") == DOUBLE
+    (True, True)
+    """
+    if name in TYPES:
+        return TYPES[name]
+    if is_secret(name):
+        return PASSWORD
+    if value in ("true", "false"):
+        return BOOLEAN
+    text = value.removeprefix("-")
+    if text.isdigit():
+        return INT if int(text) <= _LARGEST_INT32 and not name.endswith(".ms") else LONG
+    return DOUBLE if text.replace(".", "", 1).isdigit() else STRING
+
+
+_SMALLEST_SEGMENT = 14
+_BITS: Mapping[int, int] = {SHORT: 15, INT: 31, LONG: 63}
+_WORDS: Mapping[int, str] = {
+    SHORT: "a whole number of 16 bits",
+    INT: "a whole number of 32 bits",
+    LONG: "a whole number",
+}
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_REPLICAS = re.compile(r"[0-9]{1,9}:[0-9]{1,9}")
+_DURATION = re.compile(
+    r"by_duration:P(?=[0-9T])([0-9]{1,9}D)?(T(?=[0-9])([0-9]{1,9}H)?([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]{1,9})?S)?)?"
+)
+
+# The least value -> the settings that take it and more; those with a largest value stand in _LARGEST, too.
+_LEAST: Mapping[int, str] = {
+    -131072: "compression.zstd.level",
+    -2: "local.retention.bytes local.retention.ms",
+    -1: "compression.gzip.level retention.ms",
+    0: """
+        connection.failed.authentication.delay.ms delete.retention.ms file.delete.delay.ms flush.ms
+        group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
+        group.consumer.min.assignment.interval.ms group.share.assignment.interval.ms
+        group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms
+        group.streams.assignment.interval.ms group.streams.initial.rebalance.delay.ms group.streams.num.standby.replicas
+        index.interval.bytes log.cleaner.backoff.ms log.cleaner.threads max.connections max.connections.per.ip
+        max.incremental.fetch.session.cache.slots max.message.bytes message.timestamp.after.max.ms
+        message.timestamp.before.max.ms message.timestamp.difference.max.ms min.cleanable.dirty.ratio
+        min.compaction.lag.ms node.id segment.jitter.ms
+    """,
+    1: """
+        compression.lz4.level flush.messages group.consumer.heartbeat.interval.ms group.consumer.max.size
+        group.consumer.session.timeout.ms group.max.size group.share.heartbeat.interval.ms
+        group.share.session.timeout.ms leader.imbalance.check.interval.seconds log.retention.check.interval.ms
+        max.compaction.lag.ms min.insync.replicas num.io.threads num.network.threads num.partitions
+        offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
+        offsets.topic.segment.bytes producer.id.expiration.check.interval.ms producer.id.expiration.ms segment.ms
+        share.coordinator.state.topic.num.partitions
+        socket.request.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
+        transaction.state.log.segment.bytes transactional.id.expiration.ms
+    """,
+    2: "group.share.delivery.count.limit",
+    4: "segment.index.bytes",
+    100: "group.share.partition.max.record.locks",
+    _SMALLEST_SEGMENT: "internal.segment.bytes segment.bytes",
+    1000: "group.share.record.lock.duration.ms",
+    1024: "fetch.max.bytes",
+}
+_LARGEST: Mapping[str, int] = {
+    "compression.gzip.level": 9,
+    "compression.lz4.level": 17,
+    "compression.zstd.level": 22,
+    "group.share.delivery.count.limit": 10,
+    "group.share.partition.max.record.locks": 10_000,
+    "group.share.record.lock.duration.ms": 3_600_000,
+    "min.cleanable.dirty.ratio": 1,
+}
+_LEAST_OF: Mapping[str, int] = _of_all(_LEAST)
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "cleanup.policy": ("compact", "delete"),
+    "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "kafkaframes.on.noncontiguous": ("kafka", "reject", "reassign", "keep"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "share.isolation.level": ("read_committed", "read_uncommitted"),
+}
+_THROTTLED = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
+
+
+def normalized(name: str, value: str) -> str:
+    """Return a value as Kafka describes it after parsing: of a list without spaces and repeats, a ratio as a double.
+
+    >>> normalized("cleanup.policy", " compact,delete,compact"), normalized("min.cleanable.dirty.ratio", "1")
+    ('compact,delete', '1.0')
+
+    Raises:
+        OptionError: the setting takes no such value; names both.
+    """
+    kind, name_of_topics = TYPES.get(name, STRING), _TOPIC_NAMES.get(name, name)
+    text = value.strip()
+    if kind == BOOLEAN:
+        return _boolean(name, text)
+    if kind in _BITS:
+        return str(_in_range(name, name_of_topics, _whole(name, text, kind)))
+    if kind == DOUBLE:
+        if _DECIMAL.fullmatch(text) is None:
+            raise _refused(name, value, "a number")
+        return repr(float(_in_range(name, name_of_topics, float(text))))
+    if kind == LIST:
+        return ",".join(_list(name, name_of_topics, list_of(value)))
+    choices = _CHOICES.get(name_of_topics)
+    if choices is not None and value not in choices:
+        raise _refused(name, value, f"one of {', '.join(choices)}")
+    _FURTHER.get(name, _any)(name, value)
+    return value
+
+
+def list_of(value: str) -> list[str]:
+    """Return the parts of a list, each once.
+
+    >>> list_of(" a, b,a"), list_of("")
+    (['a', 'b'], [])
+    """
+    return list(dict.fromkeys(part.strip() for part in value.split(","))) if value.strip() else []
+
+
+def _refused(name: str, value: object, expected: str) -> OptionError:
+    return OptionError(f"{name} is {expected}, not {value!r}")
+
+
+def _boolean(name: str, text: str) -> str:
+    if text.lower() not in ("true", "false"):
+        raise _refused(name, text, "true or false")
+    return text.lower()
+
+
+def _whole(name: str, text: str, kind: int) -> int:
+    limit = 1 << _BITS[kind]
+    if _WHOLE.fullmatch(text) is None or not -limit <= int(text) < limit:
+        raise _refused(name, text, _WORDS[kind])
+    return int(text)
+
+
+def _in_range(name: str, name_of_topics: str, number: float) -> float:
+    least, largest = _LEAST_OF.get(name_of_topics), _LARGEST.get(name_of_topics)
+    if least is not None and number < least:
+        raise _refused(name, number, f"at least {least}")
+    if largest is not None and number > largest:
+        raise _refused(name, number, f"at most {largest}")
+    if name == "compression.gzip.level" and number == 0:
+        raise _refused(name, number, "1 to 9, or -1")
+    return number
+
+
+def _list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
+    choices = _CHOICES.get(name_of_topics, ())
+    for part in parts:
+        if choices and part not in choices:
+            raise _refused(name, part, f"a list of {', '.join(choices)}")
+        if name in _THROTTLED and parts != ["*"] and _REPLICAS.fullmatch(part) is None:
+            raise _refused(name, part, "* or a list of PARTITION:BROKER")
+    return parts
+
+
+def _any(name: str, value: str) -> None:
+    """Every text will do."""
+
+
+def duration_ms(value: str) -> int:
+    """Return the milliseconds of ``by_duration:PnDTnHnMn.nS``.
+
+    >>> duration_ms("by_duration:P1DT1M0.5S")
+    86460500
+    """
+    match = _DURATION.fullmatch(value)
+    days, _, hours, minutes, seconds, _ = match.groups() if match else (None,) * 6
+    parts = (days, 86_400_000), (hours, 3_600_000), (minutes, 60_000), (seconds, 1_000)
+    return int(sum(float(text[:-1]) * unit for text, unit in parts if text))
+
+
+def _offset_reset(name: str, value: str) -> None:
+    if value not in ("latest", "earliest") and _DURATION.fullmatch(value) is None:
+        raise _refused(name, value, "latest, earliest or by_duration:PnDTnHnMn.nS")
+
+
+def _format_version(name: str, value: str) -> None:
+    try:
+        magic_of_format_version(value)
+    except OptionError:
+        raise _refused(name, value, "a version such as 0.10.2") from None
+
+
+def _migration(name: str, value: str) -> None:
+    choices = ("disabled", "upgrade", "downgrade", "bidirectional")
+    if value.lower() not in choices:
+        raise _refused(name, value, f"one of {', '.join(choices)}")
+
+
+_FURTHER: Mapping[str, Callable[[str, str], None]] = {
+    "share.auto.offset.reset": _offset_reset,
+    "message.format.version": _format_version,
+    "log.message.format.version": _format_version,
+    "group.consumer.migration.policy": _migration,
+}

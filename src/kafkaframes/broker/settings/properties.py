@@ -1,0 +1,88 @@
+"""``server.properties``: read, and sorted into what has a meaning here and what has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkaframes.broker.settings.listeners import KEYS as LISTENER_KEYS
+from kafkaframes.broker.settings.security_keys import KEYS, LOGIN
+from kafkaframes.broker.settings.settings import DEFAULTS, TOPIC_KEYS
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.storage.files.checkpoints import read_meta_properties
+
+# Keys that are understood beside those of settings.py.
+_OTHERS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | KEYS
+# Those that a listener, or a mechanism of one, may have for itself.
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?(connections\.max\.reauth\.ms)")
+_KNOWN = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHERS
+# Kafka's shorter or older names for times -> the key in milliseconds, and how many of them one is.
+_TIMES = {
+    "log.retention.hours": ("log.retention.ms", 3_600_000),
+    "log.retention.minutes": ("log.retention.ms", 60_000),
+    "log.roll.hours": ("log.roll.ms", 3_600_000),
+    "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
+}
+
+
+class Properties(NamedTuple):
+    """A file's settings: those with a meaning here, under the names of ``settings.py``, and the names of the others."""
+
+    known: dict[str, str]
+    unknown: tuple[str, ...]
+
+
+def read_properties(text: bytes, *, file: str) -> Properties:
+    """Read a ``server.properties``; an ``OptionError`` says which line is no property, or which value is none."""
+    values = parse_properties(text, file=file)
+    known: dict[str, str] = {}
+    unknown = []
+    for key, value in values.items():
+        if key in _TIMES:
+            _add_time(known, key, value, explicit=values)
+        elif is_known(key):
+            known["node.id" if key == "broker.id" else key] = value
+        else:
+            unknown.append(key)
+    return Properties(known, tuple(unknown))
+
+
+def parse_properties(text: bytes, *, file: str) -> Mapping[str, str]:
+    """Return the keys and values of a properties file.
+
+    Raises:
+        OptionError: a line is not a property.
+    """
+    try:
+        return read_meta_properties(text, file=file).values
+    except LogDirError as error:
+        raise OptionError(str(error)) from None
+
+
+def is_known(key: str) -> bool:
+    """Return whether a key of ``server.properties`` has a meaning here."""
+    return key in _KNOWN or key in _TIMES or any(form.fullmatch(key) for form in (_OF_LISTENER, LOGIN))
+
+
+def general_name(key: str) -> str:
+    """Return the key without the listener, and the mechanism, that it holds for.
+
+    >>> general_name("listener.name.outside.plain.connections.max.reauth.ms"), general_name("node.id")
+    ('connections.max.reauth.ms', 'node.id')
+    """
+    match = _OF_LISTENER.fullmatch(key)
+    return key if match is None else match[1]
+
+
+def _add_time(known: dict[str, str], key: str, value: str, *, explicit: Iterable[str]) -> None:
+    """Take a time in hours or minutes, unless the same is given in a smaller unit."""
+    name, factor = _TIMES[key]
+    smaller = [name, *(other for other, (same, its) in _TIMES.items() if same == name and its < factor)]
+    if any(one in explicit for one in smaller):
+        return
+    try:
+        number = int(value)
+    except ValueError:
+        raise OptionError(f"{key} is a number, not {value!r}") from None
+    known[name] = str(-1 if number < 0 else number * factor)

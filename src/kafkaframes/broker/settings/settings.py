@@ -1,0 +1,486 @@
+"""``BrokerSettings``: the settings of a broker and of its topics, under Kafka's names (``server.properties``).
+
+A topic's setting is looked up in the topic, then in the broker (under the broker's name for it), then in the defaults.
+Settings that have no effect in this broker are stored, returned by DescribeConfigs, and listed when the broker starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkaframes.broker.settings.features import Feature, features_of_release
+from kafkaframes.errors import OptionError
+from kafkaframes.storage.partition import LogSettings
+
+LARGEST_INT64 = 2**63 - 1
+LARGEST_INT32 = 2**31 - 1
+
+# Broker settings and their defaults. They are Kafka's unless a comment gives Kafka's value.
+DEFAULTS: Mapping[str, str] = {
+    "node.id": "1",
+    "num.partitions": "1",
+    "default.replication.factor": "1",
+    "auto.create.topics.enable": "true",
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "300",
+    "delete.topic.enable": "true",
+    "delegation.token.expiry.check.interval.ms": "3600000",
+    "delegation.token.expiry.time.ms": "86400000",
+    "delegation.token.max.lifetime.ms": "604800000",
+    "delegation.token.secret.key": "",
+    "message.max.bytes": "1048588",
+    "socket.request.max.bytes": "104857600",
+    "queued.max.request.bytes": "268435456",  # Kafka's -1 does not limit the memory of incomplete requests
+    "fetch.max.bytes": "57671680",
+    "max.connections": "2147483647",
+    "connections.max.idle.ms": "600000",
+    "max.incremental.fetch.session.cache.slots": "1000",
+    "group.initial.rebalance.delay.ms": "0",  # Kafka's 3000 would delay every test
+    "group.min.session.timeout.ms": "10",  # Kafka's 6000 is too long for tests
+    "group.max.session.timeout.ms": "1800000",
+    "group.max.size": "2147483647",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
+    "group.consumer.assignment.interval.ms": "0",  # Kafka's 1000 would delay each new member
+    "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.max.assignment.interval.ms": "15000",
+    "group.consumer.max.heartbeat.interval.ms": "15000",
+    "group.consumer.max.session.timeout.ms": "60000",
+    "group.consumer.max.size": "2147483647",
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "5000",
+    "group.consumer.min.session.timeout.ms": "45000",
+    "group.consumer.migration.policy": "bidirectional",
+    "group.share.assignment.interval.ms": "0",  # Kafka's 1000
+    "group.share.delivery.count.limit": "5",
+    "group.share.heartbeat.interval.ms": "1000",  # Kafka's 5000: a member gets partitions with its second heartbeat
+    "group.share.max.assignment.interval.ms": "15000",
+    "group.share.max.delivery.count.limit": "10",
+    "group.share.max.heartbeat.interval.ms": "15000",
+    "group.share.max.partition.max.record.locks": "4000",
+    "group.share.max.record.lock.duration.ms": "60000",
+    "group.share.max.session.timeout.ms": "60000",
+    "group.share.max.share.sessions": "2000",
+    "group.share.min.assignment.interval.ms": "0",
+    "group.share.min.delivery.count.limit": "2",
+    "group.share.min.heartbeat.interval.ms": "5000",
+    "group.share.min.partition.max.record.locks": "100",
+    "group.share.min.record.lock.duration.ms": "15000",
+    "group.share.min.session.timeout.ms": "45000",
+    "group.share.partition.max.record.locks": "2000",
+    "group.share.record.lock.duration.ms": "30000",
+    "group.share.session.timeout.ms": "45000",
+    "group.streams.assignment.interval.ms": "1000",
+    "group.streams.heartbeat.interval.ms": "1000",  # Kafka's 5000: a member gets tasks with its third heartbeat
+    "group.streams.initial.rebalance.delay.ms": "0",  # Kafka's 3000 would delay every test
+    "group.streams.max.assignment.interval.ms": "15000",
+    "group.streams.max.heartbeat.interval.ms": "15000",
+    "group.streams.max.session.timeout.ms": "60000",
+    "group.streams.max.size": "2147483647",
+    "group.streams.max.standby.replicas": "2",
+    "group.streams.min.assignment.interval.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "5000",
+    "group.streams.min.session.timeout.ms": "45000",
+    "group.streams.num.standby.replicas": "0",
+    "group.streams.session.timeout.ms": "45000",
+    "offset.metadata.max.bytes": "4096",
+    "offsets.retention.minutes": "10080",
+    "offsets.topic.num.partitions": "1",  # Kafka's 50 is for many brokers
+    "offsets.topic.segment.bytes": "104857600",
+    "transaction.state.log.num.partitions": "1",  # Kafka's 50
+    "transaction.state.log.segment.bytes": "104857600",
+    "share.coordinator.state.topic.num.partitions": "1",  # Kafka's 50
+    "transaction.max.timeout.ms": "900000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
+    "transactional.id.expiration.ms": "604800000",
+    "producer.id.expiration.ms": "86400000",
+    "producer.id.expiration.check.interval.ms": "600000",
+    "log.retention.check.interval.ms": "300000",
+    "log.cleaner.enable": "true",
+    "log.cleaner.backoff.ms": "15000",
+    "sasl.server.max.receive.size": "524288",
+    "connection.failed.authentication.delay.ms": "100",
+    "connections.max.reauth.ms": "0",
+    "super.users": "",
+    "allow.everyone.if.no.acl.found": "false",
+}
+
+# Kafka 4.3's defaults where DEFAULTS differs, for test suites and tools that rely on them (``kafka_defaults``).
+KAFKA_DEFAULTS: Mapping[str, str] = {
+    "group.consumer.assignment.interval.ms": "1000",
+    "group.initial.rebalance.delay.ms": "3000",
+    "group.min.session.timeout.ms": "6000",
+    "group.share.assignment.interval.ms": "1000",
+    "group.share.heartbeat.interval.ms": "5000",
+    "group.streams.heartbeat.interval.ms": "5000",
+    "group.streams.initial.rebalance.delay.ms": "3000",
+    "log.message.timestamp.after.max.ms": "3600000",
+    "offsets.topic.num.partitions": "50",
+    "queued.max.request.bytes": "-1",
+    "share.coordinator.state.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+}
+
+INTERNAL_TOPIC_KEYS = frozenset({"internal.segment.bytes"})  # accepted, but not returned by DescribeConfigs
+
+# Topic setting -> (broker setting, default).
+TOPIC_KEYS: Mapping[str, tuple[str, str]] = {
+    "cleanup.policy": ("log.cleanup.policy", "delete"),
+    "compression.type": ("compression.type", "producer"),
+    "compression.gzip.level": ("compression.gzip.level", "-1"),
+    "compression.lz4.level": ("compression.lz4.level", "9"),
+    "compression.zstd.level": ("compression.zstd.level", "3"),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms", "86400000"),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms", "60000"),
+    "flush.messages": ("log.flush.interval.messages", str(LARGEST_INT64)),
+    "flush.ms": ("log.flush.interval.ms", str(LARGEST_INT64)),
+    "follower.replication.throttled.replicas": ("", ""),
+    "index.interval.bytes": ("log.index.interval.bytes", "4096"),
+    "kafkaframes.on.noncontiguous": ("kafkaframes.on.noncontiguous", "kafka"),
+    "leader.replication.throttled.replicas": ("", ""),
+    "local.retention.bytes": ("log.local.retention.bytes", "-2"),
+    "local.retention.ms": ("log.local.retention.ms", "-2"),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms", str(LARGEST_INT64)),
+    "max.message.bytes": ("message.max.bytes", "1048588"),
+    "message.downconversion.enable": ("log.message.downconversion.enable", "true"),
+    "message.format.version": ("log.message.format.version", "3.0-IV1"),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms", str(LARGEST_INT64)),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms", str(LARGEST_INT64)),
+    "message.timestamp.difference.max.ms": ("log.message.timestamp.difference.max.ms", str(LARGEST_INT64)),
+    "message.timestamp.type": ("log.message.timestamp.type", "CreateTime"),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio", "0.5"),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms", "0"),
+    "min.insync.replicas": ("min.insync.replicas", "1"),
+    "preallocate": ("log.preallocate", "false"),
+    "remote.storage.enable": ("", "false"),
+    "retention.bytes": ("log.retention.bytes", "-1"),
+    "retention.ms": ("log.retention.ms", "604800000"),
+    "segment.bytes": ("log.segment.bytes", "1073741824"),
+    "segment.index.bytes": ("log.index.size.max.bytes", "10485760"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "0"),
+    "segment.ms": ("log.roll.ms", "604800000"),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable", "false"),
+}
+
+# Group setting -> the broker setting that is its default, or its default value if no broker setting exists.
+GROUP_SETTINGS: Mapping[str, str] = {
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    "share.assignment.interval.ms": "group.share.assignment.interval.ms",
+    "share.auto.offset.reset": "latest",
+    "share.delivery.count.limit": "group.share.delivery.count.limit",
+    "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
+    "share.isolation.level": "read_uncommitted",
+    "share.partition.max.record.locks": "group.share.partition.max.record.locks",
+    "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
+    "share.renew.acknowledge.enable": "true",
+    "share.session.timeout.ms": "group.share.session.timeout.ms",
+    "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms": "group.streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms": "group.streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas": "group.streams.num.standby.replicas",
+    "streams.session.timeout.ms": "group.streams.session.timeout.ms",
+}
+
+# Broker settings that are null by default in Kafka, because another setting (in hours, for example) applies instead.
+NULL_DEFAULTS = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"})
+
+_FIRST_MAGIC_1, _FIRST_MAGIC_2 = (0, 10), (0, 11)
+
+
+def magic_of_format_version(text: str) -> int:
+    """Return the record format of a ``message.format.version``.
+
+    >>> [magic_of_format_version(text) for text in ("0.9.0", "0.10.2-IV0", "0.11.0", "3.0-IV1")]
+    [0, 1, 2, 2]
+
+    Raises:
+        OptionError: the text is not a version.
+    """
+    try:
+        parts = tuple(int(part) for part in text.partition("-")[0].split("."))
+    except ValueError:
+        raise OptionError(f"message.format.version is a version such as 0.10.2, not {text!r}") from None
+    return (parts >= _FIRST_MAGIC_1) + (parts >= _FIRST_MAGIC_2)
+
+
+@dataclass(slots=True)
+class BrokerSettings:
+    """The settings of a broker: explicit values over defaults.
+
+    Attributes:
+        explicit: effective settings that are not defaults, by Kafka's names, as text.
+        dynamic_by_node: settings that clients have changed, by node id; the key "" holds the settings of all nodes.
+        writes_format_2: whether ``message.format.version`` is ignored, as in Kafka from 3.0.
+        groups_have_settings: whether groups have settings of their own, as in Kafka from 4.0.
+        new_topic_error: error code for a topic that is auto-created by a Metadata request, in the response to this
+            request; clients then retry. 0: the topic is returned at once, which no Kafka release does.
+        defaults: values that replace ``DEFAULTS``, by names of broker settings.
+        features: features of a new cluster.
+    """
+
+    explicit: dict[str, str] = field(default_factory=dict, repr=False)
+    dynamic_by_node: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    writes_format_2: bool = False
+    groups_have_settings: bool = True
+    new_topic_error: int = 0
+    defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
+    features: Mapping[str, Feature] = field(default_factory=features_of_release, repr=False)
+    _static: dict[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def static(self) -> dict[str, str]:
+        """The explicit settings without changes by clients."""
+        return self.explicit if self._static is None else self._static
+
+    def set_dynamic(self, by_node: Mapping[str, Mapping[str, str]]) -> None:
+        """Replace the settings that clients have changed.
+
+        All nodes share one set of effective settings. If the settings of several nodes differ, those of the node with
+        the lowest id apply.
+        """
+        self._static = static = dict(self.static)
+        self.dynamic_by_node = {node: dict(configs) for node, configs in by_node.items() if configs}
+        self.explicit = static | self.dynamic_by_node.get("", {})
+        for node in reversed(self.changed_nodes):
+            self.explicit |= self.dynamic_by_node[node]
+
+    @property
+    def changed_nodes(self) -> list[str]:
+        """The ids of nodes with settings of their own, in ascending order."""
+        return sorted((node for node in self.dynamic_by_node if node), key=int)
+
+    def default(self, key: str, otherwise: str = "") -> str:
+        """Return the default of a broker setting."""
+        return self.defaults.get(key, DEFAULTS.get(key, otherwise))
+
+    def text(self, key: str) -> str:
+        """Return the value of a broker setting; empty if the setting is unknown."""
+        return self.explicit.get(key, self.default(key))
+
+    @property
+    def queued_max_bytes(self) -> int:
+        """``queued.max.request.bytes``, but at least ``socket.request.max.bytes``; -1 for no limit."""
+        size_bytes = self.number("queued.max.request.bytes")
+        return max(size_bytes, self.number("socket.request.max.bytes")) if size_bytes > 0 else -1
+
+    def has_protocol(self, group_type: str) -> bool:
+        """Return whether a group type is enabled in ``group.coordinator.rebalance.protocols``."""
+        protocols = self.text("group.coordinator.rebalance.protocols").split(",")
+        return group_type in (name.strip() for name in protocols)
+
+    def number(self, key: str) -> int:
+        """Return the integer value of a broker setting; raise an ``OptionError`` if it is not an integer."""
+        try:
+            return int(self.text(key))
+        except ValueError:
+            raise OptionError(f"{key} is a number, not {self.text(key)!r}") from None
+
+    def key_of_listener(self, key: str, listener: str, mechanism: str) -> str:
+        """Return the most specific key that is set for a listener and SASL mechanism (KIP-103, KIP-86).
+
+        >>> settings = BrokerSettings({"listener.name.outside.plain.connections.max.reauth.ms": "5"})
+        >>> settings.key_of_listener("connections.max.reauth.ms", "OUTSIDE", "PLAIN")
+        'listener.name.outside.plain.connections.max.reauth.ms'
+        """
+        of_listener = f"listener.name.{listener.lower()}."
+        keys = (f"{of_listener}{mechanism.lower()}.{key}", of_listener + key)
+        return next((name for name in keys if name in self.explicit), key)
+
+    def flag(self, key: str) -> bool:
+        """Return the Boolean value of a broker setting."""
+        return self.text(key).strip().lower() == "true"
+
+    def of_topic(self, key: str, configs: Mapping[str, str]) -> str:
+        """Return the value of a topic setting: the topic's, else the broker's, else the default."""
+        if key in configs:
+            return configs[key]
+        broker_key, default = TOPIC_KEYS[key]
+        return self.explicit.get(broker_key, self.defaults.get(broker_key, default))
+
+    def flag_of_topic(self, key: str, configs: Mapping[str, str]) -> bool:
+        """Return the Boolean value of a topic setting."""
+        return self.of_topic(key, configs).strip().lower() == "true"
+
+    def log_settings(self, configs: Mapping[str, str]) -> LogSettings:
+        """Return the log settings of a topic with these configs; raise an ``OptionError`` for an invalid value."""
+        from dataclasses import replace
+
+        values = {key: self.of_topic(key, configs) for key in TOPIC_KEYS}
+        if "internal.segment.bytes" in configs:  # Kafka's tests need smaller segments than segment.bytes allows
+            values["segment.bytes"] = configs["internal.segment.bytes"]
+        settings = LogSettings.from_topic(values)
+        codec = settings.compression_type
+        level = values.get(f"compression.{codec}.level") if f"compression.{codec}.level" in configs else None
+        return replace(
+            settings,
+            segment_jitter_ms=0,
+            record_format=2 if self.writes_format_2 else magic_of_format_version(values["message.format.version"]),
+            compression_level=None if level is None else int(level),
+            producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
+        )
+
+
+_OF_TOPICS: Mapping[str, str] = {
+    "cleanup.policy": "What happens to old segments: delete, compact, or both.",
+    "compression.type": "The codec of records in the log: gzip, snappy, lz4, zstd, uncompressed, or producer.",
+    "compression.gzip.level": "The level of gzip where compression.type is gzip; -1 for the library's default.",
+    "compression.lz4.level": "The level of lz4 where compression.type is lz4.",
+    "compression.zstd.level": "The level of zstd where compression.type is zstd.",
+    "delete.retention.ms": "For how long compaction keeps tombstones and transaction markers, in milliseconds.",
+    "file.delete.delay.ms": "How long a removed segment's files stay, in milliseconds.",
+    "flush.messages": "After how many records a log is flushed to the disk.",
+    "flush.ms": "After how many milliseconds a log is flushed to the disk.",
+    "follower.replication.throttled.replicas": "Kept without effect: nothing is replicated here.",
+    "index.interval.bytes": "How many bytes of records lie between two entries of the offset index.",
+    "kafkaframes.on.noncontiguous": "What is done with sets whose offsets have holes: kafka, reject, reassign or keep.",
+    "leader.replication.throttled.replicas": "Kept without effect: nothing is replicated here.",
+    "local.retention.bytes": "Kept without effect: there is no tiered storage here.",
+    "local.retention.ms": "Kept without effect: there is no tiered storage here.",
+    "max.compaction.lag.ms": "After how many milliseconds a record is compacted at the latest.",
+    "max.message.bytes": "The size of the largest batch that is taken, in bytes, after compression.",
+    "message.downconversion.enable": "Whether consumers of older formats are served, by down-conversion.",
+    "message.format.version": "The format of records in the log, as the release of Kafka that introduced it.",
+    "message.timestamp.after.max.ms": "How far a timestamp may lie after the broker's time, in milliseconds.",
+    "message.timestamp.before.max.ms": "How far a timestamp may lie before the broker's time, in milliseconds.",
+    "message.timestamp.difference.max.ms": "The older name of both limits of timestamps, in milliseconds.",
+    "message.timestamp.type": "Whose time records have: the client's (CreateTime) or the broker's (LogAppendTime).",
+    "min.cleanable.dirty.ratio": "How much of a log has to be new before it is compacted, as a ratio of its bytes.",
+    "min.compaction.lag.ms": "For how many milliseconds a record is not compacted.",
+    "min.insync.replicas": "How many replicas have to be in sync for a write with acks=all.",
+    "preallocate": "Kept without effect: segments grow as they are written.",
+    "remote.storage.enable": "Kept without effect: there is no tiered storage here.",
+    "retention.bytes": "How large a partition grows before its oldest segments go, in bytes; -1: without limit.",
+    "retention.ms": "For how long segments are kept, in milliseconds; -1: for ever.",
+    "segment.bytes": "How large a segment grows before the next is begun, in bytes.",
+    "segment.index.bytes": "How large an index file grows before the next segment is begun, in bytes.",
+    "segment.jitter.ms": "Kept without effect: all segments are rolled after the same time.",
+    "segment.ms": "After how many milliseconds the next segment is begun, however small this one is.",
+    "unclean.leader.election.enable": "Whether a replica may lead that was down when the last one in sync went down.",
+}
+_OF_BROKERS: Mapping[str, str] = {
+    "advertised.listeners": "The addresses that clients get.",
+    "allow.everyone.if.no.acl.found": "Whether everybody may use what no access rule names.",
+    "auto.create.topics.enable": "Whether a topic is made when a client asks for it.",
+    "broker.id": "The node's number, under its older name.",
+    "connection.failed.authentication.delay.ms": "How long the answer to a failed authentication waits.",
+    "connections.max.idle.ms": "After how many milliseconds an idle connection is closed.",
+    "connections.max.reauth.ms": "For how long an authentication holds at most; 0: as long as its token, or for ever.",
+    "default.replication.factor": "The replication factor of topics that do not name one.",
+    "delegation.token.expiry.check.interval.ms": "For how long a delegation token that is over stays known.",
+    "delegation.token.expiry.time.ms": "How long a delegation token lasts before it is renewed.",
+    "delegation.token.max.lifetime.ms": "The longest that a delegation token can last.",
+    "delegation.token.secret.key": "Of which the secrets of delegation tokens are made; without it there are none.",
+    "delete.topic.enable": "Whether topics can be deleted.",
+    "auto.leader.rebalance.enable": "Whether preferred leaders lead again by themselves once their node is back.",
+    "leader.imbalance.check.interval.seconds": "How often it is looked whether preferred leaders lead.",
+    "fetch.max.bytes": "How large an answer to Fetch becomes at most, in bytes.",
+    "group.consumer.assignors": "The assignors of consumer groups (KIP-848).",
+    "group.consumer.heartbeat.interval.ms": "How often members of consumer groups (KIP-848) send heartbeats.",
+    "group.consumer.assignment.interval.ms": "How long an assignment of a group stands; of 100 members, a second.",
+    "max.connections.per.ip": "Kept without effect: max.connections bounds all of them.",
+    "group.consumer.max.assignment.interval.ms": "The longest interval of assignments that a consumer group may set.",
+    "group.consumer.max.heartbeat.interval.ms": "The longest interval of heartbeats that a consumer group may set.",
+    "group.consumer.max.session.timeout.ms": "The longest session that a consumer group may set for its members.",
+    "group.consumer.min.assignment.interval.ms": "The shortest interval of assignments that a consumer group may set.",
+    "group.consumer.min.heartbeat.interval.ms": "The shortest interval of heartbeats that a consumer group may set.",
+    "group.consumer.min.session.timeout.ms": "The shortest session that a consumer group may set for its members.",
+    "group.share.assignment.interval.ms": "How long an assignment of a share group stands at least.",
+    "group.share.delivery.count.limit": "How often a record is delivered in a share group at most.",
+    "group.share.heartbeat.interval.ms": "How often members of share groups send heartbeats.",
+    "group.share.max.assignment.interval.ms": "The longest interval of assignments that a share group may set.",
+    "group.share.max.delivery.count.limit": "The most deliveries of a record that a share group may set.",
+    "group.share.max.heartbeat.interval.ms": "The longest interval of heartbeats that a share group may set.",
+    "group.share.max.partition.max.record.locks": "The most open records of a partition that a share group may set.",
+    "group.share.max.record.lock.duration.ms": "The longest time that a share group may lock a record for a member.",
+    "group.share.max.session.timeout.ms": "The longest session that a share group may set for its members.",
+    "group.share.max.share.sessions": "How many sessions of share fetches are open at most.",
+    "group.share.min.assignment.interval.ms": "The shortest interval of assignments that a share group may set.",
+    "group.share.min.delivery.count.limit": "The fewest deliveries of a record that a share group may set.",
+    "group.share.min.heartbeat.interval.ms": "The shortest interval of heartbeats that a share group may set.",
+    "group.share.min.partition.max.record.locks": "The fewest open records of a partition that a share group may set.",
+    "group.share.min.record.lock.duration.ms": "The shortest time that a share group may lock a record for a member.",
+    "group.share.min.session.timeout.ms": "The shortest session that a share group may set for its members.",
+    "group.share.partition.max.record.locks": "How many records of a partition a share group has open at most.",
+    "group.share.record.lock.duration.ms": "For how long a record is locked for a member of a share group.",
+    "group.share.session.timeout.ms": "After how long a silent member leaves its share group.",
+    "group.streams.assignment.interval.ms": "How long an assignment of a streams group (KIP-1071) stands at least.",
+    "group.streams.heartbeat.interval.ms": "How often members of streams groups send heartbeats.",
+    "group.streams.initial.rebalance.delay.ms": "How long a new streams group waits for more members.",
+    "group.streams.max.assignment.interval.ms": "The longest interval of assignments that a streams group may set.",
+    "group.streams.max.heartbeat.interval.ms": "The longest interval of heartbeats that a streams group may set.",
+    "group.streams.max.session.timeout.ms": "The longest session that a streams group may set for its members.",
+    "group.streams.max.size": "How many members a streams group has at most.",
+    "group.streams.max.standby.replicas": "The most standby tasks for each task that a streams group may set.",
+    "group.streams.min.assignment.interval.ms": "The shortest interval of assignments that a streams group may set.",
+    "group.streams.min.heartbeat.interval.ms": "The shortest interval of heartbeats that a streams group may set.",
+    "group.streams.min.session.timeout.ms": "The shortest session that a streams group may set for its members.",
+    "group.streams.num.standby.replicas": "How many standby tasks each stateful task of a streams group has.",
+    "group.streams.session.timeout.ms": "After how long a silent member leaves its streams group.",
+    "group.consumer.max.size": "How many members a consumer group (KIP-848) has at most.",
+    "group.consumer.migration.policy": "Which groups with members change their protocol: disabled, upgrade, downgrade, "
+    "or bidirectional.",
+    "group.consumer.session.timeout.ms": "After how long a silent member leaves its consumer group (KIP-848).",
+    "group.coordinator.rebalance.protocols": "The protocols of groups.",
+    "group.initial.rebalance.delay.ms": "How long the first member of a classic group waits for others.",
+    "group.max.session.timeout.ms": "The longest session of a member of a classic group.",
+    "group.max.size": "How many members a classic group has at most.",
+    "group.min.session.timeout.ms": "The shortest session of a member of a classic group.",
+    "listeners": "The addresses that the broker listens on.",
+    "log.cleaner.backoff.ms": "How long the cleaner rests when there is nothing to compact.",
+    "log.cleaner.enable": "Whether logs are compacted while the broker runs.",
+    "log.dirs": "The log directory.",
+    "log.retention.check.interval.ms": "How often the broker looks for segments that are too old, or too many.",
+    "max.connections": "How many connections are open at most.",
+    "max.incremental.fetch.session.cache.slots": "How many incremental fetch sessions are remembered (KIP-227).",
+    "node.id": "The node's number.",
+    "num.partitions": "How many partitions a topic has that does not say so.",
+    "offset.metadata.max.bytes": "How long the text beside a committed offset is at most.",
+    "offsets.retention.minutes": "For how long the offsets of a group without members are kept.",
+    "offsets.topic.num.partitions": "How many partitions __consumer_offsets has.",
+    "offsets.topic.replication.factor": "How many replicas __consumer_offsets has.",
+    "offsets.topic.segment.bytes": "How large a segment of __consumer_offsets grows.",
+    "process.roles": "What the node is.",
+    "producer.id.expiration.check.interval.ms": "How often producers that are silent for too long are removed.",
+    "producer.id.expiration.ms": "For how long a partition remembers a producer that is silent.",
+    "sasl.server.max.receive.size": "How large a request is at most before a client has authenticated, in bytes.",
+    "share.coordinator.state.topic.num.partitions": "How many partitions __share_group_state has.",
+    "queued.max.request.bytes": "How much memory requests above 1 MiB take before they are whole, in bytes; -1: any.",
+    "socket.request.max.bytes": "How large a request is at most, in bytes.",
+    "super.users": "Who may do everything, whatever the access rules say; separated by semicolons.",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often transactions that took too long are "
+    "looked for.",
+    "transaction.max.timeout.ms": "The longest time that a producer may give its transactions.",
+    "transaction.state.log.min.isr": "How many replicas of __transaction_state have to be in sync.",
+    "transaction.state.log.num.partitions": "How many partitions __transaction_state has.",
+    "transaction.state.log.replication.factor": "How many replicas __transaction_state has.",
+    "transaction.state.log.segment.bytes": "How large a segment of __transaction_state grows.",
+    "transactional.id.expiration.ms": "For how long a transactional id without a transaction is remembered.",
+}
+# Settings of groups and of client metrics subscriptions (KIP-714).
+_OF_OTHERS: Mapping[str, str] = {
+    "consumer.assignment.interval.ms": "How long this consumer group waits between two assignments.",
+    "consumer.heartbeat.interval.ms": "How often members of this consumer group send heartbeats.",
+    "consumer.session.timeout.ms": "After how long a silent member leaves this consumer group.",
+    "share.assignment.interval.ms": "How long this share group waits between two assignments.",
+    "share.auto.offset.reset": "Where this share group begins: latest, earliest, or by_duration:DURATION.",
+    "share.delivery.count.limit": "How often a record is delivered in this share group at most.",
+    "share.heartbeat.interval.ms": "How often members of this share group send heartbeats.",
+    "share.isolation.level": "Whether this share group reads uncommitted records.",
+    "share.partition.max.record.locks": "How many records of a partition this share group has open at most.",
+    "share.record.lock.duration.ms": "For how long a record is given to one member of this share group.",
+    "share.renew.acknowledge.enable": "Whether members of this share group may renew locks.",
+    "share.session.timeout.ms": "After how long a silent member leaves this share group.",
+    "streams.assignment.interval.ms": "How long this streams group waits between two assignments.",
+    "streams.heartbeat.interval.ms": "How often members of this streams group send heartbeats.",
+    "streams.initial.rebalance.delay.ms": "How long a new streams group waits for members before its first assignment.",
+    "streams.num.standby.replicas": "How many standby copies each task of this streams group has.",
+    "streams.session.timeout.ms": "After how long a silent member leaves this streams group.",
+    "interval.ms": "How often clients push their metrics.",
+    "match": "Which clients push metrics: selectors of their attributes.",
+    "metrics": "The prefixes of the metrics that clients push.",
+}
+_OF_BROKERS_LOGS = {key: _OF_TOPICS[name] for name, (key, _) in TOPIC_KEYS.items() if key}
+TEXTS: Mapping[str, str] = {**_OF_BROKERS_LOGS, **_OF_TOPICS, **_OF_BROKERS, **_OF_OTHERS}

@@ -1,0 +1,166 @@
+"""Long-running changes of topics in steps, between which other requests are answered.
+
+Kafka's controller executes changes one after the other while brokers continue to answer. Here, a change is a generator.
+It yields where other requests may run, or a ``Later`` that it waits for. The next change starts after the current one
+has finished, so that it sees the result. The effects of a change become visible together at its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import TypeVar
+
+from kafkaframes.broker.requests.api import Answer, Later
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+ROWS_OF_A_TURN = 500
+Steps = Generator[None, None, Result]
+Waiting = Generator[Later | None, None, Result]  # steps, of which some wait for work in a thread
+
+
+def finished(steps: Waiting[Result]) -> Result:
+    """Run all steps at once, and return their result. No step may wait for work in a thread."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+
+
+def once(call: Callable[[], Result]) -> Steps[Result]:
+    """Return a change with a single step."""
+    yield from ()
+    return call()
+
+
+def each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
+    """Run changes one after the other, in at least one step each; return their results."""
+    results = []
+    for steps in changes:
+        results.append((yield from steps))
+        yield
+    return results
+
+
+def in_turns(
+    items: Iterable[Item], row: Callable[[Item], Result], size: Callable[[Result], int] = lambda _: 1
+) -> Steps[list[Result]]:
+    """Create a row for each item, in steps if there are many. ``size`` is a row's cost in ordinary rows."""
+    rows: list[Result] = []
+    since_turn = 0
+    for item in items:
+        if since_turn >= ROWS_OF_A_TURN:
+            yield
+            since_turn = 0
+        rows.append(row(item))
+        since_turn += size(rows[-1])
+    return rows
+
+
+class Changes:
+    """The changes of a broker, in order of their requests.
+
+    Attributes:
+        next_turn: schedules a call after other requests (an event loop's ``call_soon``). If it is None, each change
+            runs at once.
+        in_thread: runs a function in a thread, one at a time, and completes its result on the event loop. If it is
+            None, the function runs in the caller.
+    """
+
+    def __init__(self) -> None:
+        self.next_turn: Callable[[Callable[[], None]], object] | None = None
+        self.in_thread: Callable[[Callable[[], None]], Later] | None = None
+        self._waiting: deque[tuple[Waiting[Answer], Later]] = deque()  # the first one is running
+        self._is_due = False
+
+    def run(self, steps: Waiting[Answer]) -> Answer:
+        """Run a change. Return its answer, as a ``Later`` if it has several steps or must wait for other changes."""
+        if self.next_turn is None:
+            return finished(steps)
+        later = Later()
+        self._waiting.append((steps, later))
+        if len(self._waiting) == 1:
+            self._turn()
+        if later.error is not None:
+            raise later.error
+        return later
+
+    def beside(self, steps: Waiting[Answer]) -> Answer:
+        """Run the steps of an answer that changes nothing, concurrently with changes; return it or its ``Later``."""
+        turns, later = Changes(), Later()
+        turns.next_turn = self.next_turn
+        answer = turns.run(steps)
+        if not isinstance(answer, Later):
+            return answer
+        answer.when_complete(lambda done: later.fail(done.error) if done.error else later.follow(done.answer))
+        return later
+
+    def rows(
+        self,
+        items: Iterable[Item],
+        row: Callable[[Item], Result],
+        answer: Callable[[list[Result]], Answer],
+        *,
+        is_change: bool = False,
+        size: Callable[[Result], int] = lambda _: 1,
+    ) -> Answer:
+        """Answer with a row for each item of a request, in steps if there are many.
+
+        Args:
+            is_change: whether other changes must wait until this one has finished.
+            size: as for ``in_turns``.
+        """
+
+        def answering() -> Steps[Answer]:
+            return answer((yield from in_turns(items, row, size)))
+
+        return self.run(answering()) if is_change else self.beside(answering())
+
+    def apart(self, work: Callable[[], Result]) -> Waiting[Result]:
+        """Run slow work that changes nothing in a thread. Other requests are answered in the meantime."""
+        results: list[Result] = []
+        if self.in_thread is None:
+            return work()
+        done = self.in_thread(lambda: results.append(work()))
+        if not done.is_done:
+            yield done
+        if done.error is not None:
+            raise done.error
+        return results[0]
+
+    def _turn(self) -> None:
+        self._is_due = False
+        if not self._waiting:  # stopped
+            return
+        steps, later = self._waiting[0]
+        try:
+            waits_for = next(steps)
+        except StopIteration as done:
+            finish = partial(later.complete, done.value)
+        except Exception as error:
+            finish = partial(later.fail, error)
+        else:
+            if waits_for is None:
+                self._schedule()
+            else:
+                waits_for.when_complete(lambda _: self._schedule())
+            return
+        self._waiting.popleft()
+        if self._waiting:
+            self._schedule()
+        finish()
+
+    def _schedule(self) -> None:
+        if self.next_turn is not None and not self._is_due:
+            self._is_due = True
+            self.next_turn(self._turn)
+
+    def stop(self) -> None:
+        """Abandon the current change, and start no others."""
+        waiting, self._waiting = self._waiting, deque()
+        for steps, _ in waiting:
+            steps.close()

@@ -1,0 +1,333 @@
+"""Change settings of topics, brokers, groups and client metrics: AlterConfigs, IncrementalAlterConfigs, CreateTopics.
+
+A change is validated as a whole before it is applied. An invalid value is INVALID_CONFIG. A request that is invalid for
+any value (no value, a static setting, a duplicate setting) is INVALID_REQUEST. As in Kafka 3.9.1 and 4.3.1, an invalid
+value of a broker setting is also INVALID_REQUEST, and unknown broker settings are stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from kafkaframes.broker.requests.api import Answer
+from kafkaframes.broker.requests.request import Request
+from kafkaframes.broker.settings.config_values import (
+    DYNAMIC,
+    FIXED_AND_UNUSED,
+    LIST,
+    LISTENER_ONLY,
+    list_of,
+    normalized,
+    type_of,
+)
+from kafkaframes.broker.settings.properties import is_known
+from kafkaframes.broker.settings.settings import GROUP_SETTINGS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, BrokerSettings
+from kafkaframes.broker.state.configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP,
+    KNOWN_OF_BROKERS,
+    TOPIC,
+    denied_to,
+    is_type,
+)
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.errors import ErrorCode, OptionError
+from kafkaframes.storage.files.names import is_topic
+
+_OPERATIONS = SET, DELETE, APPEND, SUBTRACT = tuple(range(4))
+_OF_CONTROLLERS = frozenset({TOPIC, CLIENT_METRICS, GROUP})
+_LOGGERS = ("root", "kafka", "org.apache.")
+_LEVELS = frozenset({"FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"})
+Change = Callable[[dict[str, str]], dict[str, str]]
+_DEFAULTS = {key: default for name, (own, default) in TOPIC_KEYS.items() for key in (name, own) if key}
+_SELECTOR = re.compile(r"client_(instance_id|id|software_name|software_version|source_address|source_port)")
+_OF_LISTENERS = "listener.name."
+_INTERVAL_MS = (100, 3_600_000)
+
+
+class InvalidRequestError(OptionError):
+    """The request is invalid for any value of the setting."""
+
+
+def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
+    """Answer AlterConfigs and IncrementalAlterConfigs. Each resource is changed separately, after earlier changes."""
+    resources = request.body.resources
+    times = Counter((one.resource_type, one.resource_name) for one in resources)
+    fails = any(_fails(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
+
+    def row(resource: Any) -> Any:
+        kind, name = resource.resource_type, resource.resource_name
+        code: int = ErrorCode.INVALID_REQUEST
+        message: str | None = "an operation of the request is not known"
+        if times[kind, name] > 1:
+            message = f"{name} is named twice"
+        elif not fails or kind not in _CHANGERS:  # otherwise Kafka's controller fails, and returns -1 for all
+            code, message = _change(request, broker, resource, change_of(resource.configs))
+        return request.response.AlterConfigsResourceResponse(
+            error_code=code, error_message=message, resource_type=kind, resource_name=name
+        )
+
+    def answer(rows: list[Any]) -> Answer:
+        if not request.body.validate_only and any(one.error_code == ErrorCode.NONE for one in rows):
+            broker.save()  # once for all resources, because it writes all metadata
+        whole: Answer = request.response(responses=rows)
+        return whole
+
+    return broker.changes.rows(resources, row, answer, is_change=True, size=partial(_size, broker))
+
+
+def _size(broker: BrokerState, row: Any) -> int:
+    """Return the cost of a change in ordinary rows: each log to which the setting applies is reconfigured."""
+    if row.resource_type == BROKER:
+        return 1 + len(broker.topics)
+    topic = broker.topics.get(row.resource_name) if row.resource_type == TOPIC else None
+    return 1 if topic is None else 1 + len(topic.partitions)
+
+
+def _change(request: Request, broker: BrokerState, resource: Any, make: Change) -> tuple[int, str | None]:
+    """Change the settings of a resource; return an error code and a message."""
+    if broker.is_read_only:
+        return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
+    kind, name = resource.resource_type, resource.resource_name
+    is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
+    if not is_level and not (kind in _CHANGERS and is_type(broker, kind)):
+        return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}"
+    code = denied_to(request, broker, kind, name)
+    if code != ErrorCode.NONE:
+        return code, None
+    try:
+        if is_level:
+            return _check_levels(broker, name, resource.configs)
+        return _CHANGERS[kind](broker, name, make, request.body.validate_only)
+    except InvalidRequestError as error:
+        return ErrorCode.INVALID_REQUEST, str(error)
+    except OptionError as error:
+        return ErrorCode.INVALID_CONFIG, str(error)
+
+
+def _fails(resource: Any) -> bool:
+    """Return whether Kafka's controller would receive an unknown operation."""
+    rows = resource.configs
+    if all(getattr(row, "config_operation", SET) in _OPERATIONS for row in rows):
+        return False
+    try:
+        return resource.resource_type in _OF_CONTROLLERS and bool(_checked(rows))
+    except InvalidRequestError:  # rejected by the broker before the controller
+        return False
+
+
+def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int, str | None]:
+    """Validate levels of loggers. They have no effect."""
+    if not (name.isdecimal() and int(name) in broker.nodes.by_id):
+        raise InvalidRequestError(f"no broker {name!r} here")
+    for row in _checked(rows):
+        is_set = row.config_operation == SET
+        if row.config_operation not in (SET, DELETE) or (not is_set and row.name == "root"):
+            raise InvalidRequestError(f"the level of {row.name} is set, or deleted if it is not that of root")
+        if not row.name.startswith(_LOGGERS) or (is_set and row.value not in _LEVELS):
+            raise OptionError(f"there is no logger {row.name!r}, or no level {row.value!r}")
+    return ErrorCode.NONE, None
+
+
+def _check_named(entity: str, name: str) -> None:
+    if not name:
+        raise InvalidRequestError(f"{entity} have no settings for all of them: those are the broker's")
+
+
+def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    topic = broker.topics.get(name)
+    configs = make(dict(topic.configs if topic is not None else {}))
+    _check_named("topics", name)
+    if not is_topic(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"
+    configs = checked_topic(broker.settings, configs)
+    if topic is None:  # the settings come first (ControllerConfigurationValidator)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
+    if not validate_only:
+        broker.configure_topic(topic, configs)
+    return ErrorCode.NONE, None
+
+
+def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
+    if name and not (name.isdecimal() and int(name) in broker.nodes.by_id):
+        raise InvalidRequestError(f"no broker {name!r} here")
+    node, settings = str(int(name)) if name else "", broker.settings
+    configs = make(dict(settings.dynamic_by_node.get(node, {})))
+    check_broker(configs)
+    by_node = settings.dynamic_by_node | {node: configs}
+    changed = BrokerSettings(dict(settings.static))
+    changed.set_dynamic(by_node)
+    try:
+        changed.log_settings({})
+    except OptionError as error:
+        raise InvalidRequestError(str(error)) from None
+    if not validate_only:
+        broker.configure_broker(by_node)
+    return ErrorCode.NONE, None
+
+
+def _change_stored(
+    entity: str,
+    check: Callable[[BrokerSettings, Mapping[str, str]], None],
+    broker: BrokerState,
+    name: str,
+    make: Change,
+    validate_only: bool,
+) -> tuple[int, str | None]:
+    stored: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
+    configs = make(dict(stored.get(name, {})))
+    _check_named(entity, name)
+    check(broker.settings, configs)
+    if not validate_only:
+        stored[name] = configs
+        if not configs:
+            del stored[name]
+    return ErrorCode.NONE, None
+
+
+# ---------------------------------------------------------------------------------------------- what is allowed
+
+
+def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[str, str]:
+    """Return a topic's normalized settings; raise an ``OptionError`` for the first unknown or invalid one."""
+    unknown = next((name for name in configs if name not in TOPIC_KEYS.keys() | INTERNAL_TOPIC_KEYS), None)
+    if unknown is not None:
+        raise OptionError(f"Unknown topic config name: {unknown}")
+    kept = {name: normalized(name, value) for name, value in configs.items()}
+    least, most = (int(settings.of_topic(f"{which}.compaction.lag.ms", kept)) for which in ("min", "max"))
+    if least > most:
+        raise OptionError(f"min.compaction.lag.ms is {least}, above max.compaction.lag.ms, {most}")
+    settings.log_settings(kept)
+    return kept
+
+
+def check_broker(configs: Mapping[str, str]) -> None:
+    """Reject invalid dynamic broker settings. Unknown settings are accepted without effect."""
+    fixed = sorted(key for key in configs if key not in DYNAMIC | LISTENER_ONLY and _is_of_a_start(key))
+    if fixed:
+        raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    listener_only = sorted(LISTENER_ONLY & configs.keys())
+    if listener_only:
+        raise InvalidRequestError(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(listener_only)}]"
+        )
+    for name in DYNAMIC & configs.keys():
+        try:
+            normalized(name, configs[name])
+        except OptionError as error:
+            raise InvalidRequestError(str(error)) from None
+
+
+def _is_of_a_start(key: str) -> bool:
+    """Return whether a broker reads a setting when it starts, or reads it for a listener."""
+    return key in KNOWN_OF_BROKERS | FIXED_AND_UNUSED or is_known(key) or key.startswith(_OF_LISTENERS)
+
+
+def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
+    """Reject unknown settings of a group, values outside the broker's bounds, and sessions as short as a heartbeat."""
+    for name, value in configs.items():
+        if name not in GROUP_SETTINGS:
+            raise OptionError(f"Unknown group config name: {name}")
+        text = normalized(name, value)
+        kind, _, rest = name.partition(".")
+        for word, sign, relation in (("min", 1, "greater"), ("max", -1, "less")):
+            limit = f"group.{kind}.{word}.{rest.removeprefix('num.')}"
+            bound = settings.text(limit)
+            if bound and sign * int(text) < sign * int(bound):
+                raise OptionError(f"{name} must be {relation} than or equal to {limit}")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        session_ms, heartbeat_ms = (
+            int(configs.get(name) or settings.text(GROUP_SETTINGS[name])) for name in (session, heartbeat)
+        )
+        if not configs.keys().isdisjoint((session, heartbeat)) and session_ms <= heartbeat_ms:
+            raise OptionError(f"{session} must be greater than {heartbeat}")
+
+
+def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
+    """Reject invalid settings of a client metrics subscription (KIP-714)."""
+    unknown = next((name for name in configs if name not in CLIENT_METRICS_SETTINGS), None)
+    if unknown is not None:
+        raise InvalidRequestError(f"Unknown client metrics configuration: {unknown}")
+    interval_ms = int(normalized("interval.ms", configs.get("interval.ms", "300000")))
+    if not _INTERVAL_MS[0] <= interval_ms <= _INTERVAL_MS[1]:
+        raise InvalidRequestError(f"interval.ms is {_INTERVAL_MS[0]} to {_INTERVAL_MS[1]}, not {interval_ms}")
+    for part in list_of(configs.get("match", "")):
+        selector, equals, pattern = part.partition("=")
+        if not equals or _SELECTOR.fullmatch(selector.strip()) is None or not _is_pattern(pattern.strip()):
+            raise OptionError(f"match is a list of SELECTOR=PATTERN, not {part!r}")
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return bool(text)
+
+
+_CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, str | None]]] = {
+    TOPIC: _change_topic,
+    BROKER: _change_broker,
+    CLIENT_METRICS: partial(_change_stored, "client_metrics", check_metrics),
+    GROUP: partial(_change_stored, "group_configs", check_group),
+}
+
+
+# ---------------------------------------------------------------------------------------------- what is changed
+
+
+def replaced(rows: list[Any]) -> Change:
+    """Return the change of AlterConfigs, which replaces all settings (KIP-133)."""
+
+    def make(old: dict[str, str]) -> dict[str, str]:
+        return {row.name: row.value for row in _checked(rows)}
+
+    return make
+
+
+def altered(operations: list[Any]) -> Change:
+    """Return the change of IncrementalAlterConfigs (KIP-339)."""
+
+    def make(configs: dict[str, str]) -> dict[str, str]:
+        for row in _checked(operations):
+            _alter(configs, row)
+        return configs
+
+    return make
+
+
+def _checked(rows: list[Any]) -> list[Any]:
+    """Return the rows; raise if a name is repeated or a value is missing."""
+    twice = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
+    if twice:
+        raise InvalidRequestError(f"{twice[0]} is named twice")
+    for row in rows:
+        if row.value is None and getattr(row, "config_operation", SET) != DELETE:
+            raise InvalidRequestError(f"{row.name} has no value")
+    return rows
+
+
+def _alter(configs: dict[str, str], change: Any) -> None:
+    if change.config_operation == DELETE:
+        configs.pop(change.name, None)
+        return
+    if change.config_operation == SET:
+        configs[change.name] = change.value
+        return
+    if change.config_operation not in _OPERATIONS:
+        raise InvalidRequestError(f"there is no operation {change.config_operation}")
+    if change.config_operation not in (APPEND, SUBTRACT) or type_of(change.name, "") != LIST:
+        raise OptionError(f"{change.name} is no list that can be added to or taken from")
+    parts, named = list_of(configs.get(change.name, _DEFAULTS.get(change.name, ""))), list_of(change.value)
+    kept = [part for part in parts if part not in named]
+    added = [part for part in named if part not in parts]
+    configs[change.name] = ",".join(kept if change.config_operation == SUBTRACT else [*parts, *added])

@@ -1,0 +1,187 @@
+"""Settings of topics, brokers, groups and client metrics, as DescribeConfigs returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kafkaframes.broker.requests.request import Request
+from kafkaframes.broker.security.access import CLUSTER_NAME, denied
+from kafkaframes.broker.settings.config_values import DYNAMIC, UNKNOWN, type_of
+from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.addresses import format_address
+from kafkaframes.storage.files.names import is_topic
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+# ConfigSource
+OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, IN_FILE, BY_DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = range(1, 9)
+_RIGHT_TO = {TOPIC: "TOPIC", GROUP: "GROUP"}  # of all others, the right is one to the cluster
+# What is as it is on one node, for tools that ask.
+_WITHOUT_DEFAULT = frozenset({"node.id"})
+_FIXED = {
+    "group.consumer.assignors": "uniform,range",
+    "offsets.topic.replication.factor": "1",
+    "process.roles": "broker,controller",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+KNOWN_OF_BROKERS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | frozenset(_FIXED)
+CLIENT_METRICS_SETTINGS = {"metrics": "", "interval.ms": "300000", "match": ""}
+
+
+class ConfigRow(NamedTuple):
+    """A setting of a resource, with the source of its value and the values of lower precedence."""
+
+    name: str
+    value: str | None
+    source: int
+    synonyms: tuple[tuple[str, str, int], ...] = ()
+    is_read_only: bool = False
+    is_known: bool = True
+
+    @property
+    def kind(self) -> int:
+        """The setting's ConfigType."""
+        return UNKNOWN if not self.is_known else type_of(self.name, self.value or "")
+
+
+def _explicit_values(
+    settings: BrokerSettings, name: str, nodes: Iterable[str] | None = None
+) -> list[tuple[str, str, int]]:
+    """Return name, value and source of a broker's setting, wherever it is set, in order of precedence.
+
+    Args:
+        nodes: ids of the nodes whose own settings count. By default the node whose setting has effect.
+    """
+    values = []
+    if nodes is None:
+        nodes = [node for node in settings.changed_nodes if name in settings.dynamic_by_node[node]][:1]
+    sources = [*((settings.dynamic_by_node.get(node, {}), OF_BROKER) for node in nodes)]
+    sources += [(settings.dynamic_by_node.get("", {}), OF_ALL_BROKERS)]
+    sources += [(settings.static, IN_FILE)]
+    for configs, source in sources:
+        if name in configs:
+            values.append((name, configs[name], source))
+    return values
+
+
+def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
+    """Yield every setting of a topic."""
+    for name, (broker_key, default) in TOPIC_KEYS.items():
+        values = []
+        if name in configs:
+            values.append((name, configs[name], OF_TOPIC))
+        values += _explicit_values(settings, broker_key)
+        if broker_key and broker_key not in NULL_DEFAULTS:
+            values.append((broker_key, settings.defaults.get(broker_key, default), BY_DEFAULT))
+        first = values[0] if values else (name, default, BY_DEFAULT)
+        yield ConfigRow(name, first[1], first[2], tuple(values))
+
+
+def broker_rows(
+    settings: BrokerSettings, fixed: Mapping[str, str] | None = None, *, node: str | None = None
+) -> Iterator[ConfigRow]:
+    """Yield every setting of a node, or of all nodes.
+
+    Args:
+        fixed: settings that follow from how the node was started.
+        node: id of the node; None for the settings of all nodes.
+    """
+    fixed, nodes = fixed or {}, () if node is None else (node,)
+    defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}, **settings.defaults}
+    changed = {*settings.dynamic_by_node.get("", {}), *settings.dynamic_by_node.get(node or "", {})}
+    for name in sorted({*defaults, *(settings.static or settings.explicit), *changed, *fixed}):
+        values = [(name, fixed[name], IN_FILE)] if name in fixed else _explicit_values(settings, name, nodes)
+        if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
+            values.append((name, defaults[name], BY_DEFAULT))
+        value, source = values[0][1:] if values else (None, BY_DEFAULT)
+        is_known = name in DYNAMIC or name not in changed  # clients may set what no broker knows
+        yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC, is_known)
+
+
+def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:
+    """Return the settings that follow from a node's start: node id, listeners, log directory."""
+    named = broker.nodes.by_id[node_id].endpoints.items()
+    endpoints = ",".join(f"{name}://{format_address(at.host, at.port)}" for name, at in named)
+    own = {"advertised.listeners": endpoints, "listeners": endpoints, "log.dirs": broker.logs.path}
+    return _FIXED | own | {"broker.id": str(node_id), "node.id": str(node_id)}
+
+
+def _metrics_rows(configs: Mapping[str, str]) -> Iterator[ConfigRow]:
+    for name, default in CLIENT_METRICS_SETTINGS.items():
+        own = ((name, configs[name], OF_METRICS),) if name in configs else ()
+        yield ConfigRow(name, configs.get(name, default), OF_METRICS if own else BY_DEFAULT, own)
+
+
+def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
+    for name, of_broker in GROUP_SETTINGS.items():
+        values = [(name, configs[name], OF_GROUP)] if name in configs else []
+        values += _explicit_values(settings, of_broker)
+        is_named = of_broker in DEFAULTS
+        values.append(
+            (of_broker if is_named else name, settings.default(of_broker) if is_named else of_broker, BY_DEFAULT)
+        )
+        yield ConfigRow(name, values[0][1], values[0][2], tuple(values))
+
+
+def group_setting(broker: BrokerState, group_id: str, name: str) -> str:
+    """Return a group setting: the group's, else the broker's."""
+    own: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
+    of_broker = GROUP_SETTINGS[name]
+    return own if own is not None else broker.settings.text(of_broker) or of_broker
+
+
+def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
+    """Return an error code, a message, and the settings of a resource."""
+    code = denied_to(request, broker, kind, name)
+    if code != ErrorCode.NONE:
+        return code, None, []
+    if kind == TOPIC:
+        return _topic(broker, name)
+    if kind in (BROKER, BROKER_LOGGER):
+        return _broker(broker, kind, name)
+    if kind == CLIENT_METRICS:
+        configs = broker.metadata.entities.get("client_metrics", {}).get(name, {})
+        return ErrorCode.NONE, None, list(_metrics_rows(configs))
+    if kind == GROUP and name:
+        configs = broker.metadata.entities.get("group_configs", {}).get(name, {})
+        return ErrorCode.NONE, None, list(_group_rows(broker.settings, configs))
+    if kind == GROUP:
+        return ErrorCode.INVALID_REQUEST, "groups have no defaults of their own", []
+    return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}", []
+
+
+def is_type(broker: BrokerState, kind: int) -> bool:
+    """Return whether resources of a type have settings."""
+    types = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
+    return kind in types or (kind == GROUP and broker.settings.groups_have_settings)
+
+
+def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> int:
+    """Return the error code if the client lacks permission for a resource, else 0."""
+    resource = _RIGHT_TO.get(kind, "CLUSTER")
+    return denied(request, broker.access, resource, name if kind in _RIGHT_TO else CLUSTER_NAME)
+
+
+def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
+    if not is_topic(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name", []
+    topic = broker.topics.get(name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
+    return ErrorCode.NONE, None, list(topic_rows(broker.settings, topic.configs))
+
+
+def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
+    is_for_all = not name and kind == BROKER  # loggers are those of one broker
+    if not is_for_all and not (name.isdigit() and int(name) in broker.nodes.by_id):
+        return ErrorCode.INVALID_REQUEST, f"no broker {name!r} here", []
+    if kind == BROKER_LOGGER:
+        return ErrorCode.NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
+    if name:
+        node = str(int(name))
+        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _fixed(broker, int(name)), node=node))
+    rows = (row for row in broker_rows(broker.settings) if row.source == OF_ALL_BROKERS)
+    return ErrorCode.NONE, None, [row._replace(synonyms=row.synonyms[:1]) for row in rows]

@@ -1,0 +1,255 @@
+"""Internal topics: how coordinators append their state, and load it after a restart."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kafkaframes.broker.state.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
+from kafkaframes.coordination.groups.ports import LoadedRecord, Record
+from kafkaframes.records.append.settings import LARGEST_INT64
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.layout import BATCH_V2, CONTROL, TRANSACTIONAL
+from kafkaframes.records.scan import FILE
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.producers import COORDINATOR
+from kafkaframes.storage.partition.fetch import LOG_END
+from kafkaframes.wire.checksum import crc32c
+from kafkaframes.wire.varint import write_varlong
+
+# Encodes a few records as one batch of format 2 in plain Python, as coordinators append them, often many times a
+# second. ``records.build_records`` encodes the same bytes, but its set-up costs more than the work for one or two
+# records.
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_BEFORE_CRC = BATCH_V2.end_of("crc")
+_OVERHEAD = 12  # bytes of base offset and length, which the length does not include
+assert _HEADER.size == BATCH_V2.size
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    write_varlong(out, number)
+    return bytes(out)
+
+
+_NULL = _varint(-1)
+
+
+def _blob(data: bytes | None) -> bytes:
+    return _NULL if data is None else _varint(len(data)) + data
+
+
+def _record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
+    body = b"\x00\x00" + _varint(delta) + _blob(key) + _blob(value) + b"\x00"
+    return _varint(len(body)) + body
+
+
+def build_batch(
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    *,
+    timestamp_ms: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = -1,
+    base_offset: int = 0,
+) -> bytearray:
+    """Return keys and values as one uncompressed batch of format 2, with the same timestamp and without headers."""
+    body = b"".join(_record(delta, key, value) for delta, (key, value) in enumerate(records))
+    header = bytearray(
+        _HEADER.pack(
+            base_offset,
+            _HEADER.size - _OVERHEAD + len(body),
+            leader_epoch,
+            2,
+            0,
+            TRANSACTIONAL * transactional | CONTROL * control,
+            len(records) - 1,
+            timestamp_ms,
+            timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    )
+    batch = header + body
+    struct.pack_into(">I", batch, _BEFORE_CRC - 4, crc32c(memoryview(batch)[_BEFORE_CRC:]))
+    return batch
+
+
+def build_marker(
+    *, commit: bool, timestamp_ms: int, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
+) -> bytearray:
+    """Return the control batch that ends a transaction, with a COMMIT or ABORT record (KIP-98)."""
+    record = _marker_key(commit=commit), struct.pack(">hi", 0, coordinator_epoch)
+    return build_batch(
+        [record],
+        timestamp_ms=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def _marker_key(*, commit: bool) -> bytes:
+    """Return the key of a control record: its version, and the type of the marker."""
+    return struct.pack(">hh", 0, int(commit))
+
+
+_CHUNK_BYTES = 1 << 20
+_BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # as Kafka's coordinators of these topics
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopics:
+    """The internal topics of a broker.
+
+    Attributes:
+        partition_of: returns a topic's partition, and creates the topic if it does not exist.
+        partitions: returns the existing partitions of a topic.
+        appended: called after each append, for flushes and waiting fetches.
+    """
+
+    partition_of: Callable[[str, int], Partition]
+    partitions: Callable[[str], Sequence[Partition]]
+    now_ms: Callable[[], int]
+    appended: Callable[[Partition], None]
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[KeyValue],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        transactional: bool = False,
+    ) -> int:
+        """Append records; return the offset of the first one.
+
+        With ``log`` durability, the records are written when this returns. With ``fsync``, the server delays all
+        responses until earlier appends are flushed.
+
+        Raises:
+            AppendRefusedError: the log rejects the records, for example because a transaction's producer is fenced.
+            StorageError: the disk fails.
+        """
+        data = build_batch(
+            records,
+            timestamp_ms=self.now_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=_BASE_SEQUENCES.get(topic, -1),
+            transactional=transactional,
+        )
+        return self._append(self.partition_of(topic, partition), data)
+
+    def write_marker(
+        self, partition: Partition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
+    ) -> int:
+        """Append the marker that ends a producer's transaction in any partition; return its offset.
+
+        Raises:
+            AppendRefusedError: the producer epoch is older than that in the log.
+            StorageError: the disk fails.
+        """
+        data = build_marker(
+            commit=commit,
+            timestamp_ms=self.now_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )
+        return self._append(partition, data)
+
+    def _append(self, partition: Partition, data: bytearray) -> int:
+        log = partition.log
+        info = log.append_as_leader(data, leader_epoch=partition.leader_epoch, now_ms=self.now_ms(), origin=COORDINATOR)
+        log.update_high_watermark(log.log_end_offset)
+        self.appended(partition)
+        return info.first_offset
+
+    def replay(self, topic: str) -> Iterator[LoadedRecord]:
+        """Yield every record of an internal topic, partition by partition, in offset order."""
+        for partition in self.partitions(topic):
+            log, offset = partition.log, partition.log.log_start_offset
+            while offset < log.log_end_offset:
+                data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
+                records = list(_records(partition.index, data, offset))
+                if not records:
+                    break
+                yield from records
+                offset = records[-1].offset + 1
+
+
+class RecordsInMemory:
+    """The state of a read-only broker's coordinators: the latest record of each key, and transaction markers.
+
+    One marker is kept for each partition and producer, because a read-only broker accepts no new transactions.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, dict[tuple[int, bytes | int | None], LoadedRecord]] = {}
+        self._count = 0
+
+    def append(self, topic: str, partition: int, records: Sequence[Record], *, now_ms: int) -> None:
+        """Add records to a partition of an internal topic."""
+        latest = self._records.setdefault(topic, {})
+        for key, value in records:
+            latest.pop((partition, key), None)  # the record moves to the end
+            latest[partition, key] = LoadedRecord(partition, self._count, now_ms, key, value, -1, -1, False, False)
+            self._count += 1
+
+    def add_marker(
+        self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> None:
+        """Add the marker that ends a producer's transaction in a partition of any topic."""
+        key = _marker_key(commit=commit)
+        marker = LoadedRecord(
+            where.partition,
+            self._count,
+            now_ms,
+            key,
+            None,
+            producer_id,
+            producer_epoch,
+            is_transactional=True,
+            is_marker=True,
+        )
+        self._records.setdefault(where.topic, {}).setdefault((where.partition, producer_id), marker)
+        self._count += 1
+
+    def markers(self) -> Iterator[tuple[TopicPartition, LoadedRecord]]:
+        """Yield the markers of all topics, each with its partition."""
+        for topic, records in self._records.items():
+            for record in records.values():
+                if record.is_marker:
+                    yield TopicPartition(topic, record.partition), record
+
+    def replay(self, topic: str) -> Iterator[LoadedRecord]:
+        """Yield the records and markers of an internal topic, in the order in which they were added."""
+        yield from tuple(self._records.get(topic, {}).values())
+
+
+def _records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedRecord]:
+    for batch in read_values(data, rules=FILE):
+        producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
+        for record in batch.records:
+            if least_offset <= record.offset <= LARGEST_INT64:
+                yield LoadedRecord(
+                    partition,
+                    record.offset,
+                    record.timestamp,
+                    record.key,
+                    record.value,
+                    *producer,
+                    batch.transactional,
+                    batch.control,
+                )

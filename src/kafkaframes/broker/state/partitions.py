@@ -1,0 +1,344 @@
+"""Look up the partition of a request, with the error code if that fails, and read records for a fetch.
+
+Reads respect size limits, isolation levels, leader epochs and older record formats. ``Wait`` is the long poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkaframes.broker.requests.api import Answer, Later
+from kafkaframes.broker.requests.request import Request
+from kafkaframes.broker.security.access import CLUSTER_NAME, denied
+from kafkaframes.broker.state.changes import Steps
+from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.topics import Node, Partition, Topic
+from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, code_of
+from kafkaframes.records.append import down_convert
+from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
+from kafkaframes.records.scan import FILE, as_array, scan_all
+from kafkaframes.storage.files.producer_files import AbortedTransaction
+from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
+from kafkaframes.storage.partition.segment import Stretch
+
+NO_EPOCH = -1
+
+
+class KnownTopic(NamedTuple):
+    """A topic, or None and the error code of its partitions."""
+
+    topic: Topic | None
+    code: int
+
+
+def find_topic(
+    request: Request,
+    broker: BrokerState,
+    name: str,
+    topic_id: UUID = NO_UUID,
+    *,
+    by_id: bool = False,
+    right: str = "TOPIC",
+) -> KnownTopic:
+    """Find a topic by name or id, and check the permission that the API declares for the topic or the cluster."""
+    topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if by_id and topic is None:
+        return KnownTopic(None, unknown)
+    resource = CLUSTER_NAME if right == "CLUSTER" else topic.name if topic else name
+    code = denied(request, broker.access, right, resource)
+    if code != ErrorCode.NONE:
+        return KnownTopic(None, code)
+    return KnownTopic(topic, ErrorCode.NONE if topic is not None else unknown)
+
+
+def led_here(
+    request: Request,
+    topic: Topic,
+    index: int,
+    *,
+    current_leader_epoch: int = NO_EPOCH,
+    or_follower: bool = False,
+) -> tuple[Partition | None, int]:
+    """Return a partition if the connection's node leads it, else None and an error code.
+
+    With ``or_follower``, a node with any replica suffices (KIP-392).
+    """
+    partition = topic.partition(index)
+    if partition is None:
+        return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    node_id = request.session.node_id
+    if partition.leader_id != node_id and not (or_follower and node_id in partition.replicas):
+        return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    code = epoch_code(partition, current_leader_epoch)
+    return (None, code) if code else (partition, ErrorCode.NONE)
+
+
+def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
+    """Return the error for a client's leader epoch, if it is not the current one (KIP-320), else 0."""
+    if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
+        return ErrorCode.NONE
+    fenced = current_leader_epoch < partition.leader_epoch
+    return ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def current_leader(request: Request, partition: Partition) -> Any:
+    """Return a partition's leader for the tagged fields of Produce and Fetch (KIP-951)."""
+    return request.response.LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+
+
+def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> list[Any]:
+    """Return the addresses of nodes, for the tagged fields of Produce and Fetch (KIP-951)."""
+    nodes = addresses(request, broker)
+    return [request.response.NodeEndpoint(node_id=one, **nodes[one]) for one in sorted(node_ids & nodes.keys())]
+
+
+def addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
+    """Return host, port and rack of the running nodes, on the listener of the request."""
+    return {node_id: address_of(request, broker, broker.nodes.by_id[node_id]) for node_id in broker.nodes.ids}
+
+
+def address_of(request: Request, broker: BrokerState, node: Node) -> dict[str, Any]:
+    """Return host, port and rack of a node, on the listener of the request. A stopped node keeps its last address."""
+    endpoint = broker.nodes.endpoint(node, request.session.listener)
+    return {"host": endpoint.host, "port": endpoint.port, "rack": node.rack}
+
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+_CONSUMER = -1
+_LATEST_MAGIC = 2
+STRETCH_BYTES = 64 << 10  # for larger records, opening the file again is cheaper than copying the records twice
+# Records of a response that are held in memory instead of sent from their files. A client that does not read holds at
+# most this. Kafka's maximum is not strict either (KIP-74): the next fetch returns the rest.
+MOST_HELD_BYTES = 1 << 20
+
+
+class Limits(NamedTuple):
+    """The limits of a fetch, for all of its partitions.
+
+    Attributes:
+        max_bytes: largest size of the response's records, in bytes.
+        whole_first: whether the first batch is returned even if it exceeds the limit (v3 and later).
+        isolation: isolation level of ``partition.fetch``.
+        magic: newest record format that the consumer supports.
+        stretch_bytes: records of at least this size are sent from their file; None: never.
+    """
+
+    max_bytes: int
+    whole_first: bool
+    isolation: str
+    magic: int = _LATEST_MAGIC
+    stretch_bytes: int | None = None
+
+    def left(self, size: int, held: int) -> Limits:
+        """Return the limits after ``size`` bytes of records were read, of which ``held`` bytes are in memory."""
+        left = self.max_bytes - size
+        if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
+            left = min(left, MOST_HELD_BYTES - held)
+        elif held >= MOST_HELD_BYTES:
+            left = 0
+        return self if left == self.max_bytes else self._replace(max_bytes=left)
+
+
+class Read(NamedTuple):
+    """The result of a read from a partition, with the fields of a Fetch response."""
+
+    error_code: int = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: bytes | Stretch = b""
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    diverging: tuple[int, int] | None = None
+    preferred_replica: int = -1
+
+    @property
+    def held_bytes(self) -> int:
+        """The number of bytes of records in memory."""
+        return 0 if isinstance(self.records, Stretch) else len(self.records)
+
+
+def isolation_of(isolation_level: int, replica_id: int = _CONSUMER) -> str:
+    """Return how far a fetch may read: a follower may read to the end of the log."""
+    if replica_id >= 0:
+        return LOG_END
+    return TXN_COMMITTED if isolation_level == READ_COMMITTED else HIGH_WATERMARK
+
+
+def magic_for(version: int) -> int:
+    """Return the newest record format that a version of Fetch supports.
+
+    >>> [magic_for(version) for version in (0, 1, 2, 3, 4)]
+    [0, 0, 1, 1, 2]
+    """
+    return min(version // 2, _LATEST_MAGIC)
+
+
+def read_partition(broker: BrokerState, partition: Partition, requested: Any, limits: Limits, *, first: bool) -> Read:
+    """Read records of a partition.
+
+    Args:
+        limits: remaining limits of the request.
+        first: whether the response has no records yet, so that a batch may exceed the limits.
+    """
+    diverging = _diverging(partition, requested)
+    if diverging is not None:
+        return diverging
+    offset: int | None = requested.fetch_offset
+    read = Read()
+    while offset is not None:
+        read, raw = _read(partition, offset, min(requested.partition_max_bytes, limits.max_bytes), limits, first=first)
+        if limits.magic >= _LATEST_MAGIC or read.error_code != ErrorCode.NONE:
+            break
+        read = _in_older_format(broker, partition, requested, read, raw, limits.magic)
+        offset = None if read.records or read.error_code != ErrorCode.NONE else _offset_behind(raw)
+    return read
+
+
+def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first: bool) -> tuple[Read, bytes]:
+    """Read the log from an offset. Return the result, and the bytes if the records are in memory."""
+    try:
+        data = partition.log.read(
+            offset,
+            max_bytes=max(size, 0),
+            isolation=limits.isolation,
+            min_one_message=first and limits.whole_first,
+            stretch_bytes=limits.stretch_bytes if limits.magic >= _LATEST_MAGIC else None,
+        )
+    except KafkaframesError as error:
+        return Read(code_of(error)), b""
+    end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
+    if size < 0 and offset < end:
+        return Read(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # as Kafka, whose segment rejects a negative size
+    records: bytes | Stretch = data.records if data.stretch is None else data.stretch
+    if limits.whole_first and data.first_entry_incomplete:
+        records = b""
+    read = Read(
+        ErrorCode.NONE, data.high_watermark, data.last_stable_offset, data.log_start_offset, records, data.aborted
+    )
+    return read, data.records
+
+
+def _offset_behind(records: bytes) -> int | None:
+    """Return the offset after batches that an older format cannot represent; None if there is no complete batch.
+
+    These are control batches at the end of a segment. If a fetch contained nothing else, a consumer would never
+    advance.
+    """
+    last = None
+    for batch in _batches(records):
+        last = batch
+    return None if last is None else int(scan_all(as_array(last), rules=FILE).column("last_offset")[0]) + 1
+
+
+def _diverging(partition: Partition, requested: Any) -> Read | None:
+    """Return the diverging epoch if the client's last record is not in this log (KIP-595, KIP-392); None if it is."""
+    if requested.last_fetched_epoch < 0:
+        return None
+    log, end = partition.log, partition.end_of_epoch(requested.last_fetched_epoch)
+    if end.leader_epoch < 0 or end.end_offset < 0 or requested.fetch_offset < log.log_start_offset:
+        return Read(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if end.leader_epoch < requested.last_fetched_epoch or end.end_offset < requested.fetch_offset:
+        at = end.leader_epoch, end.end_offset
+        return Read(ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at)
+    return None
+
+
+def _in_older_format(
+    broker: BrokerState, partition: Partition, requested: Any, read: Read, records: bytes, magic: int
+) -> Read:
+    """Convert records to an older format, as brokers up to 3.9 do. Data that it cannot represent is counted."""
+    if len(records) < BYTES_TO_MAGIC or not read.records:
+        return read._replace(records=b"")
+    if not _needs_conversion(records, magic):
+        return read
+    if not partition.may_down_convert:
+        return Read(ErrorCode.UNSUPPORTED_VERSION)
+    converted: list[bytes] = []
+    for batch in _batches(records):
+        try:
+            done = down_convert(batch, magic, first_offset=requested.fetch_offset)
+        except AppendRefusedError as error:
+            if converted:  # return the batches before; the next fetch, from this batch, returns the error
+                break
+            return Read(code_of(error))
+        converted.append(done.records)
+        for what, times in done.lost.items():
+            broker.counters[f"lost {what}"] += times
+        broker.counters["down_converted_records"] += done.converted
+    return read._replace(records=b"".join(converted))
+
+
+def _batches(records: bytes) -> Iterator[bytes]:
+    """Yield the complete batches; an incomplete one at the end is skipped."""
+    position = 0
+    while position + OVERHEAD_BYTES <= len(records):
+        end = position + OVERHEAD_BYTES + int.from_bytes(records[position + 8 : position + OVERHEAD_BYTES], "big")
+        if end > len(records):
+            return
+        yield records[position:end]
+        position = end
+
+
+def _needs_conversion(records: bytes, magic: int) -> bool:
+    """Return whether a batch has a newer format."""
+    if records[BYTES_TO_MAGIC - 1] > magic:
+        return True
+    return any(batch[BYTES_TO_MAGIC - 1] > magic for batch in _batches(records))
+
+
+class Wait:
+    """A fetch that waits for enough bytes, its timeout, or a change of its partitions.
+
+    It reads in steps: otherwise, each append would block other clients if a fetch has thousands of partitions.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerState,
+        partitions: list[Partition],
+        max_wait_ms: int,
+        attempting: Callable[[bool], Steps[Answer]],
+    ) -> None:
+        """Start to wait. ``attempting(is_last)`` returns a response, or None for too few bytes unless it is last."""
+        self.later = Later()
+        self._broker = broker
+        self._partitions = partitions
+        self._attempting = attempting
+        self._is_last = self._is_looking = self._has_changed = False
+        self._timer = broker.waits.call_later(max_wait_ms, self._time_is_up)
+        self.later.when_abandoned(self._forget)
+        for partition in partitions:
+            partition.waiting[self] = self._woken
+
+    def _forget(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.waiting.pop(self, None)
+
+    def _time_is_up(self) -> None:
+        self._is_last = True
+        self._woken()
+
+    def _woken(self) -> None:
+        self._has_changed = True
+        if not self._is_looking and not self.later.is_done:
+            self._broker.changes.beside(self._looking())
+
+    def _looking(self) -> Steps[None]:
+        """Attempt until there is a response, or nothing has changed since the last attempt started."""
+        self._is_looking = True
+        answer: Answer = None
+        try:
+            while answer is None and self._has_changed and not self.later.is_done:
+                self._has_changed = False
+                answer = yield from self._attempting(self._is_last)
+        except Exception as error:
+            self._forget()
+            self.later.fail(error)
+        self._is_looking = False
+        if answer is not None:
+            self._forget()
+            self.later.follow(answer)

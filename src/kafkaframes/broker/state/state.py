@@ -1,0 +1,460 @@
+"""``BrokerState``: the state that request handlers read and change: topics, settings, the clock, the coordinators."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from kafkaframes.broker.requests.quotas import Quotas
+from kafkaframes.broker.security.access import Access, EverybodyMay
+from kafkaframes.broker.security.acls import Acl, AclAccess
+from kafkaframes.broker.security.options import Credentials
+from kafkaframes.broker.security.scram import ScramCredential
+from kafkaframes.broker.settings.features import FEATURES, GROUP_FEATURES, Feature, restore_levels
+from kafkaframes.broker.settings.settings import BrokerSettings
+from kafkaframes.broker.state.changes import Changes, Steps, finished
+from kafkaframes.broker.state.clock import Clock, monotonic_ms
+from kafkaframes.broker.state.fetch_sessions import FetchSessions
+from kafkaframes.broker.state.internal import InternalTopics, RecordsInMemory
+from kafkaframes.broker.state.metadata_file import (
+    NODE_CONFIGS,
+    PRODUCER_ID_BLOCK,
+    StoredMetadata,
+    StoredTopic,
+    write_metadata,
+)
+from kafkaframes.broker.state.problem_log import ProblemLog
+from kafkaframes.broker.state.store_reads import StoreReads
+from kafkaframes.broker.state.topics import (
+    GROUP_OFFSETS,
+    INTERNAL_TOPICS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    Nodes,
+    Partition,
+    Replicas,
+    Topic,
+)
+from kafkaframes.coordination.groups.coordinator import GroupCoordinator
+from kafkaframes.coordination.groups.share_state import ShareStates
+from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator
+from kafkaframes.errors import KafkaframesError, OptionError, StorageError
+from kafkaframes.storage.files.directory import Remark
+from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.partition import LogManager
+from kafkaframes.wire.primitives import uuid_to_text
+
+_SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # keys of StoredMetadata.entities
+NO_UUID = UUID(int=0)
+_LOG = logging.getLogger(__name__)
+# Internal topic -> the prefix of its broker settings, and its topic settings as Kafka sets them.
+_INTERNAL = {
+    GROUP_OFFSETS: ("offsets.topic", {"cleanup.policy": "compact", "compression.type": "producer"}),
+    TRANSACTION_STATE: ("transaction.state.log", {"cleanup.policy": "compact", "compression.type": "uncompressed"}),
+    SHARE_GROUP_STATE: ("share.coordinator.state.topic", {"cleanup.policy": "delete", "retention.ms": "-1"}),
+}
+MEMORY, LOG, FSYNC = "memory", "log", "fsync"
+
+
+@dataclass(slots=True, eq=False)
+class BrokerState:
+    """The state of one broker, without its sockets. ``assembly.open_broker`` creates it.
+
+    Attributes:
+        metadata: metadata that is stored next to the logs. ``save`` writes it.
+        is_read_only: whether changes are rejected (``--serve``).
+        advertised: lowest and highest version of each API in ApiVersions, by API key.
+        features: supported and finalized levels by feature name (KIP-584).
+        unflushed: partitions with appends since the last group commit (``fsync`` only).
+        counters: counters for the metrics, by name.
+        store: reader of a served store whose reads may be slow; None for local disks.
+        remarks: findings about the copies of served partitions.
+        records_in_memory: records of internal topics, such as committed offsets, while the broker serves read-only.
+        waits: clock of long polls. It is real, monotonic time, even if a test advances ``clock``.
+        changes: queue of topic changes. They run one after the other; other requests run between their steps.
+        in_change: topics whose creation, extension or deletion is in progress, by name.
+        on_topic_deleted: called after a topic is deleted, so that the coordinators remove its state.
+        disk_problems: log of disk errors.
+        is_unsaved: whether the last write of ``metadata`` failed; maintenance retries it.
+    """
+
+    clock: Clock
+    settings: BrokerSettings
+    logs: LogManager
+    metadata: StoredMetadata
+    nodes: Nodes
+    durability: str = LOG
+    is_read_only: bool = False
+    topics: dict[str, Topic] = field(default_factory=dict)
+    topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
+    topics_version: int = 0  # changes whenever a topic is created, extended or deleted
+    access: Access = field(default_factory=EverybodyMay)
+    credentials: Credentials = field(default_factory=Credentials)
+    advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
+    features: dict[str, Feature] = field(init=False)
+    quotas: Quotas = field(default_factory=Quotas)
+    unflushed: set[Partition] = field(default_factory=set)
+    counters: Counter[str] = field(default_factory=Counter)
+    store: StoreReads | None = None
+    records_in_memory: RecordsInMemory = field(default_factory=RecordsInMemory)
+    remarks: tuple[Remark, ...] = ()
+    waits: Clock = field(default_factory=lambda: Clock(monotonic_ms))
+    changes: Changes = field(default_factory=Changes)
+    in_change: dict[str, Topic] = field(default_factory=dict)
+    new_id: Callable[[], UUID] = uuid4
+    on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
+    is_unsaved: bool = False
+    disk_problems: ProblemLog = field(init=False, repr=False)
+    internal: InternalTopics = field(init=False)
+    groups: GroupCoordinator = field(init=False)
+    transactions: TransactionCoordinator = field(init=False)
+    share_groups: ShareStates = field(init=False)
+    fetch_sessions: FetchSessions = field(init=False)
+    _producer_ids_end: int = 0
+
+    def __post_init__(self) -> None:
+        self.features = restore_levels(self.settings.features, self.metadata.entities.get(FEATURES, {}))
+        self.disk_problems = ProblemLog(_LOG, lambda: self.clock.monotonic_ms)
+        self.fetch_sessions = FetchSessions(self.settings.number("max.incremental.fetch.session.cache.slots"))
+        self._producer_ids_end = self.metadata.next_producer_id
+        self.internal = InternalTopics(
+            partition_of=self.internal_partition,
+            partitions=lambda name: self.topics[name].partitions if name in self.topics else [],
+            now_ms=lambda: self.clock.now_ms,
+            appended=self.appended,
+        )
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters."""
+        return self.metadata.cluster_id
+
+    # ---------------------------------------------------------------------------------------------- topics
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition; None if it does not exist."""
+        known = self.topics.get(topic)
+        return None if known is None else known.partition(index)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Yield every partition of every topic."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def assignment(self, name: str, count: int, factor: int, *, first: int = 0) -> Replicas:
+        """Return the replicas of a topic's partitions ``first`` to ``first + count - 1``."""
+        return [self.nodes.replicas_for(name, index, factor) for index in range(first, first + count)]
+
+    @property
+    def default_factor(self) -> int:
+        """``default.replication.factor``, limited to the number of nodes."""
+        return min(self.settings.number("default.replication.factor"), len(self.nodes.by_id))
+
+    def create_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Topic:
+        """Create a topic with the default replication factor.
+
+        The caller has validated the settings and checked that the topic does not exist.
+
+        Raises:
+            OptionError: Kafka rejects the name or a setting.
+            StorageError: the disk fails.
+        """
+        replicas = self.assignment(name, partitions, self.default_factor)
+        topic = finished(self.making_topic(name, replicas, configs))
+        self.keep([topic])
+        return topic
+
+    def making_topic(self, name: str, replicas: Replicas, configs: dict[str, str] | None = None) -> Steps[Topic]:
+        """Create the logs of a topic, one partition a step. The topic is visible after :meth:`keep`.
+
+        If a step fails, the topic stays with the partitions that were created before.
+
+        Raises:
+            OptionError, StorageError: as :meth:`create_topic`, or the topic is being deleted.
+        """
+        topic = Topic(name, self.new_id(), dict(configs or {}))
+        self.settings.log_settings(topic.configs)  # raises before a log is created
+        try:
+            yield from self.adding_partitions(topic, replicas)
+        except KafkaframesError:
+            if topic.partitions:
+                self._show(topic)
+            raise
+        return topic
+
+    def _show(self, topic: Topic) -> None:
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self.topics_version += 1
+
+    def keep(self, topics: Iterable[Topic]) -> None:
+        """Make new topics visible, and write the metadata once for all of them.
+
+        Raises:
+            StorageError: the disk fails; none of the topics is visible.
+        """
+        topics = tuple(topics)
+        for topic in topics:
+            self._show(topic)
+        try:
+            self.save()
+        except StorageError:
+            for topic in topics:
+                del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+                for partition in topic.partitions:
+                    del self.logs.logs[partition.topic_partition]
+            raise
+
+    @contextmanager
+    def _changing(self, topic: Topic) -> Iterator[None]:
+        if topic.name in self.in_change:
+            raise OptionError(f"topic {topic.name!r} is being changed")
+        self.in_change[topic.name] = topic
+        try:
+            yield
+        finally:
+            del self.in_change[topic.name]
+
+    def _create_partition(self, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
+        key = TopicPartition(topic.name, index)
+        log = self.logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=self.clock.now_ms)
+        partition = Partition(key, log, replicas)
+        self.nodes.let_lead(partition)
+        self.note_settings(topic, partition)
+        return partition
+
+    def adding_partitions(self, topic: Topic, replicas: Replicas) -> Steps[None]:
+        """Add partitions to a topic, one a step. They become visible together after the last step.
+
+        If a step fails, the topic gets the partitions that were created before. The caller saves the metadata.
+
+        Raises:
+            OptionError, StorageError: the topic is being changed; the disk fails.
+        """
+        made: list[Partition] = []
+        with self._changing(topic):
+            try:
+                for index, of_partition in enumerate(replicas, len(topic.partitions)):
+                    if made:
+                        yield
+                    made.append(self._create_partition(topic, index, of_partition))
+            finally:
+                topic.partitions += made
+                self.topics_version += 1
+
+    def deleting_topics(self, topics: Sequence[Topic]) -> Steps[None]:
+        """Delete topics, one partition a step. They are invisible from the first step.
+
+        Their files are deleted later, by the clock. Their ids are stored until then, so that a start after a crash
+        continues the deletion.
+
+        Raises:
+            OptionError, StorageError: a topic is being changed; the disk fails.
+        """
+        with ExitStack() as changing:
+            for topic in topics:
+                changing.enter_context(self._changing(topic))
+                del self.topics[topic.name]
+                del self.topics_by_id[topic.topic_id]
+            self.topics_version += 1
+            partitions = [partition for topic in topics for partition in topic.partitions]
+            for partition in partitions:
+                self.unflushed.discard(partition)
+                partition.is_offline = True
+            deleting = {topic.name: uuid_to_text(topic.topic_id) for topic in topics}
+            self.metadata.entities[DELETING] = deleting
+            self._save_or_later()  # deleting topics must be possible on a full disk
+            for partition in partitions:
+                partition.notify()
+            for number, partition in enumerate(partitions):
+                if number:
+                    yield
+                self.logs.take_away(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
+            self.logs.checkpoint_all()
+            del self.metadata.entities[DELETING]  # saved with the next change: a topic of the same name has another id
+        for topic in topics:
+            for call in self.on_topic_deleted:
+                call(topic)
+
+    def configure_topic(self, topic: Topic, configs: dict[str, str]) -> None:
+        """Replace a topic's own settings, which must be valid. The caller saves the metadata."""
+        settings = self.settings.log_settings(configs)
+        topic.configs = configs
+        for partition in topic.partitions:
+            partition.log.configure(settings)
+            self.note_settings(topic, partition)
+
+    def configure_broker(self, by_node: Mapping[str, dict[str, str]]) -> None:
+        """Replace the settings that clients have changed. They apply to all topics without own values.
+
+        The caller saves the metadata.
+
+        Args:
+            by_node: settings by node id; the key "" holds the settings of all nodes.
+        """
+        self.settings.set_dynamic(by_node)
+        stored = dict(self.settings.dynamic_by_node)
+        self.metadata.configs = stored.pop("", {})
+        self.metadata.entities[NODE_CONFIGS] = stored
+        for topic in self.topics.values():
+            self.configure_topic(topic, topic.configs)
+
+    def note_settings(self, topic: Topic, partition: Partition) -> None:
+        """Cache frequently read settings in a partition. ``min.insync.replicas`` is 1 for internal topics."""
+        configs = topic.configs
+        minimum = 1 if topic.is_internal else int(self.settings.of_topic("min.insync.replicas", configs))
+        partition.min_insync_replicas = minimum
+        partition.may_down_convert = self.settings.flag_of_topic("message.downconversion.enable", configs)
+
+    def internal_partition(self, name: str, index: int) -> Partition:
+        """Return a partition of an internal topic. The topic is created if it does not exist."""
+        topic = self.topics.get(name) or self.create_internal(name)
+        return topic.partitions[index]
+
+    def create_internal(self, name: str) -> Topic:
+        """Create an internal topic with Kafka's settings for it."""
+        setting, configs = _INTERNAL[name]
+        if name != SHARE_GROUP_STATE:
+            configs = {**configs, "segment.bytes": self.settings.text(f"{setting}.segment.bytes")}
+        return self.create_topic(name, self.internal_count(name), configs)
+
+    def internal_count(self, name: str) -> int:
+        """Return the number of partitions that an internal topic has, or will have when it is created."""
+        if name in self.topics:
+            return len(self.topics[name].partitions)
+        return self.settings.number(f"{_INTERNAL[name][0]}.num.partitions")
+
+    @staticmethod
+    def is_internal(name: str) -> bool:
+        """Return whether a topic is internal to a coordinator."""
+        return name in INTERNAL_TOPICS
+
+    def move_leader(self, partition: Partition, node_id: int) -> None:
+        """Move a partition's leadership to a node, in a new leader epoch. The node becomes a replica if necessary."""
+        partition.take_in(node_id)
+        partition.leader_id = node_id
+        partition.leader_epoch += 1
+        partition.notify()
+
+    def disk_space(self) -> tuple[int, int]:
+        """Return the total and free bytes of the log directory's disk; (-1, -1) in memory."""
+        if self.durability == MEMORY:
+            return -1, -1
+        usage = shutil.disk_usage(self.logs.path)
+        return usage.total, usage.free
+
+    # ---------------------------------------------------------------------------------------------- records
+
+    def appended(self, partition: Partition) -> None:
+        """Wake waiting requests after an append, and mark the partition as unflushed (``fsync`` only)."""
+        if self.durability == FSYNC:
+            self.unflushed.add(partition)
+        if partition.waiting:
+            partition.notify()
+
+    # ---------------------------------------------------------------------------------------------- the rest
+
+    def next_producer_id(self) -> int:
+        """Return a producer id that was never assigned. Blocks of ids are reserved on disk.
+
+        Ids in the logs' producer state are skipped: mirrored records keep the ids that another broker assigned.
+        """
+        producer_id = self._producer_ids_end
+        while any(producer_id in log.producers.states for log in self.logs.logs.values()):
+            producer_id += 1
+        if producer_id >= self.metadata.next_producer_id:
+            stored, self.metadata.next_producer_id = self.metadata.next_producer_id, producer_id + PRODUCER_ID_BLOCK
+            try:
+                self.save()
+            except StorageError:
+                self.metadata.next_producer_id = stored
+                raise
+        self._producer_ids_end = producer_id + 1
+        return producer_id
+
+    def save_credentials(self) -> None:
+        """Write the SCRAM credentials."""
+        users: dict[str, Any] = {}
+        for (user, mechanism), credential in self.credentials.scram.items():
+            users.setdefault(user, {})[mechanism] = credential.to_dict()
+        self.metadata.entities["scram"] = users
+        self.save()
+
+    def set_feature_levels(self, levels: Mapping[str, int]) -> None:
+        """Finalize feature levels, and store them. The caller has validated them with ``features.check_update``."""
+        self.features |= {name: self.features[name]._replace(level=level) for name, level in levels.items()}
+        self.metadata.entities[FEATURES] = {name: feature.level for name, feature in self.features.items()}
+        self.save()
+
+    def offers_group_type(self, group_type: str) -> bool:
+        """Return whether groups of a type (``consumer``, ``share``, ``streams``) are enabled.
+
+        A missing feature does not disable them: releases before 4.0 have only the setting.
+        """
+        feature = self.features.get(GROUP_FEATURES[group_type])
+        return self.settings.has_protocol(group_type) and (feature is None or feature.level > 0)
+
+    def save_tokens(self) -> None:
+        """Write the delegation tokens."""
+        self.metadata.entities[_TOKENS] = self.credentials.tokens.to_list()
+        self.save()
+
+    def save_acls(self) -> None:
+        """Write the ACLs if the broker has an authorizer."""
+        if isinstance(self.access, AclAccess):
+            self.metadata.entities["acls"] = [list(acl) for acl in self.access]
+            self.save()
+
+    def load_security(self) -> None:
+        """Load the stored SCRAM credentials and delegation tokens, and the ACLs if the broker has an authorizer."""
+        tokens, settings = self.credentials.tokens, self.settings
+        tokens.secret_key = settings.text("delegation.token.secret.key")
+        tokens.longest_ms = settings.number("delegation.token.max.lifetime.ms")
+        tokens.default_ms = settings.number("delegation.token.expiry.time.ms")
+        tokens.kept_ms = settings.number("delegation.token.expiry.check.interval.ms")
+        tokens.take_over(self.metadata.entities.get(_TOKENS, []))
+        for user, mechanisms in self.metadata.entities.get("scram", {}).items():
+            for mechanism, values in mechanisms.items():
+                self.credentials.scram[user, mechanism] = ScramCredential.of_dict(values)
+        if self.credentials.scram or self.credentials.passwords:
+            self._keep_salts()
+        if isinstance(self.access, AclAccess):
+            for values in self.metadata.entities.get("acls", []):
+                self.access.add(Acl(*values))
+
+    def _keep_salts(self) -> None:
+        """Load or store the secret of salts for unknown users: a restart must not reveal which users exist."""
+        if _SALTS not in self.metadata.entities:
+            self.metadata.entities[_SALTS] = self.credentials.secret.hex()
+            self.save()
+        self.credentials.secret = self.metadata.entities[_SALTS].encode()
+        self.credentials.prepare()
+
+    def save(self) -> None:
+        """Write the metadata; raise ``StorageError`` if the disk fails."""
+        if self.is_read_only:
+            return
+        self.is_unsaved = True
+        self.metadata.topics = {
+            name: StoredTopic(uuid_to_text(topic.topic_id), len(topic.partitions), topic.configs, self._replicas(topic))
+            for name, topic in self.topics.items()
+        }
+        write_metadata(self.logs.disk, self.logs.path, self.metadata)
+        self.is_unsaved = False
+
+    def _replicas(self, topic: Topic) -> list[list[int]]:
+        """Return the replicas of a topic's partitions for storage; an empty list if the broker has one node."""
+        return [list(one.replicas) for one in topic.partitions] if len(self.nodes.by_id) > 1 else []
+
+    def _save_or_later(self) -> None:
+        """Write the metadata. If the disk is full, maintenance writes it later."""
+        try:
+            self.save()
+        except StorageError:
+            if self.logs.is_offline:
+                raise
