@@ -247,13 +247,12 @@ def client_metrics_table() -> str:
 
 
 def java_settings_table() -> str:
-    """Return what becomes of the settings of Java's clients."""
-    called = {"honoured": "supported", "ignored": "ignored", "refused": "rejected"}
+    """One row for each setting of Java's clients: the clients that have it, and how it is treated here."""
     body = [
         (
             f"`{known.name}`",
             "".join(client[0].upper() for client in _clients_of(known)),
-            ": ".join(filter(None, (called[known.treatment], known.reason))),
+            ": ".join(filter(None, (known.treatment, known.reason))),
         )
         for known in sorted(java_properties().values(), key=lambda known: known.name)
     ]
@@ -262,7 +261,7 @@ def java_settings_table() -> str:
 
 def _clients_of(known: Property) -> list[str]:
     """List the clients that take a setting of Java's, with the share consumer."""
-    is_shared = known.treatment == "honoured" and known.name.replace(".", "_") in setting_names(ShareConsumerSettings)
+    is_shared = known.treatment == "supported" and known.name.replace(".", "_") in setting_names(ShareConsumerSettings)
     return list(dict.fromkeys([*known.clients, *([SHARE_CONSUMER] if is_shared else [])]))
 
 

@@ -9,7 +9,7 @@ import pytest
 from kafkaframes.client import Admin, AsyncProducer, Consumer, Producer
 from kafkaframes.client import options as option_types
 from kafkaframes.client import properties as module
-from kafkaframes.client.properties import java_properties, kafka_name_of, translated, use_kafka_names
+from kafkaframes.client.properties import java_properties, kafka_name_of, translate_options, use_kafka_names
 from kafkaframes.client.settings import (
     ClientSettings,
     ConsumerSettings,
@@ -80,7 +80,7 @@ def test_confluents_dict_and_javas_properties_are_taken():
 def test_a_dict_comes_first_and_keywords_win(client):
     with pytest.raises(OptionError, match="bootstrap_servers is empty"):
         client({"client.id": "billing"})
-    with pytest.raises(OptionError, match="no setting 'nonsense'"):
+    with pytest.raises(OptionError, match="has no setting 'nonsense'"):
         client({"bootstrap.servers": "a:1"}, nonsense=3)
     producer = AsyncProducer({"bootstrap.servers": "a:1", "linger.ms": 5}, linger_ms=7)
     assert producer.settings.linger_ms == 7
@@ -95,40 +95,42 @@ def test_a_level_counts_for_its_codec():
 
 
 @pytest.mark.parametrize("name", sorted(java_properties()))
-def test_every_setting_of_java_is_honoured_ignored_or_refused(name):
+def test_every_setting_of_java_is_supported_ignored_or_rejected(name):
     known = java_properties()[name]
     assert known.clients
     for client in known.clients:
         names = {field.name for field in fields(SETTINGS[client])}
-        if known.treatment == "honoured":
+        if known.treatment == "supported":
             key = module._OTHER_NAMES.get(name, name.replace(".", "_"))
             assert key in names
             codec = {"compression.type": module._CODEC_OF_LEVEL[name]} if name in module._CODEC_OF_LEVEL else {}
-            assert translated({**codec, name: "x"}, names, client)[key] == "x"
+            assert translate_options({**codec, name: "x"}, names, client)[key] == "x"
         elif known.treatment == "ignored":
             assert known.reason
-            assert translated({name: "x"}, names, client) == {}
+            assert translate_options({name: "x"}, names, client) == {}
         else:
             with pytest.raises(OptionError, match=name):
-                translated({name: "x"}, names, client)
+                translate_options({name: "x"}, names, client)
 
 
 def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as_it_was_written():
     names = {field.name for field in fields(ConsumerSettings)}
-    assert translated({"partitioner.class": "com.example.Mine", "acks": "all"}, names, "consumer") == {}
-    with pytest.raises(OptionError, match=r"no setting 'fetch.min.byte' of a consumer; did you mean fetch.min.bytes\?"):
-        translated({"fetch.min.byte": 1}, names, "consumer")
+    assert translate_options({"partitioner.class": "com.example.Mine", "acks": "all"}, names, "consumer") == {}
+    with pytest.raises(
+        OptionError, match=r"a consumer has no setting 'fetch.min.byte'; did you mean fetch.min.bytes\?"
+    ):
+        translate_options({"fetch.min.byte": 1}, names, "consumer")
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("error_cb", "errors are raised"),
-        ("dr_cb", "`send` takes `on_delivery`"),
-        ("oauth_cb", "a function that gives a token"),
+        ("dr_cb", "pass `on_delivery` to `send`"),
+        ("oauth_cb", "a function that returns a token"),
         ("on_commit", "`commit` raises"),
         ("enable.partition.eof", "`end_offsets`"),
-        ("default.topic.config", "stand among the others"),
+        ("default.topic.config", "next to the others"),
     ],
 )
 def test_what_confluents_dict_holds_beside_settings_is_refused_with_what_is_here_instead(name, reason):
@@ -142,7 +144,7 @@ def test_confluents_settings_of_producers_and_of_its_library_are_passed_over_by_
     assert settings.max_response_bytes == 1_000_000
 
 
-def test_settings_of_share_consumers_are_honoured_there_refused_by_consumers_and_passed_over_by_producers():
+def test_settings_of_share_consumers_are_rejected_by_consumers_and_ignored_by_producers():
     settings = {"bootstrap.servers": "a:1", "group.id": "g", "share.acknowledgement.mode": "explicit"}
     assert ShareConsumerSettings.of({**settings, "share.acquire.mode": "record_limit"}).is_explicit
     with pytest.raises(OptionError, match=r"share\.acknowledgement\.mode is a setting of ShareConsumer"):
@@ -153,18 +155,16 @@ def test_settings_of_share_consumers_are_honoured_there_refused_by_consumers_and
 def test_a_name_that_is_like_none_has_no_long_list():
     with pytest.raises(OptionError) as caught:
         ConsumerSettings.of({"bootstrap.servers": "a:1", "zzz": 1})
-    assert str(caught.value) == "no setting 'zzz' of a consumer"
+    assert str(caught.value) == "a consumer has no setting 'zzz'"
 
 
-def test_what_has_no_meaning_is_said_once(caplog):
-    module._say_once.cache_clear()
+def test_an_ignored_setting_is_logged_once(caplog):
+    module._log_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for _ in range(2):
             ConsumerSettings.of(JAVA_CONSUMER)
     (record,) = [line for line in caplog.records if "exclude.internal.topics" in line.getMessage()]
-    assert (
-        record.getMessage() == "exclude.internal.topics has no meaning here: a pattern does not match internal topics"
-    )
+    assert record.getMessage() == "exclude.internal.topics is ignored: a pattern does not match internal topics"
 
 
 @pytest.mark.parametrize("client", SETTINGS)
@@ -181,7 +181,7 @@ def test_the_types_of_keywords_are_those_of_the_settings(client):
 def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
     """KIP-939: Kafka 4.3.1 marks InitProducerId version 6 unstable, and Java's producer has no prepareTransaction."""
     settings = {"bootstrap.servers": "a:1", "transactional.id": "x"}
-    with pytest.raises(OptionError, match=r"InitProducerId version 6, which Kafka 4\.3 marks unstable"):
+    with pytest.raises(OptionError, match=r"InitProducerId 6, which Kafka 4\.3 does not serve"):
         ProducerSettings.of({**settings, "transaction.two.phase.commit.enable": "true"})
     ProducerSettings.of({**settings, "transaction.two.phase.commit.enable": "false"})
 

@@ -10,12 +10,14 @@ A real cluster is prepared and read through librdkafka, so that no faulty client
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -27,6 +29,7 @@ from tests.interop.brokers import real_kafka
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin
+from kafkaframes.errors import BrokerError
 
 COLUMN: Final = os.environ.get("KAFKAFRAMES_EVERYDAY", "embedded")
 SERVERS: Final = os.environ.get("KAFKAFRAMES_EVERYDAY_SERVERS")
@@ -85,9 +88,15 @@ class RealCluster:
         return set(self._admin.list_topics(timeout=PATIENCE_S).topics)
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Create a topic and wait until each partition has a leader."""
-        self._admin.create_topics([NewTopic(name, partitions)])[name].result(PATIENCE_S)
+        """Create a topic and wait until each partition has a leader and each node returns the topic in Metadata."""
+        try:
+            self._admin.create_topics([NewTopic(name, partitions)])[name].result(PATIENCE_S)
+        except KafkaException as error:  # librdkafka sends a request again that has timed out on a busy machine
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
         self.wait_for(lambda: self._has_leaders(name, partitions))
+        for address in self.bootstrap_servers.split(","):
+            self.wait_for(lambda address=address: knows_topic(address, name))
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
         topic = self._admin.list_topics(name, timeout=PATIENCE_S).topics[name]
@@ -185,6 +194,40 @@ class RealCluster:
         topic = {"group": "__consumer_offsets", "transaction": "__transaction_state"}[kind]
         partitions = len(self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
         return self.leader_of(topic, java_hash(key) % partitions)
+
+
+def knows_topic(address: str, topic: str) -> bool:
+    """Return whether a node returns a topic without error. The request is Metadata version 4, without a client."""
+    host, _, port = address.rpartition(":")
+    name = topic.encode()
+    request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">ih", 1, len(name)) + name + b"\0"
+    try:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            with connection.makefile("rb") as answer:
+                response = answer.read(struct.unpack(">i", answer.read(4))[0])
+    except (OSError, struct.error):
+        return False
+    # The topic's error code, name and flag precede its partitions; no other field contains the whole name.
+    position = response.rindex(struct.pack(">h", len(name)) + name)
+    return struct.unpack_from(">h", response, position - 2)[0] == 0
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    """Return whether a condition holds. Real nodes get time: a change reaches each of them by replication.
+
+    The embedded broker shows each change at once, so the condition is evaluated once there.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            holds = condition()
+            if holds or not IS_REAL or time.monotonic() > deadline:
+                return holds
+        except BrokerError:
+            if not IS_REAL or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 def java_hash(text: str) -> int:

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.everyday.behaviours import shown_by
+from tests.everyday.clusters import soon
 
 from kafkaframes.client import (
     EARLIEST,
@@ -41,8 +42,8 @@ def filled(broker, partition):
 )
 def test_a_topic_is_created_with_partitions_and_settings(admin, topic):
     admin.create_topics([NewTopic(f"{topic}-new", 4, configs={"retention.ms": "60000"})])
-    assert len(admin.describe_topics([f"{topic}-new"])[f"{topic}-new"].partitions) == 4
-    assert admin.describe_configs("topic", f"{topic}-new")["retention.ms"].value == "60000"
+    assert soon(lambda: len(admin.describe_topics([f"{topic}-new"])[f"{topic}-new"].partitions) == 4)
+    assert soon(lambda: admin.describe_configs("topic", f"{topic}-new")["retention.ms"].value == "60000")
 
 
 @shown_by(java="testCreateExistingTopicsThrowTopicExistsException", confluent="test_basic_operations")
@@ -56,7 +57,7 @@ def test_an_existing_topic_is_not_created_again(admin, topic):
 def test_the_other_topics_of_a_request_are_created_although_one_exists(admin, topic):
     with pytest.raises(TopicExistsError):
         admin.create_topics([f"{topic}-1", topic, f"{topic}-2"])
-    assert {f"{topic}-1", f"{topic}-2"} <= set(admin.list_topics())
+    assert soon(lambda: {f"{topic}-1", f"{topic}-2"} <= set(admin.list_topics()))
 
 
 @shown_by(java="testCreateTopics", confluent="test_create_topics_api")
@@ -92,26 +93,26 @@ def test_an_impossible_topic_is_refused(admin, topic, new, error):
 def test_a_topic_name_may_have_249_characters(admin, topic):
     name = (topic + "x" * 249)[:249]
     admin.create_topics([name])
-    assert name in admin.list_topics()
+    assert soon(lambda: name in admin.list_topics())
 
 
 @shown_by(java="testDeleteTopics", kafka_python="test_create_delete_topics", aiokafka="test_delete_topics")
 def test_a_deleted_topic_is_gone(admin, topic):
     admin.delete_topics([topic])
-    assert topic not in admin.list_topics()
+    assert soon(lambda: topic not in admin.list_topics())
 
 
 @shown_by(java="testDeleteTopicsWithIds")
 def test_a_topic_is_deleted_by_its_id(admin, topic):
     admin.delete_topics([admin.describe_topics([topic])[topic].topic_id])
-    assert topic not in admin.list_topics()
+    assert soon(lambda: topic not in admin.list_topics())
 
 
 @shown_by(java="testDeleteTopicsPartialResponse", confluent="test_delete_topics_api")
 def test_the_other_topics_are_deleted_although_one_is_missing(admin, topic):
     with pytest.raises(UnknownTopicError):
         admin.delete_topics(["absent", topic])
-    assert topic not in admin.list_topics()
+    assert soon(lambda: topic not in admin.list_topics())
 
 
 @shown_by(confluent="test_topic_recreate_resumes_with_fresh_delivery", java="testDescribeTopicsWithIds")
@@ -119,8 +120,8 @@ def test_a_topic_that_is_created_again_has_a_new_id_and_is_empty(admin, filled):
     first = admin.describe_topics([filled.topic])[filled.topic].topic_id
     admin.delete_topics([filled.topic])
     admin.create_topics([NewTopic(filled.topic, 1)])
-    assert admin.describe_topics([filled.topic])[filled.topic].topic_id != first
-    assert admin.list_offsets({filled: LATEST}) == {filled: 0}
+    assert soon(lambda: admin.describe_topics([filled.topic])[filled.topic].topic_id != first)
+    assert soon(lambda: admin.list_offsets({filled: LATEST}) == {filled: 0})
 
 
 @shown_by(
@@ -145,7 +146,7 @@ def test_a_topic_is_described_by_its_id(admin, topic):
 @shown_by(java="testCreatePartitions", kafka_python="test_create_partitions", aiokafka="test_create_partitions")
 def test_a_topic_gets_more_partitions(admin, topic):
     admin.create_partitions({topic: 5})
-    assert len(admin.describe_topics([topic])[topic].partitions) == 5
+    assert soon(lambda: len(admin.describe_topics([topic])[topic].partitions) == 5)
 
 
 @shown_by(java="testCreatePartitions", confluent="test_create_partitions_api")
@@ -211,15 +212,19 @@ def test_only_the_named_settings_are_described(admin, topic):
 def test_one_setting_is_changed_and_the_others_stay(admin, topic):
     admin.alter_configs("topic", topic, {"retention.ms": "5000", "segment.bytes": "2000000"})
     admin.alter_configs("topic", topic, {"retention.ms": "6000"})
-    configs = admin.describe_configs("topic", topic)
-    assert (configs["retention.ms"].value, configs["segment.bytes"].value) == ("6000", "2000000")
+
+    def values():
+        configs = admin.describe_configs("topic", topic)
+        return configs["retention.ms"].value, configs["segment.bytes"].value
+
+    assert soon(lambda: values() == ("6000", "2000000"))
 
 
 @shown_by(java="testValidIncrementalAlterConfigs", kafka_python="test_delete_op_forces_null_value")
 def test_a_setting_is_reset_to_its_default(admin, topic):
     admin.alter_configs("topic", topic, {"retention.ms": "5000"})
     admin.alter_configs("topic", topic, {"retention.ms": None})
-    assert admin.describe_configs("topic", topic)["retention.ms"].is_default
+    assert soon(lambda: admin.describe_configs("topic", topic)["retention.ms"].is_default)
 
 
 @shown_by(
@@ -256,7 +261,7 @@ def test_validate_only_changes_no_setting(admin, topic):
 )
 def test_records_before_an_offset_are_deleted(admin, filled):
     assert admin.delete_records({filled: 4}) == {filled: 4}
-    assert admin.list_offsets({filled: EARLIEST}) == {filled: 4}
+    assert soon(lambda: admin.list_offsets({filled: EARLIEST}) == {filled: 4})
 
 
 @shown_by(java="testLogStartOffsetAfterDeleteRecords", confluent="test_delete_records")
@@ -293,7 +298,7 @@ def test_offsets_of_a_missing_partition_are_an_error(servers, topic):
 def test_a_group_is_listed_and_described_with_its_members(broker, servers, admin, topic, protocol, kind):
     with Consumer(servers, group_id=topic, group_protocol=protocol, client_id="reader") as member:
         member.subscribe([topic])
-        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=30)
+        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=60)
         listed = {group.group_id: group for group in admin.list_groups()}[topic]
         described = admin.describe_group(topic)
     assert (listed.state, listed.type) == ("Stable", kind)
@@ -354,7 +359,7 @@ def test_a_missing_group_cannot_be_deleted(admin):
 def test_a_group_with_members_is_neither_deleted_nor_moved(broker, servers, admin, topic):
     with Consumer(servers, group_id=topic) as member:
         member.subscribe([topic])
-        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=30)
+        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=60)
         with pytest.raises(BrokerError, match="NON_EMPTY_GROUP"):
             admin.delete_groups([topic])
         with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
@@ -365,7 +370,7 @@ def test_a_group_with_members_is_neither_deleted_nor_moved(broker, servers, admi
 def test_members_are_removed_from_a_group(broker, servers, admin, topic):
     with Consumer(servers, group_id=topic, group_instance_id="i") as member:
         member.subscribe([topic])
-        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=30)
+        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=60)
         admin.remove_group_members(topic)
         assert admin.describe_group(topic).members == ()
 
@@ -373,16 +378,16 @@ def test_members_are_removed_from_a_group(broker, servers, admin, topic):
 @shown_by(java="testAlterUserScramCredentials", confluent="test_user_scram_credentials")
 def test_scram_credentials_are_created_described_and_deleted(admin, topic):
     admin.alter_user_scram_credentials([ScramCredential(topic, "secret")])
-    assert topic in admin.describe_user_scram_credentials()
+    assert soon(lambda: topic in admin.describe_user_scram_credentials())
     admin.alter_user_scram_credentials(delete=[(topic, "SCRAM-SHA-512")])
-    assert topic not in admin.describe_user_scram_credentials()
+    assert soon(lambda: topic not in admin.describe_user_scram_credentials())
 
 
 @shown_by(java="testAlterClientQuotas")
 def test_quotas_of_a_client_are_set_and_described(admin, topic):
     entity = QuotaEntity(client_id=topic)
     admin.alter_client_quotas({entity: {"producer_byte_rate": 1_000.0}})
-    assert admin.describe_client_quotas(client_id=topic) == {entity: {"producer_byte_rate": 1_000.0}}
+    assert soon(lambda: admin.describe_client_quotas(client_id=topic) == {entity: {"producer_byte_rate": 1_000.0}})
 
 
 @shown_by(java="testAclOperations", kafka_python="test_create_describe_delete_acls", confluent="test_create_acls_api")

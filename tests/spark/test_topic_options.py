@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes import Broker
-from kafkaframes.client.properties import _say_once, java_properties
+from kafkaframes.client.properties import _log_once, java_properties
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import EncodeError, NetworkError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
@@ -14,7 +14,7 @@ from kafkaframes.scan.ranges import AtGroup
 from kafkaframes.spark.topic_options import FORBIDDEN, check_exactly_once, topic_options, topic_write_options
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
-HONOURED = {name for name, known in java_properties().items() if known.treatment == "honoured"}
+SUPPORTED = {name for name, known in java_properties().items() if known.treatment == "supported"}
 VALUES = {
     "bootstrap.servers": "a:1",
     "security.protocol": "PLAINTEXT",
@@ -56,7 +56,7 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
         ),
         (
             {"kafka.max.poll.record": "1"},
-            r"kafka\.\*: no setting 'max.poll.record' of a consumer; did you mean max.poll.records",
+            r"kafka\.\*: a consumer has no setting 'max.poll.record'; did you mean max.poll.records",
         ),
         ({"kafka.isolation.level": "x"}, r"kafka\.\*: isolation\.level is 'x'; there are read_uncommitted"),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets says where"),
@@ -88,7 +88,7 @@ def test_writes_reject_another_partitioner_than_kafkas_default(name):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, known in java_properties().items() if known.treatment != "refused")
+    "name", sorted(name for name, known in java_properties().items() if known.treatment != "rejected")
 )
 def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
     if f"kafka.{name}" in FORBIDDEN or name in PARTITIONERS or name.startswith("share."):
@@ -105,18 +105,18 @@ def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
     clients = java_properties()[name].clients
     read, write = parse(**option).client, topic_write_options({**BASE, **option}).client
     assert (name in read, name in write) == tuple(
-        name in HONOURED and (client in clients or "admin" in clients) for client in ("consumer", "producer")
+        name in SUPPORTED and (client in clients or "admin" in clients) for client in ("consumer", "producer")
     )
 
 
 def test_what_has_no_meaning_is_said_when_a_query_is_planned_and_by_no_task(caplog):
-    _say_once.cache_clear()
+    _log_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         topic_options({**BASE, "subscribe": "t", "kafka.client.dns.lookup": "x"}, is_stream=True, warns=False)
         assert not caplog.records
         options = parse(**{"kafka.client.dns.lookup": "x", "kafka.client.rack": "eu-1"})
         ConsumerSettings.of(options.client)
-    assert [line.getMessage().partition(":")[0] for line in caplog.records] == ["client.dns.lookup has no meaning here"]
+    assert [line.getMessage().partition(":")[0] for line in caplog.records] == ["client.dns.lookup is ignored"]
     assert ConsumerSettings.of(options.client).client_rack == "eu-1"
 
 

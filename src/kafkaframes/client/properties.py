@@ -1,8 +1,8 @@
 """Maps property names to settings: Java's consumer, producer and admin settings, and the names of other clients.
 
 ``java_properties`` has a row for every setting in Kafka 4.3.1's ConfigDefs. A setting is supported, ignored because it
-has no meaning here (which is logged once), or rejected with a reason. ``translated`` converts the names that users
-specify in constructors, on the command line and in Spark options to the names in ``settings``.
+has no effect here (which is logged once), or rejected with a reason. ``translate_options`` converts the names that
+users specify in constructors, on the command line and in Spark options to the names in ``settings``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from kafkaframes.errors import OptionError
 
 _LOG: Final = logging.getLogger("kafkaframes.client")
-Treatment = Literal["honoured", "ignored", "refused"]
+Treatment = Literal["supported", "ignored", "rejected"]
 
 
 @dataclass(frozen=True)
@@ -107,34 +107,36 @@ _JAVA_NAMES: Final = {
     """,
 }
 _IGNORED: Final = {
-    "`metrics()` returns all metrics; there is no JMX": """
+    "`metrics()` returns all metrics; JMX is not available": """
         metric.reporters metrics.recording.level auto.include.jmx.reporter statistics.interval.ms
     """,
-    "all addresses of a name are tried in turn": "client.dns.lookup broker.address.family",
-    "connections stay open, and those that a broker closes are opened anew": "connections.max.idle.ms",
-    "each attempt has socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
-    "where no known broker answers, the bootstrap servers are tried again": """
+    "the client tries all addresses of a host name in turn": "client.dns.lookup broker.address.family",
+    "the client keeps connections open and reconnects after a broker has closed one": "connections.max.idle.ms",
+    "socket.connection.setup.timeout.ms limits each connection attempt": "socket.connection.setup.timeout.max.ms",
+    "the client tries the bootstrap servers again if no broker of its metadata responds": """
         metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms
     """,
-    "metadata of a topic are kept while the producer lives": "metadata.max.idle.ms",
-    "a consumer never makes topics": "allow.auto.create.topics",
+    "a producer keeps the metadata of its topics until it is closed": "metadata.max.idle.ms",
+    "a consumer does not create topics": "allow.auto.create.topics",
     "a pattern does not match internal topics": "exclude.internal.topics",
-    "fetched offsets are always stable where the broker can": "internal.throw.on.fetch.stable.offset.unsupported",
-    "OpenSSL does what Java's providers do": """
+    "the client always requests stable offsets if the broker supports them (KIP-447)": """
+        internal.throw.on.fetch.stable.offset.unsupported
+    """,
+    "Python uses OpenSSL instead of Java's security providers": """
         security.providers ssl.provider ssl.secure.random.implementation ssl.keymanager.algorithm
         ssl.trustmanager.algorithm
     """,
-    "the newest TLS that both sides know is spoken; ssl.enabled.protocols bounds it": "ssl.protocol",
-    "the mechanism's exchange is built in, and runs no Java class": "sasl.client.callback.handler.class",
-    "every connection has a fresh token": """
+    "the client negotiates the newest TLS version that ssl.enabled.protocols allows": "ssl.protocol",
+    "the SASL mechanisms are built in; Java classes cannot be loaded": "sasl.client.callback.handler.class",
+    "the client requests a new token for each connection": """
         sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
         sasl.login.refresh.window.jitter
     """,
-    "Kerberos's own library gets tickets, and new ones in time": """
+    "the Kerberos library acquires and renews tickets": """
         sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor
     """,
-    "the token endpoint has timeouts of its own": """
+    "requests to the token endpoint have fixed timeouts and retries": """
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms
         sasl.login.retry.backoff.ms
     """,
@@ -144,42 +146,44 @@ _IGNORED: Final = {
         sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
         sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
     """,
-    "memory is bounded by buffer.memory, and fetched bytes by fetch.max.bytes": """
+    "buffer.memory limits a producer's memory, and fetch.max.bytes limits a consumer's": """
         queue.buffering.max.messages queue.buffering.max.kbytes queued.min.messages queued.max.messages.kbytes
         batch.num.messages
     """,
-    "this client's loop and sockets are its own": """
+    "the setting tunes the event loop or the sockets of another client": """
         selector sock.chunk.bytes api.version.auto.timeout.ms api.version.request log.connection.close
         socket.keepalive.enable socket.nagle.disable socket.max.fails broker.address.ttl reconnect.backoff.jitter.ms
         coordinator.query.interval.ms topic.metadata.refresh.sparse sticky.partitioning.linger.ms
         fetch.error.backoff.ms fetch.queue.backoff.ms consume.callback.max.messages message.copy.max.bytes
         queue.buffering.backpressure.threshold
     """,
-    "what happens goes to Python's logging, by the logger kafkaframes.client": """
+    "the client logs to the Python logger kafkaframes.client": """
         debug logger log.level log.queue log.thread.name
     """,
     "`on_delivery` is called for every record": "delivery.report.only.error",
-    "certificates are verified, unless an ssl.SSLContext as ssl_context says otherwise": """
+    "certificates are verified unless ssl_context is an ssl.SSLContext that does not verify them": """
         enable.ssl.certificate.verification
     """,
-    "sasl.oauthbearer.token.endpoint.url says it": "sasl.oauthbearer.method",
+    "sasl.oauthbearer.token.endpoint.url selects the method": "sasl.oauthbearer.method",
 }
-_REFUSED: Final = {
-    "give bytes or text: encode before `send`, decode what is read": """
+_REJECTED: Final = {
+    "keys and values are bytes or text; encode them before `send`, decode them after `poll`": """
         key.serializer value.serializer key.deserializer value.deserializer
     """,
-    "Java classes are not run": "sasl.login.class",
-    "Java classes are not run; sasl.oauthbearer.token.provider names a Python function": """
+    "Java classes cannot be loaded": "sasl.login.class",
+    "Java classes cannot be loaded; set sasl.oauthbearer.token.provider to a Python function": """
         sasl.oauthbearer.jwt.retriever.class
     """,
-    "Java classes are not run; give an ssl.SSLContext as ssl_context": "ssl.engine.factory.class",
-    "Java's names of ciphers are not OpenSSL's; give an ssl.SSLContext as ssl_context": "ssl.cipher.suites ssl.ciphers",
-    "values are given as they are": "config.providers",
-    "an admin client speaks to brokers: give bootstrap.servers": "bootstrap.controllers",
-    "two-phase commit (KIP-939) needs InitProducerId version 6, which Kafka 4.3 marks unstable and does not serve": """
+    "Java classes cannot be loaded; set ssl_context to an ssl.SSLContext": "ssl.engine.factory.class",
+    "cipher names differ between Java and OpenSSL; set ssl_context to an ssl.SSLContext": """
+        ssl.cipher.suites ssl.ciphers
+    """,
+    "references to configuration providers are not resolved; specify the values themselves": "config.providers",
+    "an admin client connects to brokers only; set bootstrap.servers": "bootstrap.controllers",
+    "two-phase commit (KIP-939) requires InitProducerId 6, which Kafka 4.3 does not serve by default": """
         transaction.two.phase.commit.enable
     """,
-    "assertions (KIP-1258) are not made here; sasl.oauthbearer.token.provider names a Python function": """
+    "assertions (KIP-1258) are not supported; set sasl.oauthbearer.token.provider to a Python function": """
         sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
         sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
         sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
@@ -187,14 +191,14 @@ _REFUSED: Final = {
         sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
         sasl.oauthbearer.assertion.template.file
     """,
-    "`poll` and `fetch_arrow` take `timeout_ms`": "consumer.timeout.ms",
-    "`send` takes `on_delivery`, and errors are raised": "on.delivery dr.cb error.cb stats.cb throttle.cb",
-    "`commit` raises what goes wrong": "on.commit",
-    "`end_offsets` says where a partition ends": "enable.partition.eof",
-    "settings of topics stand among the others": "default.topic.config",
-    "sasl.oauthbearer.token.provider is a function that gives a token": "oauth.cb sasl.oauth.token.provider",
-    "give an ssl.SSLContext as ssl_context": "ssl.crl.location ssl.crlfile ssl.engine.location ssl.providers",
-    "a position is stored when a record is handed out": "enable.auto.offset.store",
+    "pass `timeout_ms` to `poll` or `fetch_arrow`": "consumer.timeout.ms",
+    "pass `on_delivery` to `send`; other errors are raised": "on.delivery dr.cb error.cb stats.cb throttle.cb",
+    "`commit` raises its errors": "on.commit",
+    "`end_offsets` returns the end of a partition": "enable.partition.eof",
+    "specify the topic's settings next to the others": "default.topic.config",
+    "set sasl.oauthbearer.token.provider to a function that returns a token": "oauth.cb sasl.oauth.token.provider",
+    "set ssl_context to an ssl.SSLContext": "ssl.crl.location ssl.crlfile ssl.engine.location ssl.providers",
+    "the client stores a position when `poll` returns the record": "enable.auto.offset.store",
 }
 # Other names of settings: of librdkafka (confluent-kafka), of kafka-python, and of older Kafka releases.
 _OTHER_NAMES: Final = {
@@ -241,16 +245,16 @@ def _rows(table: Mapping[str, str]) -> dict[str, str]:
 @cache
 def java_properties() -> dict[str, Property]:
     """Return the rows of all settings of Java's clients, by name."""
-    ignored, refused, rows = _rows(_IGNORED), _rows(_REFUSED), {}
+    ignored, rejected, rows = _rows(_IGNORED), _rows(_REJECTED), {}
     for name, letters in _rows(_JAVA_NAMES).items():
-        treatment: Treatment = "ignored" if name in ignored else "refused" if name in refused else "honoured"
-        reason = ignored.get(name) or refused.get(name) or ""
+        treatment: Treatment = "ignored" if name in ignored else "rejected" if name in rejected else "supported"
+        reason = ignored.get(name) or rejected.get(name) or ""
         rows[name] = Property(name, tuple(_CLIENTS[letter] for letter in letters), treatment, reason)
     return rows
 
 
-def translated(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, Any]:
-    """Return options under the names in ``settings``. Log the options that have no meaning here.
+def translate_options(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, Any]:
+    """Return options under the names in ``settings``. Log the options that have no effect here.
 
     Args:
         options: options under this package's, Java's, librdkafka's or kafka-python's names.
@@ -260,13 +264,13 @@ def translated(options: Mapping[str, Any], names: Collection[str], client: str) 
     Raises:
         OptionError: a name is unknown (the error suggests a similar one) or rejected.
     """
-    keys = honoured(options, names, client)
-    say_ignored(options.keys() - keys.keys())
+    keys = map_options(options, names, client)
+    log_ignored(options.keys() - keys.keys())
     return {key: options[name] for name, key in keys.items()}
 
 
-def honoured(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, str]:
-    """Return the setting of each option, without options that have no meaning here. See ``translated``."""
+def map_options(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, str]:
+    """Return the setting of each option, without options that have no effect here. See ``translate_options``."""
     keys: dict[str, str] = {}
     codec = next((str(value) for name, value in options.items() if _key_of(name) == "compression_type"), "none")
     for name, value in options.items():
@@ -276,7 +280,7 @@ def honoured(options: Mapping[str, Any], names: Collection[str], client: str) ->
         if key in names:
             keys[name] = key
         else:
-            _refuse(name, key, value, names, client)
+            _reject(name, key, value, names, client)
     return keys
 
 
@@ -289,24 +293,24 @@ def _key_of(name: str) -> str:
     return _OTHER_NAMES.get(_dotted(name)) or _dotted(name).replace(".", "_")
 
 
-def _refuse(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
+def _reject(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
     """Raise an error for a name that cannot be ignored. A rejected setting is accepted if it is switched off."""
     spellings = [_dotted(name), _dotted(key)]  # the given name, and the setting's name
     if any(spelling in _rows(_IGNORED) for spelling in spellings):
         return
-    for known in filter(None, map(java_properties().get, spellings)):
-        if known.clients == (SHARE_CONSUMER,) and client == "consumer":
+    for java_property in filter(None, map(java_properties().get, spellings)):
+        if java_property.clients == (SHARE_CONSUMER,) and client == "consumer":
             raise OptionError(f"{name} is a setting of ShareConsumer; a consumer does not acknowledge single records")
-        if known.treatment == "honoured" or client not in known.clients:  # a setting of another client
+        if java_property.treatment == "supported" or client not in java_property.clients:  # a setting of another client
             return
-    reason = next(filter(None, map(_rows(_REFUSED).get, spellings)), None)
+    reason = next(filter(None, map(_rows(_REJECTED).get, spellings)), None)
     if reason is None:
-        raise OptionError(f"no setting {name!r} of {_CALLED[client]}{nearest(name, names)}")
+        raise OptionError(f"{_CALLED[client]} has no setting {name!r}{suggest_name(name, names)}")
     if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_HARMLESS):
         raise OptionError(f"{name}: {reason}")
 
 
-_FEW: Final = 12  # largest number of names that an error lists
+_MAX_LISTED_NAMES: Final = 12
 _CALLED: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "an admin client"}
 _HARMLESS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
 
@@ -360,27 +364,27 @@ def _kafka_names() -> dict[str, str]:
     return {_key_of(name): name for name in java_properties() if name not in _CODEC_OF_LEVEL}
 
 
-def say_ignored(names: Collection[str]) -> None:
-    """Log why settings have no meaning here, once per process for each set of names."""
-    _say_once(frozenset(names))
+def log_ignored(names: Collection[str]) -> None:
+    """Log why settings are ignored, once per process for each set of names."""
+    _log_once(frozenset(names))
 
 
 @cache
-def _say_once(names: frozenset[str]) -> None:
+def _log_once(names: frozenset[str]) -> None:
     reasons = _rows(_IGNORED)
     for name in sorted(names):
-        reason = reasons.get(name.replace("_", "."), "it is for another codec or client")
-        _LOG.warning("%s has no meaning here: %s", name, reason)
+        reason = reasons.get(name.replace("_", "."), "the setting belongs to another codec or client")
+        _LOG.warning("%s is ignored: %s", name, reason)
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """Return a hint for an unknown name: the most similar known name in the same spelling, or a list of names.
+def suggest_name(name: str, names: Collection[str]) -> str:
+    """Return a hint for an unknown name: the most similar name in the same spelling, or all names if they are few.
 
-    >>> nearest("linger.sm", ["acks", "linger_ms"]), nearest("key", ["acks", "linger_ms"])
-    ('; did you mean linger.ms?', '; there are acks, linger_ms')
+    >>> suggest_name("linger.sm", ["acks", "linger_ms"]), suggest_name("key", ["acks", "linger_ms"])
+    ('; did you mean linger.ms?', '; expected acks, linger_ms')
     """
-    close = difflib.get_close_matches(name.replace(".", "_"), known, 1)
+    close = difflib.get_close_matches(name.replace(".", "_"), names, 1)
     spelled = close[0].replace("_", ".") if close and "." in name else "".join(close)
     if close:
         return f"; did you mean {spelled}?"
-    return f"; there are {', '.join(known)}" if len(known) <= _FEW else ""
+    return f"; expected {', '.join(names)}" if len(names) <= _MAX_LISTED_NAMES else ""

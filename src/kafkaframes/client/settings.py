@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkaframes.client.metrics import ADMIN, CONSUMER, PRODUCER, SHARE
-from kafkaframes.client.properties import honoured, translated
+from kafkaframes.client.properties import map_options, translate_options
 from kafkaframes.client.security.logins import resolved
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.addresses import parse_address
@@ -175,7 +175,7 @@ class ClientSettings:
             OptionError: a name is unknown (the error suggests a similar one), or a value has a wrong type.
         """
         hints = _hints(cls)  # type: ignore[arg-type]
-        named = translated(options, setting_names(cls), cls.client)
+        named = translate_options(options, setting_names(cls), cls.client)
         values = {name: _as(hints[name], value, name) for name, value in named.items()}
         return cls(**values)
 
@@ -398,7 +398,7 @@ def select_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         OptionError: a name is unknown.
     """
-    keys = honoured(options, _names_of_all_clients(), ClientSettings.client)
+    keys = map_options(options, _names_of_all_clients(), ClientSettings.client)
     shared = setting_names(ClientSettings)
     return {name: options[name] for name, key in keys.items() if key in shared}
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkaframes.client.properties import honoured, java_properties, kafka_name_of, say_ignored, use_kafka_names
+from kafkaframes.client.properties import java_properties, kafka_name_of, log_ignored, map_options, use_kafka_names
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings, setting_names
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import LATEST, AtGroup, PartitionOffsets, check_batch_start
@@ -301,12 +301,12 @@ def _checked_client(
     As in Spark's connector, producer settings are ignored for a reader, and consumer settings for a writer.
     """
     try:
-        kept = {name: client[name] for name in honoured(client, setting_names(settings), settings.client)}
+        kept = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
         settings.of(kept)
     except OptionError as error:
         raise OptionError(f"option kafka.*: {_OUR_NAME.sub(_kafkas_name, str(error))}") from None
     if warns:
-        say_ignored(client.keys() - kept.keys())
+        log_ignored(client.keys() - kept.keys())
     return kept
 
 
