@@ -283,3 +283,19 @@ def test_any_text_is_a_login_or_an_error(given_text):
         jaas.parse(f"PlainLoginModule required {given_text};")
     except OptionError:
         pass
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("""username='u' password="p=;'x\"""", ("u", "p=;'x")),
+        ("""username='a"b' password='c\\'d'""", ('a"b', "c'd")),
+        (r"""username="a\nb\tc\\d\101\7e\q" password=u1""", ("a\nb\tc\\dA\aeq", "u1")),
+        (r"""username='\400\18' password=''""", (" 0\x018", "")),
+        ("""'username'='q' password='x;y'""", ("q", "x;y")),
+    ],
+)
+def test_values_in_quotes_are_those_that_java_reads(options, expected):
+    """As kafka-clients 4.3.1 prints them; single quotes are usual where Python text has double ones."""
+    login = jaas.parse(f"a.PlainLoginModule required {options};")
+    assert (login.options["username"], login.options["password"]) == expected

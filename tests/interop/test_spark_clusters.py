@@ -63,6 +63,35 @@ TOPICS = """
     spark.stop()
 """
 
+# Uses one DataFrame again after records were added: counts, a view, a self-join, and a stream's look-ups.
+REUSE = """
+    import sys, tempfile
+    import kafkaframes
+    from kafkaframes.client import Producer
+    spark = kafkaframes.spark.session({session})
+    kafkaframes.spark.register(spark)
+    options = {{"kafka.bootstrap.servers": sys.argv[1]}}
+    frame = spark.read.format("kafka-topic").options(**options, subscribe="in").load()
+    frame.createOrReplaceTempView("reused")
+    def counts():
+        joined = frame.alias("a").join(frame.alias("b"), ["partition", "offset"]).count()
+        return frame.count(), spark.sql("SELECT count(*) FROM reused").first()[0], joined
+    first = counts()
+    with Producer(sys.argv[1]) as producer:
+        for number in range(5):
+            producer.send("in", b"w%d" % number, partition=number % 3)
+    second = counts()
+    looked_up = []
+    if not {is_remote}:
+        stream = spark.readStream.format("kafka-topic").options(**options, subscribe="in", startingOffsets="earliest")
+        with tempfile.TemporaryDirectory() as folder:
+            writer = stream.load().writeStream.foreachBatch(lambda batch, number: looked_up.append(frame.count()))
+            query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
+            query.awaitTermination()
+    print("counts", first, second, looked_up)
+    spark.stop()
+"""
+
 
 def free_port() -> int:
     with socket.socket() as listener:
@@ -83,8 +112,9 @@ def environment() -> dict[str, str]:
 
 
 def run(session: str, code: str = READ, argument: str = str(LOGS)) -> str:
+    text = textwrap.dedent(code.format(session=session, is_remote="remote=" in session))
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code.format(session=session)), argument],
+        [sys.executable, "-c", text, argument],
         env=environment(),
         capture_output=True,
         text=True,
@@ -186,6 +216,21 @@ def test_live_topics_are_read_and_written_exactly_once(where, topics, request):
         settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
         session = f"master={request.getfixturevalue('standalone_cluster')!r}, config={settings!r}"
     assert "rows 1000 different 1000 behind 0" in run(session, TOPICS, topics)
+
+
+@pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "standalone", "connect"])
+def test_a_dataframe_of_a_topic_is_read_anew_by_each_action(where, topics, request):
+    """Tasks on other machines ask the driver's machine for their offsets; under Connect the server plans and runs."""
+    session, looked_up = f"master={where!r}", [1_005]
+    if where == "connect":
+        pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio and others")
+        pytest.importorskip("grpc_status")
+        session, looked_up = "remote='local[2]'", []
+    if where == "standalone":
+        settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
+        session = f"master={request.getfixturevalue('standalone_cluster')!r}, config={settings!r}"
+    expected = f"counts {(1_000,) * 3} {(1_005,) * 3} {looked_up}"
+    assert expected in run(session, REUSE, topics)
 
 
 @pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "standalone"])

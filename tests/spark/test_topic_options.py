@@ -186,3 +186,16 @@ def test_a_read_takes_the_isolation_level_under_each_of_its_names():
     assert parse(**{"kafka.isolation_level": "read_committed"}).client["isolation.level"] == "read_committed"
     with pytest.raises(OptionError, match=r"isolation_level and isolation\.level are names of one setting"):
         parse(**{"kafka.isolation_level": "read_committed", "kafka.isolation.level": "read_committed"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"), [("10us", 0), ("2500us", 2), ("7ms", 7), ("7", 7), ("2min", 120_000), ("1d", 86_400_000)]
+)
+def test_a_delay_has_each_unit_of_spark(text, expected_ms):
+    assert parse(maxTriggerDelay=text).max_trigger_delay_ms == expected_ms
+
+
+def test_options_of_spark_without_an_effect_have_its_ranges():
+    parse(**{"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "0"})
+    with pytest.raises(OptionError, match=r"option fetchOffset\.retryIntervalMs=-1: must be 0 or more"):
+        parse(**{"fetchOffset.retryIntervalMs": "-1"})

@@ -14,8 +14,13 @@ from typing import Final
 
 from kafkaframes.errors import OptionError
 
-_WORD: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"=;]+)|([=;]))', re.DOTALL)
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_WORD: Final = re.compile(
+    r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"'=;]+)|([=;]))""", re.DOTALL
+)  # Java's StreamTokenizer, too, has both kinds of quotes
+_ESCAPE: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_OCTAL: Final = frozenset("01234567")
+_SIGNS: Final = (("=", False), (";", False))
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 KERBEROS: Final = "Krb5LoginModule"
 # login module -> SASL mechanisms
@@ -89,18 +94,24 @@ def _words(text: str) -> list[tuple[str, bool]]:
         match = _WORD.match(text, position)
         if match is None:
             raise _bad(f"a quote is not closed, or is inside of a word (character {position})")
-        text_in_quotes, plain, sign = match.groups()
+        double_quoted, single_quoted, plain, sign = match.groups()
+        text_in_quotes = single_quoted if double_quoted is None else double_quoted
         is_quoted = text_in_quotes is not None
-        words.append((_ESCAPE.sub(r"\1", text_in_quotes) if is_quoted else plain or sign, is_quoted))
+        words.append((_ESCAPE.sub(_unescape, text_in_quotes) if is_quoted else plain or sign, is_quoted))
         position = match.end()
     return words
+
+
+def _unescape(match: re.Match[str]) -> str:
+    """Return the character of an escape sequence: a letter's or an octal number's as in Java, or itself."""
+    return chr(int(match[1], 8)) if match[1] in _OCTAL or len(match[1]) > 1 else _ESCAPED.get(match[1], match[1])
 
 
 def _options(words: list[tuple[str, bool]]) -> dict[str, str]:
     result: dict[str, str] = {}
     for index in range(0, len(words), 3):
         option = words[index : index + 3]
-        if len(option) < 3 or option[1] != ("=", False) or option[0][1] or option[2] in (("=", False), (";", False)):
+        if len(option) < 3 or option[1] != ("=", False) or option[0] in _SIGNS or option[2] in _SIGNS:
             raise _bad(f'option {index // 3 + 1} of the login module is not name="value", or a second module follows')
         result[option[0][0]] = option[2][0]
     return result

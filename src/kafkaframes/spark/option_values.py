@@ -122,6 +122,14 @@ def positive(text: str) -> int:
     return number
 
 
+def not_negative(text: str) -> int:
+    """Parse an integer of at least 0."""
+    number = whole_number(text)
+    if number < 0:
+        raise ValueError("must be 0 or more")
+    return number
+
+
 def _json_object(text: str, form: str) -> dict[str, Any]:
     try:
         value = json.loads(text)

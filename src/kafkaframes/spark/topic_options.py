@@ -24,6 +24,7 @@ from kafkaframes.spark.option_values import (
     boolean,
     by_precedence,
     field_values,
+    not_negative,
     one_of,
     positive,
     starting_value,
@@ -156,11 +157,14 @@ def _duration_ms(text: str) -> int:
     >>> _duration_ms("15m") == _duration_ms("900s") == _duration_ms("900000")
     True
     """
-    match = re.fullmatch(r"(\d{1,12})\s*(ms|s|m|min|h|d)?", text.strip())
+    match = re.fullmatch(r"(\d{1,12})\s*(us|ms|s|m|min|h|d)?", text.strip())
     if match is None:
         raise ValueError("must be a duration such as 900000, 900s or 15m")
+    count = int(match[1])
+    if match[2] == "us":
+        return count // 1_000
     factor = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-    return int(match[1]) * factor[match[2] or "ms"]
+    return count * factor[match[2] or "ms"]
 
 
 def _port(text: str) -> int:
@@ -222,7 +226,7 @@ _ROWS: Final = (
     ),
     Option("driverPort", "driver_port", _port, "batches: the port for that; 0: any that is free", "0"),
     Option("fetchOffset.numRetries", "retries", positive, "taken for Spark's sake: kafka.retries counts here", "3"),
-    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", positive, "likewise: kafka.retry.backoff.ms", "10"),
+    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", not_negative, "likewise: kafka.retry.backoff.ms", "10"),
     Option("groupIdPrefix", "group_prefix", str, "taken for Spark's sake: no group is joined"),
 )
 OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _ROWS}

@@ -16,9 +16,22 @@ def make(servers: str, topic: str, rows: int) -> None:
         producer.send_arrow(pa.table({"value": [b"v"] * rows}), topic=topic)
 
 
-def follower(servers: str, topic: str, **options: str) -> TopicFollower:
+class Clock:
+    """A clock that sleeping advances. It calls ``on_sleep`` in the meantime."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.on_sleep = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.on_sleep()
+
+
+def follower(servers: str, topic: str, clock: Clock | None = None, **options: str) -> TopicFollower:
     given = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
-    return TopicFollower(topic_options(given, is_stream=True))
+    clock = clock or Clock()
+    return TopicFollower(topic_options(given, is_stream=True), clock=lambda: clock.now_s, sleep=clock.sleep)
 
 
 def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
@@ -59,3 +72,43 @@ def test_few_rows_wait_until_the_delay_since_the_last_batch_is_over_the_first_ba
     now[0] = 61.0
     assert one.latest({place: 8}) == {place: 18}  # enough of them wait for nothing
     one.close()
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+@pytest.mark.parametrize("available_now", [False, True])
+def test_an_end_that_is_smaller_for_a_moment_is_looked_up_again(servers, strict, available_now):
+    """SPARK-26267, KAFKA-7703: with failOnDataLoss=false all rows were read again; with true the query stopped."""
+    make(servers, "regress", 50)
+    place, clock, answers = TopicPartition("regress", 0), Clock(), [{TopicPartition("regress", 0): 30}] * 3
+    stream = follower(servers, "regress", clock, failOnDataLoss=strict)
+    look_up = stream._lookups.latest
+    stream._lookups.latest = lambda partitions: answers.pop() if answers else look_up(partitions)
+    goal = {place: 30} if available_now else None
+    assert stream.latest({place: 50}, goal=goal) == {place: 50}
+    assert clock.now_s > 0
+    answers += [{place: 30}] * 3
+    assert [(piece.first, piece.end) for piece in stream.plan({place: 40}, {place: 50})] == [(40, 50)]
+    stream.close()
+
+
+def test_records_that_arrive_while_an_end_is_looked_up_again_belong_to_the_next_micro_batch(servers):
+    make(servers, "later", 5)
+    place, clock = TopicPartition("later", 0), Clock()
+    stream = follower(servers, "later", clock)
+    look_up, answers = stream._lookups.latest, [{place: 3}]
+    stream._lookups.latest = lambda partitions: answers.pop() if answers else look_up(partitions)
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table({"value": [b"w"] * 2}), topic="later")
+    assert stream.latest({place: 5}) == {place: 5}
+    assert stream.latest({place: 5}) == {place: 7}
+    stream.close()
+
+
+def test_an_end_that_stays_smaller_is_data_loss_after_some_seconds(servers):
+    make(servers, "shorter", 20)
+    place, clock = TopicPartition("shorter", 0), Clock()
+    strict = follower(servers, "shorter", clock)
+    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was cut"):
+        strict.latest({place: 50})
+    assert 5 <= clock.now_s < 10
+    strict.close()

@@ -22,6 +22,8 @@ from kafkaframes.scan.topic.shares import Range
 
 Absent = dict[Name, AbsentPartition]
 _LIST_RETRY_S: Final = 0.5
+# After a change of the leader, the new one may report a smaller end for a moment (KAFKA-7703, SPARK-26267).
+_SMALLER_END_S: Final = 5.0
 
 
 class Listing(NamedTuple):
@@ -137,7 +139,7 @@ class TopicFollower:
             OptionError: ``failOnDataLoss`` is set, and a partition is not listed, ends below ``start``, or is new and
                 has lost its first records.
         """
-        ends = self.ends() if goal is None else dict(goal)
+        ends = self._confirm_ends(start, self.ends() if goal is None else dict(goal))
         begins = self._begins(start, ends, is_first=is_first)
         waiting = sum(max(end - begins[partition], 0) for partition, end in ends.items())
         if goal is None and limited and self._should_wait(waiting):
@@ -146,6 +148,22 @@ class TopicFollower:
         if limited:
             limits = self._limited(begins, limits)
         return {**{partition: offset for partition, offset in start.items() if partition in ends}, **limits}
+
+    def _confirm_ends(self, start: Offsets, ends: Offsets) -> Offsets:
+        """Return the ends after looking up again, for some seconds, those that are smaller than the stream's offset.
+
+        An end that grows back was wrong. The stream has then read that partition as far as it knows.
+        """
+        deadline = self._clock() + _SMALLER_END_S
+        ends = dict(ends)
+        while smaller := [partition for partition, end in ends.items() if end < start.get(partition, end)]:
+            grown = {one: start[one] for one, end in self._lookups.latest(smaller).items() if end >= start[one]}
+            ends |= grown
+            if len(grown) < len(smaller):
+                if self._clock() >= deadline:
+                    break
+                self._sleep(_LIST_RETRY_S)
+        return ends
 
     def _begins(self, start: Offsets, ends: Offsets, *, is_first: bool) -> Offsets:
         fails = self.options.fail_on_data_loss
@@ -223,7 +241,8 @@ class TopicFollower:
             report_loss(was_cut(cut[0], begins[cut[0]], end[cut[0]]), fail=True)
         begins |= self._lookups.earliest(cut)
         pending = {partition: offset for partition, offset in begins.items() if offset < end[partition]}
-        return self._lookups.ranges({**begins, **self._lookups.check_kept(pending)}, end)
+        ends = self._confirm_ends(pending, self._lookups.latest(pending))
+        return self._lookups.ranges({**begins, **self._lookups.check_kept(pending, ends)}, end)
 
 
 def by_partition(offsets: Mapping[Name, int]) -> Offsets:

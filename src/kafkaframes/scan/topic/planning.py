@@ -170,14 +170,19 @@ class TopicLookups:
 
     # ------------------------------------------------------------------------------------------------------- ranges
 
-    def check_kept(self, starts: Offsets) -> Offsets:
+    def check_kept(self, starts: Offsets, ends: Offsets | None = None) -> Offsets:
         """Return starts limited to existing offsets. Report a changed start as an error or a warning.
+
+        Args:
+            starts: Start offset of each partition.
+            ends: End offset of each partition. None: the current ones.
 
         Raises:
             OptionError: ``failOnDataLoss`` is set, and retention or DeleteRecords removed records of the range, or the
                 partition ends below the start.
         """
-        firsts, ends = self.earliest(starts), self.latest(starts)
+        firsts = self.earliest(starts)
+        ends = self.latest(starts) if ends is None else ends
         kept = {}
         for partition, start in starts.items():
             kept[partition] = min(max(start, firsts[partition]), ends[partition])

@@ -1,0 +1,185 @@
+"""Public reports about Spark's Kafka connector and other readers of topics, played with ``kafka-topic``; no JVM."""
+
+import time
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.security.options import Security
+from kafkaframes.client import AclBinding, Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.errors import BrokerError, OptionError
+from kafkaframes.scan.arrow import arrow_schema
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.topic.following import TopicFollower
+from kafkaframes.scan.topic.planning import plan_topic
+from kafkaframes.scan.topic.reading import close_idle, read_range
+from kafkaframes.scan.topic.shares import Range
+from kafkaframes.spark.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.topic_writer import send_rows
+
+COLUMNS = choose_columns(["partition", "offset", "value"])
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+def create(servers: str, name: str, partitions: int = 1) -> str:
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=partitions)])
+    return name
+
+
+def write_transaction(servers: str, topic: str, values: list[bytes], *, commits: bool) -> None:
+    with Producer(servers, transactional_id=topic, batch_size=1_000) as producer:
+        producer.begin_transaction()
+        producer.send_arrow(pa.table({"value": values}), topic=topic)
+        producer.flush()
+        producer.commit_transaction() if commits else producer.abort_transaction()
+
+
+def read(ranges: list[Range], servers: str, topic: str, **options: str) -> list[bytes]:
+    """Return the values that tasks read in these ranges."""
+    parsed = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
+    batches = [batch for part in ranges for batch in read_range(part, COLUMNS, parsed)]
+    close_idle(parsed)
+    return pa.Table.from_batches(batches, arrow_schema(COLUMNS))["value"].to_pylist()
+
+
+def read_topic(servers: str, topic: str, **options: str) -> list[bytes]:
+    parsed = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
+    return read(plan_topic(parsed), servers, topic, **options)
+
+
+def stream(servers: str, topic: str, **options: str) -> TopicFollower:
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
+    return TopicFollower(topic_options(given, is_stream=True))
+
+
+@pytest.mark.parametrize(
+    ("isolation", "values"), [({}, [b"a", b"b", b"x", b"y", b"c"]), (COMMITTED, [b"a", b"b", b"c"])]
+)
+def test_every_range_of_a_topic_with_transactions_is_read(servers, isolation, values):
+    """SPARK-25005, apache/pinot#19161: ranges without records, or with a marker at an end."""
+    topic = create(servers, f"ranges-{len(isolation)}")
+    write_transaction(servers, topic, [b"a", b"b"], commits=True)  # marker at offset 2
+    write_transaction(servers, topic, [b"x", b"y"], commits=False)  # marker at offset 5
+    write_transaction(servers, topic, [b"c"], commits=True)  # marker at offset 7
+    by_offset = {0: b"a", 1: b"b", 3: b"x", 4: b"y", 6: b"c"}
+    for first in range(8):
+        for end in range(first + 1, 9):
+            expected = [value for offset, value in by_offset.items() if first <= offset < end and value in values]
+            assert read([Range(topic, 0, first, end)], servers, topic, **isolation) == expected, (first, end)
+
+
+def test_a_long_aborted_transaction_is_no_silence(servers):
+    """apache/hudi#1598, #8258, seatunnel#11471: readers stopped or never ended where many offsets have no record."""
+    topic = create(servers, "aborted")
+    write_transaction(servers, topic, [b"x" * 1_000] * 3_000, commits=False)
+    write_transaction(servers, topic, [b"c"], commits=True)
+    small = {"kafkaConsumer.pollTimeoutMs": "20000", "kafka.max.partition.fetch.bytes": "10000", **COMMITTED}
+    assert read_topic(servers, topic, **small) == [b"c"]
+    assert read([Range(topic, 0, 0, 2_000)], servers, topic, **small) == []
+
+
+def test_a_limit_below_the_number_of_partitions_makes_progress(servers):
+    """apache/hudi#1652: with a limit of fewer records than partitions nothing was read."""
+    topic = create(servers, "narrow", 5)
+    with Producer(servers) as producer:
+        for partition in range(5):
+            producer.send(topic, b"v", partition=partition)
+    follower = stream(servers, topic, maxOffsetsPerTrigger="1")
+    at, batches = follower.start(), 0
+    while (end := follower.latest(at)) != at:
+        at, batches = end, batches + 1
+    assert set(at.values()) == {1}
+    assert 1 <= batches <= 5
+    follower.close()
+
+
+def test_a_source_without_new_records_has_no_tasks_and_keeps_its_offsets(servers):
+    """SPARK-22956: in a union, the source that had no new records failed after a restart."""
+    topic = create(servers, "idle", 2)
+    with Producer(servers) as producer:
+        producer.send(topic, b"v", partition=0)
+    at = {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0}
+    for _ in range(2):  # also in a new process, after a restart
+        follower = stream(servers, topic)
+        assert follower.plan(at, at) == []
+        assert follower.latest(at) == at
+        with Producer(servers) as producer:
+            producer.send(topic, b"w", partition=1)
+        end = follower.latest(at)
+        assert [(part.partition, part.first, part.end) for part in follower.plan(at, end)] == [
+            (1, end[TopicPartition(topic, 1)] - 1, end[TopicPartition(topic, 1)])
+        ]
+        at = end
+        follower.close()
+
+
+def test_a_row_for_a_partition_that_does_not_exist_is_an_error_at_once(servers):
+    """SPARK-29500: the connector's producer waits for max.block.ms, and names no partition."""
+    topic = create(servers, "two", 2)
+    options = topic_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
+    begin = time.monotonic()
+    rows = pa.record_batch({"value": pa.array([b"v"]), "partition": pa.array([7], pa.int32())})
+    with pytest.raises(BrokerError, match="topic two has no partition 7, it has 2"):
+        send_rows(options, iter([rows]))
+    assert time.monotonic() - begin < 30  # max.block.ms is twice that
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("kafkaConsumer.pollTimeoutMs", "2x"),
+        ("kafkaConsumer.pollTimeoutMs", "1.5"),
+        ("fetchOffset.numRetries", "x"),
+        ("fetchOffset.retryIntervalMs", "-1"),
+        ("maxOffsetsPerTrigger", "1e3"),
+        ("minOffsetsPerTrigger", ""),
+        ("maxTriggerDelay", "1 fortnight"),
+        ("minPartitions", "-1"),
+        ("maxRecordsPerPartition", "0"),
+        ("startingTimestamp", "yesterday"),
+        ("failOnDataLoss", "yes please"),
+    ],
+)
+def test_a_value_that_is_not_a_number_names_its_option(option, value):
+    """SPARK-28163: an invalid number was a NumberFormatException without the option's name."""
+    with pytest.raises(OptionError, match=f"option {option}={value}"):
+        topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", option: value}, is_stream=True)
+
+
+@pytest.mark.parametrize("prefix", ["org.apache.kafka", "kafkashaded.org.apache.kafka", "shaded.kafka"])
+def test_a_login_module_of_a_shaded_client_is_the_same_login(prefix):
+    """Databricks shades Kafka's client (kafkashaded.org.apache.kafka...), and Python code has single quotes."""
+    jaas = f"{prefix}.common.security.plain.PlainLoginModule required username='u' password=\"p=;'x\";"
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}
+    read = topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **login}, is_stream=True)
+    settings = ConsumerSettings.of(read.client)
+    assert (settings.sasl_username, settings.sasl_password) == ("u", "p=;'x")
+
+
+def test_a_principal_that_may_read_the_topic_needs_no_right_on_a_group():
+    """SPARK-40844: look-ups by a consumer group needed a right on groups of random names."""
+    security = Security(users={"admin": "a", "reader": "r"}, authorizer=True)
+    with Broker(security=security, config={"super.users": "User:admin"}) as broker:
+
+        def login(user: str) -> dict[str, str]:
+            return {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": user,
+                "sasl.password": user[0],
+            }
+
+        servers = broker.bootstrap_servers
+        with Admin(servers, **login("admin")) as admin:
+            admin.create_topics([NewTopic(name="secret", num_partitions=1)])
+            admin.create_acls([AclBinding("topic", "secret", "User:reader", "read")])
+        with Producer(servers, **login("admin")) as producer:
+            producer.send("secret", b"v")
+        options = {f"kafka.{name}": value for name, value in login("reader").items()}
+        assert read_topic(servers, "secret", **options, groupIdPrefix="any") == [b"v"]
+        follower = stream(servers, "secret", **options)
+        assert follower.latest(follower.start()) == {TopicPartition("secret", 0): 1}
+        follower.close()
