@@ -41,11 +41,11 @@ def put_topic(cluster: Cluster, size: int, *, topic_id: int = 7, epoch: int = 0)
     cluster.topics["t"] = TopicMetadata("t", UUID(int=topic_id), False, partitions, ErrorCode.NONE)
 
 
-def machine_of(kind: str, instance: str | None = None) -> ConsumerMachine:
+def machine_of(kind: str, instance: str | None = None, reset: str = "earliest") -> ConsumerMachine:
     cluster = Cluster(brokers={1: Broker(1, "a", 1)})
     put_topic(cluster, 2)
     machine = ConsumerMachine(
-        settings_of(kind, "earliest", instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0
+        settings_of(kind, reset, instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0
     )
     machine.subscribe(["t"], None, 0.0)
     machine.polled(0.0)
@@ -327,6 +327,26 @@ def check_that_partitions_are_fetched_only_while_they_are_owned() -> None:
         assert state.is_selected is (ownership.name == "OWNED")
 
 
+def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek() -> None:
+    """With auto_offset_reset=none and without a committed offset."""
+    machine = machine_of("range", reset="none")
+    join(machine, [ONE, TWO])
+    assert machine.take_error() is None
+    answer(machine, FetchCommitted, {TWO: CommittedOffset(5, 0)}, 1.0)
+    assert machine.take_error() is None  # it belongs to the caller after on_assign
+    machine.callback_returned(begin_callback(machine, CallbackKind.ASSIGN), 1.0)
+    for _ in range(3):
+        assert "auto_offset_reset is none" in str(machine.take_error())
+    machine.positions.seek(ONE, 0)
+    assert machine.take_error() is None
+    machine.positions.seek(TWO, 9)
+    request = fetch(machine, 2.0)
+    error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
+    machine.answered(request, {TWO: FetchAnswer(error)}, 2.0)
+    for _ in range(3):
+        assert "has no offset 9" in str(machine.take_error())
+
+
 def check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader() -> None:
     """A lower leader epoch is older."""
     machine = machine_of("range")
@@ -413,6 +433,7 @@ CASES: dict[str, Callable[[], None]] = {
         check_that_stale_topics_are_refreshed_before_the_metadata_are_old,
         check_that_no_buffer_is_returned_before_and_after_ownership,
         check_that_partitions_are_fetched_only_while_they_are_owned,
+        check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek,
         check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader,
         check_that_an_offset_out_of_range_leaves_buffered_records,
         check_that_a_failed_request_refreshes_its_topics,

@@ -134,8 +134,13 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "revokes nothing": (
         MACHINE,
-        "return [] if self._target is None else [entry for entry in owned if not self._is_meant(entry)]",
-        "return []",
+        "revoked = [entry for entry in self.owned if not self._is_meant(entry)]",
+        "revoked = []",
+    ),
+    "revokes only what the first target lacks": (
+        MACHINE,
+        "self._target, self._may_revoke = dict(partitions), True",
+        "self._may_revoke, self._target = self._target is None, dict(partitions)",
     ),
     "hands over before positions are found": (
         MACHINE,
@@ -143,10 +148,16 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "ready = new",
     ),
     "a partition is over when on_assign raises": (
-        MACHINE,
-        "new = [state for state in states if state.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]",
-        "new = [state for state in states if state.ownership is Ownership.PENDING]",
+        POSITIONS,
+        "if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]",
+        "if entry.ownership is Ownership.PENDING]",
     ),
+    "looks for new partitions only once": (
+        POSITIONS,
+        "        self.states[partition] = state\n        self._may_have_new = True\n",
+        "        self.states[partition] = state\n        self._may_have_new = len(self.states) == 1\n",
+    ),
+    "forgets that a partition is stuck": (POSITIONS, "self._may_be_stuck = bool(stuck)", "self._may_be_stuck = False"),
     "hands out records of a partition that is being revoked": (
         MACHINE,
         "else Ownership.REVOKING\n        for entry",
@@ -229,13 +240,13 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "paused partitions are handed out": (
         POSITIONS,
-        "if state.ownership is Ownership.OWNED and not state.is_paused and not _is_read(state, entry):",
-        "if state.ownership is Ownership.OWNED and not _is_read(state, entry):",
+        "elif state.ownership is Ownership.OWNED and not state.is_paused:",
+        "elif state.ownership is Ownership.OWNED:",
     ),
     "partitions are handed out before they are owned": (
         POSITIONS,
-        "if state.ownership is Ownership.OWNED and not state.is_paused and not _is_read(state, entry):",
-        "if not state.is_paused and not _is_read(state, entry):",
+        "elif state.ownership is Ownership.OWNED and not state.is_paused:",
+        "elif not state.is_paused:",
     ),
     "a partition is fetched before it is owned": (
         POSITIONS,
@@ -327,6 +338,9 @@ FOUND_BY_CASE = (
     "a failure does not refresh the topic",
     "a seek does not stop buffered records",
     "fetches again what is buffered",
+    "forgets that a partition is stuck",
+    "revokes only what the first target lacks",
+    "looks for new partitions only once",
 )
 
 

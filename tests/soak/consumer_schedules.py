@@ -74,6 +74,7 @@ MAX_MEMBERS = 3
 MAX_POLL_S, SESSION_S, HEARTBEAT_S = 20.0, 8.0, 1.0
 REQUEST_TIMEOUT_S = 15.0
 HEALING_STEPS, HEALING_STEP_S = 1_200, 0.1
+QUIET_STEP_S = 0.5  # while nothing is expected but the end of sessions and of late polls
 KINDS = {
     "range": {"partition_assignment_strategy": "range"},
     "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
@@ -979,8 +980,8 @@ class Simulation:
         if self.has_static and self.kind != "consumer":
             # A static leader that returns does not notice what has changed in its absence (KIP-814). It notices the
             # next change of a subscribed topic.
-            for _ in range(int(2 * MAX_POLL_S / HEALING_STEP_S)):
-                self.serve()
+            for _ in range(int(2 * MAX_POLL_S / QUIET_STEP_S)):
+                self.serve(QUIET_STEP_S)
             for name in [name for name in self.world.topics if self.is_subscribed(name)] or ["t"]:
                 self.world.create(name, 1 + sum(entry.topic == name for entry in self.world.logs))
         self.settle("after the faults")
@@ -996,7 +997,7 @@ class Simulation:
                 return
         raise AssertionError(f"{when}: {problem}")
 
-    def serve(self) -> None:
+    def serve(self, seconds: float = HEALING_STEP_S) -> None:
         """Let every member do what it can in a moment without faults."""
         for one in [one for one in self.members if one.machine.member and one.machine.member.fatal]:
             one.close()  # another member has taken its instance id over
@@ -1008,7 +1009,7 @@ class Simulation:
                     one.handle(channel, self.fault)
                     one.deliver(channel)
             one.poll(100)
-        self.pass_time(HEALING_STEP_S)
+        self.pass_time(seconds)
 
     def problem(self) -> str | None:
         """Return what is not as it should be at the end."""
@@ -1077,10 +1078,12 @@ def main() -> None:
     firsts = range(options.seed, options.seed + options.schedules, size)
     sizes = [min(size, options.seed + options.schedules - first) for first in firsts]
     with ProcessPoolExecutor(options.processes) as pool:
-        for counts, lines in pool.map(explore_range, firsts, sizes):
+        for part, (counts, lines) in enumerate(pool.map(explore_range, firsts, sizes), 1):
             seen += counts
             wrong += lines
             print("\n".join(lines), end="\n" if lines else "", flush=True)
+            if part % 10 == 0:
+                print(f"schedules explored: {part * size}, wrong: {len(wrong)}", flush=True)
     print("\n".join(f"{name}: {number}" for name, number in sorted(seen.items())))
     print(f"schedules explored: {options.schedules}, wrong: {len(wrong)}")
     sys.exit(1 if wrong else 0)

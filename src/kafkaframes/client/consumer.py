@@ -134,7 +134,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
     def _lag_of(self, state: PartitionState) -> int | None:
         """Return the lag of a partition's position; None if the position or the end is unknown."""
         end = state.last_stable_offset if self.settings.reads_committed else state.high_watermark
-        return None if end < 0 or state.position < 0 else max(end - state.position, 0)
+        position = -1 if end < 0 else state.position
+        return None if position < 0 else max(end - position, 0)
 
     def _count_read(self, state: PartitionState | None, count: int) -> None:
         """Count the records that the caller gets of a partition, and its lag after them."""
@@ -512,10 +513,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
             return await self._fetch(_deadline(timeout_ms))
 
     async def _fetch(self, deadline: float | None) -> Fetched | None:
-        if not await self._wait(deadline):
+        buffered = await self._wait(deadline)
+        if buffered is None:
             return None
-        buffered = self._next_buffer()
-        assert buffered is not None
         state, entry = buffered
         entry.select_formats(self.settings.formats)
         fetched = entry.take_bytes()
@@ -547,17 +547,17 @@ class AsyncConsumer(AsyncTopicLookupClient):
             if self._reading_task is task:
                 self._reading_task = None
 
-    async def _wait(self, deadline: float | None) -> bool:
-        """Perform due work and wait for records. Return False if there are none at the deadline."""
+    async def _wait(self, deadline: float | None) -> tuple[PartitionState, BufferedBatches] | None:
+        """Perform due work, wait for records and return their buffer. Return None if there are none at the deadline."""
         while True:
             self._task.changed.clear()
             await self._attend()
-            if self._positions.next_buffer() is not None:
-                return True
+            if (buffered := self._next_buffer()) is not None:
+                return buffered
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 await asyncio.sleep(0)  # lets the background task run if the caller never waits
-                return False
+                return None
             times = [time_s for time_s in (deadline, self._commit_time()) if time_s is not None]
             self._machine.is_waiting = True
             try:
@@ -569,12 +569,13 @@ class AsyncConsumer(AsyncTopicLookupClient):
     async def _attend(self) -> None:
         """Process a poll: call due callbacks, raise the next error, and start a due commit."""
         self._raise_own_failure()
-        await self._report_commits()
+        if self._unreported_commits:
+            await self._report_commits()
         if self._machine.polled(time.monotonic()):
             self._task.wake()
         while (callback := self._machine.next_callback()) is not None:
             await self._run_callback(callback, commit=True)
-        self._raise_own_failure()
+            self._raise_own_failure()
         if (error := self._machine.take_error()) is not None:
             raise error
         self._commit_when_due()
@@ -623,9 +624,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         requested = inner if "offset" in inner else ("offset", *inner)
         rows: list[pa.RecordBatch] = []
         size = held = 0
-        while size < max_bytes and held < current_budget() and await self._wait(deadline):
-            buffered = self._next_buffer()
-            assert buffered is not None
+        while size < max_bytes and held < current_budget() and (buffered := await self._wait(deadline)) is not None:
             state, entry = buffered
             entry.select_formats(self.settings.formats)
             entry.undo_open()
@@ -664,35 +663,33 @@ class AsyncConsumer(AsyncTopicLookupClient):
         most = self.settings.max_poll_records if max_records is None else max_records
         taken: list[ConsumerRecord] = []
         with self._reading("poll()"):
-            if await self._open_next(_deadline(timeout_ms)):
-                while len(taken) < most and (records := self._next_records()) is not None:
-                    taken += records.take(most - len(taken))
-                    self._count_taken(records)
+            records = await self._open_next(_deadline(timeout_ms))
+            while records is not None:
+                taken += records.take(most - len(taken))
+                self._count_taken(records)
+                records = self._next_records() if len(taken) < most else None
         if self._interceptors is None or not taken:
             return taken
         result: list[ConsumerRecord] = await self._call_interceptors(partial(self._interceptors.on_consume, taken))
         return result
 
-    async def _open_next(self, deadline: float | None) -> bool:
-        """Wait until there are decoded records. Return False if there are none at the deadline.
+    async def _open_next(self, deadline: float | None) -> Records | None:
+        """Wait for decoded records and return them. Return None if there are none at the deadline.
 
         Raises:
             CorruptRecordError: a batch is damaged. The next call returns the records before it.
         """
-        while await self._wait(deadline):
-            if self._next_records() is not None:
-                return True
-            buffered = self._next_buffer()
-            if buffered is None:
-                continue
+        while (buffered := await self._wait(deadline)) is not None:
             state, entry = buffered
+            if (records := entry.next_records) is not None:
+                return records
             entry.select_formats(self.settings.formats)
             try:
                 entry.open_records(current_budget(), **self._reading_options)
             finally:
                 state.release_read()
                 self._task.wake()
-        return False
+        return None
 
     @property
     def _reading_options(self) -> dict[str, Any]:
@@ -717,10 +714,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
         """Wait for records and return them for an iteration. It ends early if the consumer must process a poll."""
         self._count_iterated()
         with self._reading("iteration"):
-            while not await self._open_next(None):
-                pass
-        records = self._next_records()
-        assert records is not None
+            records = await self._open_next(None)
+        assert records is not None  # without a deadline
         records.resume()
         self._iterated = records, records.unread_count
         return records
@@ -903,15 +898,17 @@ class AsyncConsumer(AsyncTopicLookupClient):
     def _commit_time(self) -> float | None:
         """Return the time of the next automatic commit."""
         is_busy = self._auto_commit is not None and not self._auto_commit.done()
-        if not self._commits_by_itself or is_busy or not self._machine.owned:
+        if not self._commits_by_itself or is_busy or not self._machine.owns_any:
             return None
         return self._committed_at + self.settings.auto_commit_interval_ms / 1000
 
     def _commit_when_due(self) -> None:
         """Start to commit the positions before this poll, if that is due."""
-        due, now = self._commit_time(), time.monotonic()
+        due = self._commit_time()
+        if due is None or due > (now := time.monotonic()):
+            return
         member = self._machine.member
-        if due is None or due > now or (member is not None and not member.is_member):
+        if member is not None and not member.is_member:
             return
         self._committed_at = now
         offsets = self._positions_to_commit(self._machine.owned)

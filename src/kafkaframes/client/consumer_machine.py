@@ -112,6 +112,7 @@ class ConsumerMachine:
         self.topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
         self._target: Mapping[TopicPartition, UUID] | None = None
+        self._may_revoke = False  # whether the last target may lack owned partitions
         self.lost: dict[TopicPartition, PartitionState] = {}
         self._polled_at = 0.0
         self.is_waiting = False
@@ -177,6 +178,11 @@ class ConsumerMachine:
         return [state.partition for state in states if state.ownership is not Ownership.PENDING]
 
     @property
+    def owns_any(self) -> bool:
+        """Whether the caller owns a partition."""
+        return any(state.ownership is not Ownership.PENDING for state in self.positions.states.values())
+
+    @property
     def has_lost(self) -> bool:
         """Whether the caller has not been notified of lost partitions yet."""
         return bool(self.lost or self._lost_while_revoking)
@@ -226,10 +232,13 @@ class ConsumerMachine:
         return Callback(CallbackKind.ASSIGN, tuple(assigned)) if assigned else None
 
     def _to_revoke(self) -> list[TopicPartition]:
-        owned = self.owned if self.member is not None or self._is_ending else []
         if self._is_ending or (self.member is not None and self.member.must_revoke_all):
-            return owned
-        return [] if self._target is None else [entry for entry in owned if not self._is_meant(entry)]
+            return self.owned
+        if self.member is None or self._target is None or not self._may_revoke:
+            return []
+        revoked = [entry for entry in self.owned if not self._is_meant(entry)]
+        self._may_revoke = bool(revoked)
+        return revoked
 
     def _is_meant(self, partition: TopicPartition) -> bool:
         """Return whether the group assigns a partition, with the topic id that is read."""
@@ -240,8 +249,9 @@ class ConsumerMachine:
 
     def _to_assign(self) -> list[TopicPartition]:
         """Return the new partitions to assign. The list is empty until each has a position or an error."""
-        states = self.positions.states.values()
-        new = [state for state in states if state.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]
+        new = self.positions.new_states()
+        if not new:
+            return []
         ready = [state for state in new if state.has_offset or state.step is Step.STUCK]
         is_complete = all(state in ready or state.failures for state in new)
         is_held_back = self._is_ending or (self.member is not None and not self.member.accepts_assignment)
@@ -291,7 +301,7 @@ class ConsumerMachine:
 
     def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Set the partitions that the group assigns, with their topic ids if the group assigns by id."""
-        self._target = dict(partitions)
+        self._target, self._may_revoke = dict(partitions), True
         self._drop_pending([entry for entry in self.positions.states if self._is_meant(entry)])
         self._fill_target()
 

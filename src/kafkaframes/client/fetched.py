@@ -326,20 +326,22 @@ class BufferedBatches:
     @property
     def is_empty(self) -> bool:
         """Whether all records were returned."""
-        return self.next_records is None and self._rest is None
+        return self._rest is None and self.next_records is None
 
     @property
     def next_records(self) -> Records | None:
         """The decoded records to return next; None if more must be decoded."""
-        while self._opened and self._opened[0].is_empty:
+        while self._opened:
+            records = self._opened[0]
+            if not records.is_empty:
+                return records
             self._opened.popleft()
-        return self._opened[0] if self._opened else None
+        return None
 
     @property
     def position(self) -> int:
         """The offset of the next record."""
-        records = next((entry for entry in self._opened if not entry.is_empty), None)
-        if records is not None:
+        if (records := self.next_records) is not None:
             return records.position
         return self.next_offset if self._rest is None else self._rest.fetch_offset
 

@@ -111,7 +111,8 @@ class Sensor:
         sample = samples[-1]
         sample.total += value
         sample.count += 1
-        sample.largest = max(sample.largest, value)
+        if value > sample.largest:
+            sample.largest = value
         self.total += value
         self.count += 1
 

@@ -170,7 +170,10 @@ class PartitionState:
     @property
     def position(self) -> int:
         """The offset of the next record for the caller; -1 if unknown."""
-        return next((entry.position for entry in self.buffer if not entry.is_empty), self._after_buffer[0])
+        for entry in self.buffer:
+            if not entry.is_empty:
+                return entry.position
+        return self._after_buffer[0]
 
     @property
     def position_and_epoch(self) -> tuple[int, int]:
@@ -272,6 +275,8 @@ class Positions:
         self.busy: set[int] = set()
         self.is_subscribed = False
         self._arrivals: deque[tuple[PartitionState, BatchBuffer]] = deque()
+        # Every poll asks for these partitions, so it looks through all of them only after an event that adds one.
+        self._may_have_new = self._may_be_stuck = False
 
     # -------------------------------------------------------------------------------------------------- the caller
 
@@ -300,6 +305,7 @@ class Positions:
         else:
             self._reset(state, f"{partition} has no offset to begin from")
         self.states[partition] = state
+        self._may_have_new = True
         return state
 
     def remove(self, partition: TopicPartition) -> PartitionState | None:
@@ -320,38 +326,55 @@ class Positions:
 
     def stuck_error(self) -> Exception | None:
         """Return the error of a partition that requires a seek; None if no partition does."""
-        stuck = (state for state in self.states.values() if state.step is Step.STUCK)
+        if not self._may_be_stuck:
+            return None
+        stuck = [state for state in self.states.values() if state.step is Step.STUCK]
+        self._may_be_stuck = bool(stuck)
         return next((state.error for state in stuck if state.ownership is not Ownership.PENDING), None)
+
+    def new_states(self) -> list[PartitionState]:
+        """Return the states of the partitions whose ``on_assign`` has not returned."""
+        if not self._may_have_new:
+            return []
+        new = [entry for entry in self.states.values() if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]
+        self._may_have_new = bool(new)
+        return new
 
     def next_buffer(self) -> tuple[PartitionState, BatchBuffer] | None:
         """Return the next batches for the caller."""
-        while self._arrivals and _is_read(*self._arrivals[0]):
-            self._arrivals.popleft()
-        for state, entry in self._arrivals:
-            if state.ownership is Ownership.OWNED and not state.is_paused and not _is_read(state, entry):
-                return state, entry
-        return None
+        result, read = None, []
+        for arrival in self._arrivals:
+            state, entry = arrival
+            if _is_read(state, entry):
+                read.append(arrival)
+            elif state.ownership is Ownership.OWNED and not state.is_paused:
+                result = arrival
+                break
+        for arrival in read:
+            self._arrivals.remove(arrival)
+        return result
 
     # -------------------------------------------------------------------------------------------------- requests
 
     def requests(self, now: float, cluster: Cluster) -> list[PositionRequest]:
         """Return the requests to send now."""
-        due: dict[Step, list[PartitionState]] = {step: [] for step in Step}
+        due: dict[Step, list[PartitionState]] = {}
         for state in self.states.values():
             if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):
                 self._check_leader(state, cluster)
                 if state.not_before <= now and not state.is_requested:
-                    due[state.step].append(state)
+                    due.setdefault(state.step, []).append(state)
         result: list[PositionRequest] = []
-        if due[Step.COMMITTED]:
+        if Step.COMMITTED in due:
             result.append(FetchCommitted(_versions(due[Step.COMMITTED])))
-        for node, states in self._by_leader(due[Step.RESET], cluster):
+        for node, states in self._by_leader(due.get(Step.RESET, ()), cluster):
             timestamps = {state.partition: state.reset_timestamp for state in states}
             result.append(ListOffsets(node, _versions(states), timestamps))
-        for node, states in self._by_leader(due[Step.VALIDATE], cluster):
+        for node, states in self._by_leader(due.get(Step.VALIDATE, ()), cluster):
             epochs = {state.partition: EpochQuery((state.leader or (0, NO_EPOCH))[1], state.epoch) for state in states}
             result.append(FetchEpochEnds(node, _versions(states), epochs))
-        for node, states in self._by_replica([state for state in due[Step.FETCH] if state.is_selected], now, cluster):
+        selected = [state for state in due.get(Step.FETCH, ()) if state.is_selected]
+        for node, states in self._by_replica(selected, now, cluster):
             if node.node_id not in self.busy:
                 self.busy.add(node.node_id)
                 result.append(FetchRecords(node, _versions(states)))
@@ -589,6 +612,7 @@ class Positions:
 
     def _mark_stuck(self, state: PartitionState, reason: str) -> None:
         state.move(Step.STUCK, state.position)
+        self._may_be_stuck = True
         state.error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{reason}, and auto_offset_reset is none")
 
     def _current(self, versions: Mapping[TopicPartition, int]) -> list[PartitionState]:
