@@ -163,6 +163,7 @@ RECORD_ROWS: Final = _columns(
     ("partition", "int", "the partition"),
     ("offset", "bigint", "as on the wire: a producer counts from 0 in each batch"),
     ("timestamp", "timestamp", "the record's"),
+    ("timestampMs", "bigint", "the record's, if microseconds cannot represent it: milliseconds"),
     ("timestampType", "int", "0 CreateTime, 1 LogAppendTime, -1 none"),
     ("key", "binary", "the key"),
     ("value", "binary", "the value"),

@@ -17,10 +17,10 @@ DAMAGED, LOST, CUT, UNSUPPORTED, ENCRYPTED, UNKNOWN = "damaged", "lost", "cut", 
 BOUNDARY, OTHER = "boundary", "other"
 #: Description of each kind of entry.
 KINDS: Final = {
-    DAMAGED: "a file, a packet header or a line cannot be read",
+    DAMAGED: "a file, a packet header, a line, a message or a set of records cannot be read",
     LOST: "packets of a connection are missing",
     CUT: "packets are cut by the snap length",
-    UNSUPPORTED: "a link type, a tunnel or another protocol around IP that is not read",
+    UNSUPPORTED: "a link type, a tunnel, another protocol around IP, or a version of an API that is not read",
     ENCRYPTED: "TLS, IPsec, MACsec",
     UNKNOWN: "a connection whose protocol is not recognised",
     BOUNDARY: "the capture begins or ends inside a connection; harmless",

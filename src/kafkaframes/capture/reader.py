@@ -171,7 +171,9 @@ class CaptureBatches:
         """Yield the table of records."""
         secrets, apis = self.options.secrets, self.options.apis
         names = topic_names(self.files, ports=self.options.ports, apis=apis)  # from the connections of all shares
-        maker = RecordMaker(self.columns, self.files, names, secrets=secrets, span=self._span(), apis=apis)
+        maker = RecordMaker(
+            self.columns, self.files, names, self.coverage, secrets=secrets, span=self._span(), apis=apis
+        )
         for made in self._passes():
             if len(made.calls):
                 yield from maker.rows(made)

@@ -7,12 +7,14 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.capture._kernels_frames import copy_stretches, whole_batches
 from kafkaframes.capture.bodies import Decoded, Kind, binary_extents, parents_of
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
+from kafkaframes.capture.coverage import DAMAGED, UNSUPPORTED, Coverage, UnreadData
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Span, Streams
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -69,13 +71,24 @@ def _add_names(result: dict[bytes, str], decoded: Decoded) -> None:
 
 
 class RecordMaker:
-    """A converter from passes to rows of the table of records."""
+    """A converter from passes to rows of the table of records.
+
+    Args:
+        columns: columns of the table.
+        files: paths of the captures.
+        names: topic names by topic id.
+        coverage: report to which messages and record sets that cannot be read are added.
+        secrets: whether records of ``__cluster_metadata`` are shown.
+        span: files in which calls must begin; None for all.
+        apis: specs of the messages.
+    """
 
     def __init__(
         self,
         columns: Sequence[Column],
         files: Sequence[str],
         names: Mapping[bytes, str],
+        coverage: Coverage,
         *,
         secrets: bool = False,
         span: Span | None = None,
@@ -84,34 +97,42 @@ class RecordMaker:
         self.columns = tuple(columns)
         self.schema = schema_of(columns)
         self.names = names
+        self.coverage = coverage
         self.secrets = secrets
         columns_of_calls = choose("calls", ("clientId", "connection", "correlationId"))
         self._calls = CallMaker(columns_of_calls, files, span=span, apis=apis)
+        self._files = files
 
     def rows(self, made: Pass) -> Iterator[pa.RecordBatch]:
         """Yield the records of a pass."""
         calls = Calls(self._calls, made)
+        file = self._files[made.file]
         for key, (direction, *names) in _FIELDS_OF_SETS.items():
             for kind, rows in calls.groups(direction, only=key.__eq__):
+                message = f"{_API_NAMES[key]} {direction}"
                 if not kind.is_known:
+                    reason = f"{message}: version {kind.api_version} is not in the specs"
+                    self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
                     continue
-                sets = self._sets(Decoded(*calls.bytes_of(direction, rows), kind), rows, names)
-                if sets is not None and len(sets.starts):
-                    yield from self._records(calls, kind, sets)
+                decoded = Decoded(*calls.bytes_of(direction, rows), kind)
+                if not _has_sets(decoded.body.type, names):
+                    reason = f"{message}: the fields of version {kind.api_version} are not Kafka's"
+                    self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
+                    continue
+                if len(decoded.bad):
+                    self.coverage.add(UnreadData(DAMAGED, f"{message}: cannot be decoded", file))
+                sets = self._sets(decoded, rows, names)
+                if len(sets.starts):
+                    yield from self._records(calls, kind, sets, file)
 
-    def _sets(self, decoded: Decoded, rows: Ints, names: Sequence[str]) -> _Sets | None:
+    def _sets(self, decoded: Decoded, rows: Ints, names: Sequence[str]) -> _Sets:
         topics_name, topic_name, partitions_name, index_name = names
         topics = decoded.body.field(topics_name)
         of_topic = rows[parents_of(topics)]
         partitions = topics.values.field(partitions_name)
         owner = parents_of(partitions)
-        blobs = partitions.values.field("records")
-        if not len(blobs):
-            return None
-        data, starts, sizes = binary_extents(blobs)
+        data, starts, sizes = binary_extents(partitions.values.field("records"))
         numbers = partitions.values.field(index_name)
-        if numbers.type.id == pa.struct([]).id:  # Fetch before version 12 has the partition in a nested header
-            return None
         names_of = _column(topics.values, topic_name)
         ids = _column(topics.values, "topicId")
         known = [name or self.names.get(one or _NIL) or None for name, one in zip(names_of, ids, strict=True)]
@@ -128,7 +149,7 @@ class RecordMaker:
             np.ascontiguousarray(sizes[keep]),
         )
 
-    def _records(self, calls: Calls, kind: Kind, sets: _Sets) -> Iterator[pa.RecordBatch]:
+    def _records(self, calls: Calls, kind: Kind, sets: _Sets, file: str) -> Iterator[pa.RecordBatch]:
         """Read all sets as one sequence of batches. The position of a record's batch identifies its set."""
         joined, indexes = joined_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(Memory(joined), ReadOptions(columns=_READ))
@@ -139,6 +160,9 @@ class RecordMaker:
             errors = _first_of(which, reader.errors[reported:], indexes)
             reported = len(reader.errors)
             yield self._batch(calls, kind, sets, which, batch, errors)
+        for error in reader.errors:  # also those of sets without a readable record, which have no row
+            reason = f"{_API_NAMES[kind.api_key]} {kind.direction}: records are damaged: {error.reason}"
+            self.coverage.add(UnreadData(DAMAGED, reason, file))
 
     def _batch(
         self, calls: Calls, kind: Kind, sets: _Sets, which: Ints, batch: pa.RecordBatch, errors: list[str | None]
@@ -154,6 +178,7 @@ class RecordMaker:
             "partition": lambda: pa.array(sets.partitions[which], pa.int32()),
             "offset": lambda: batch.column("offset"),
             "timestamp": lambda: _timestamps(batch.column("timestamp")),
+            "timestampMs": lambda: _far_times(batch.column("timestamp")),
             "timestampType": lambda: batch.column("timestamp_type").cast(pa.int32()),
             "key": lambda: self._shown(batch.column("key"), topics),
             "value": lambda: self._shown(batch.column("value"), topics),
@@ -188,17 +213,48 @@ def joined_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
     return joined, indexes
 
 
+def _has_sets(body: pa.DataType, names: Sequence[str]) -> bool:
+    """Return whether a body has the fields of ``_FIELDS_OF_SETS``. Specs of a proposal may differ."""
+    topics_name, _, partitions_name, index_name = names
+    partition = _element_type(_element_type(body, topics_name), partitions_name)
+    return _field_type(partition, index_name) == pa.int32() and _field_type(partition, "records") is not None
+
+
+def _element_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
+    field = _field_type(struct, name)
+    return field.value_type if field is not None and pa.types.is_list(field) else None
+
+
+def _field_type(struct: pa.DataType | None, name: str) -> pa.DataType | None:
+    if struct is None or not pa.types.is_struct(struct) or struct.get_field_index(name) < 0:
+        return None
+    return struct.field(name).type
+
+
 def _column(array: pa.StructArray, name: str) -> list[Any]:
     if array.type.get_field_index(name) < 0:
         return [None] * len(array)
     return list(array.field(name).to_pylist())
 
 
+_NO_TIMESTAMP: Final = -1
+_MAX_MS: Final = (2**63 - 1) // 1000  # largest time that microseconds can represent
+
+
 def _timestamps(values: pa.Array) -> pa.Array:
+    """Return timestamps in microseconds; null if a record has none, or if it is in ``timestampMs``."""
     numbers = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    most = (2**63 - 1) // 1000
-    bad = (numbers < 0) | (numbers > most)
-    return pa.array(np.where(bad, 0, numbers) * 1000, pa.int64(), mask=bad).cast(TIMESTAMP)
+    missing = (numbers == _NO_TIMESTAMP) | _is_far(numbers)
+    return pa.array(np.where(missing, 0, numbers) * 1000, pa.int64(), mask=missing).cast(TIMESTAMP)
+
+
+def _far_times(values: pa.Array) -> pa.Array:
+    numbers = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return pa.array(numbers, pa.int64(), mask=~_is_far(numbers))
+
+
+def _is_far(numbers: Ints) -> npt.NDArray[np.bool_]:
+    return (numbers > _MAX_MS) | (numbers < -_MAX_MS)
 
 
 def _first_of(which: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:

@@ -8,6 +8,7 @@ returns the files whose rows the filter may keep. This module therefore does not
 
 from __future__ import annotations
 
+import logging
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ _MILLISECOND_TYPE: Final = pa.timestamp("ms", tz="UTC")
 _MayKeep = Callable[[ds.Expression], bool]
 _OFFSETS: Final = range(2**63 - 1)
 _PARTITIONS: Final = range(-1, 2**31 - 1)  # -1: partition of a file whose name does not contain one
+_LOG: Final = logging.getLogger("kafkaframes.scan")
 _MILLISECONDS: Final = range(-1, 2**53)
 _MOST_PARTITIONS: Final = 1_000  # each is tested by itself, in about 40 us
 _NAME: Final = re.compile(r'"([\w.-]+)"')
@@ -38,7 +40,7 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
     """A scan as a pyarrow dataset, with the methods that DuckDB calls.
 
     DuckDB stores instants in microseconds. Timestamps out of that range are null, and integers in the column
-    ``FAR_TIMES``.
+    ``FAR_TIMES``. A dataset without this column logs a warning if it reads such a timestamp.
 
     Args:
         scan: The scan that the dataset reads.
@@ -71,9 +73,11 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
             with suppress(OptionError, pa.ArrowException):
                 reading = reading.narrowed(where_of_filter(filter, self.schema))
         needed = needed or known[:1]
-        sources = dict.fromkeys(_TIMESTAMP if name == FAR_TIMES else name for name in needed)
+        sources = dict.fromkeys(name if name in self._scan.schema.names else _TIMESTAMP for name in needed)
         schema = pa.schema([self._schema.field(name) for name in needed])
-        batches = (_narrowed(batch, schema) for batch in warn_at_end(reading.select(*sources).to_batches()))
+        has_far_times = FAR_TIMES in known
+        rows = warn_at_end(reading.select(*sources).to_batches())
+        batches = (_narrowed(batch, schema, has_far_times=has_far_times) for batch in rows)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         return ds.Scanner.from_batches(reader, columns=names, filter=filter)
 
@@ -85,11 +89,20 @@ def _in_microseconds(schema: pa.Schema) -> pa.Schema:
     return schema.set(index, schema.field(index).with_type(INSTANT))
 
 
-def _narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _narrowed(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) -> pa.RecordBatch:
     """Return the columns of a schema, with instants in microseconds."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if _TIMESTAMP in columns and columns[_TIMESTAMP].type == _MILLISECOND_TYPE:
         columns[_TIMESTAMP], far = split_instants(columns[_TIMESTAMP])
+        if far is not None and not has_far_times:
+            count = len(far) - far.null_count
+            _LOG.warning(
+                "%s null because microseconds cannot represent %s; register the scan again, and the column %s has the "
+                "number in milliseconds",
+                "1 timestamp is" if count == 1 else f"{count:,} timestamps are",
+                "it" if count == 1 else "them",
+                FAR_TIMES,
+            )
         columns[FAR_TIMES] = pa.nulls(batch.num_rows, pa.int64()) if far is None else far
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
-from kafkaframes.scan.arrow import MAX_INSTANT_MS
+from kafkaframes.scan.arrow import FAR_TIMES
 from kafkaframes.scan.slices import Rows, ScanPlan, read_plan, warn_at_end
 from kafkaframes.scan.where import EVERYTHING, Interval, Where, milliseconds
 
@@ -235,10 +235,7 @@ def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> d
 
 
 def _has_far_times(scan: Rows) -> bool:
-    """Return whether a log has timestamps out of the range of microseconds, according to its batch headers."""
-    from kafkaframes.scan.log.source import LogSource
-
-    if not isinstance(scan.source, LogSource) or "timestamp" not in scan.schema.names:
+    """Return whether the source reports timestamps out of the range of microseconds."""
+    if "timestamp" not in scan.schema.names or FAR_TIMES in scan.schema.names:
         return False
-    beyond = scan.narrowed(Where(timestamps_ms=(MAX_INSTANT_MS + 1, None)))
-    return any(part.count() for part in beyond.plan().slices)
+    return scan.source.has_far_times([part.work for part in scan.plan().slices])

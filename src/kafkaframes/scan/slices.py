@@ -101,6 +101,13 @@ class Source(Protocol):
         """Return the number of rows of a slice from headers alone; None if the headers do not determine it."""
         return None
 
+    def has_far_times(self, works: Sequence[Any]) -> bool:
+        """Return whether slices have timestamps out of the range of microseconds, according to headers or an index.
+
+        Records that arrive later, and early timestamps that no header contains, can still be out of range.
+        """
+        return False
+
     def close(self) -> None:
         """Close connections that reads left open."""
         return

@@ -18,7 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 import kafkaframes
+from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
+from kafkaframes.client import Producer
 from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.export import writers
 from kafkaframes.jobs.export.writers import Output
@@ -229,6 +231,33 @@ def test_duckdb_has_what_fits_and_the_number_of_the_rest(tmp_path):
     assert kafkaframes.scan_log(tmp_path / "logs").to_arrow().schema.field("timestamp").type == pa.timestamp(
         "ms", "UTC"
     )
+
+
+def test_duckdb_has_the_number_of_an_early_timestamp_of_a_log(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    kafkaframes.scan_log(write_log(tmp_path, [5, -FAR[0], 6])).to_duckdb(connection, "orders")
+    rows = connection.sql('SELECT epoch_ms(timestamp), "timestampMs" FROM orders ORDER BY "offset"').fetchall()
+    assert rows == [(5, None), (None, -FAR[0]), (6, None)]
+
+
+def test_duckdb_has_the_number_of_the_timestamps_of_a_topic(tmp_path, caplog):
+    """Of a topic the column is there if its time index has one; a later one is null with a warning."""
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    query = 'SELECT * FROM {} ORDER BY "offset"'
+    with Broker() as broker, Producer(broker.bootstrap_servers) as producer:
+        producer.send("orders", b"v", timestamp_ms=5).result()
+        scan = kafkaframes.scan_topic(broker.bootstrap_servers, "orders").select("timestamp", "offset")
+        scan.to_duckdb(connection, "near")
+        assert connection.sql(query.format("near")).columns == ["timestamp", "offset"]
+        producer.send("orders", b"v", timestamp_ms=FAR[0]).result()
+        with caplog.at_level("WARNING", logger="kafkaframes.scan"):
+            assert connection.sql(query.format("near")).fetchall()[1][0] is None
+        assert "1 timestamp is null because microseconds cannot represent it" in caplog.text
+        scan.to_duckdb(connection, "far")
+        rows = connection.sql(query.format("far")).fetchall()
+        assert [row[2] for row in rows] == [None, FAR[0]]
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.scan import DAMAGED_ENDS, FILE, Chunks
+from kafkaframes.scan.arrow import MAX_INSTANT_MS
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice
@@ -111,6 +112,27 @@ class LogSource(Source):
         """Count records by batch headers. Checksums are verified unless ``verify_crc`` is false."""
         counts = [self._count_slice(part, where) for part in work.slices]
         return None if None in counts else sum(count or 0 for count in counts)
+
+    def has_far_times(self, works: Sequence[LogWork]) -> bool:
+        """Return whether batch headers have timestamps out of the range of microseconds."""
+        return any(self._has_far_header(part) for work in works for part in work.slices)
+
+    def _has_far_header(self, planned: Slice) -> bool:
+        with open_slice(planned, self.options) as opened:
+            if opened is None:
+                return False
+            part = opened.planned
+            for run in opened.runs(self.options.on_damage, lambda gap: None):
+                chunks = Chunks(opened.segment.source, rules=FILE, start=run.start, end=part.end)
+                for chunk in chunks:
+                    batches = chunk.batches
+                    column = batches.column
+                    is_inside = (column("last_offset") >= part.first_offset) & (column("base_offset") < part.end_offset)
+                    is_far = (column("max_timestamp") > MAX_INSTANT_MS) | (column("base_timestamp") < -MAX_INSTANT_MS)
+                    if (is_inside & is_far).any():
+                        return True
+                run.end = chunks.end
+        return False
 
     def _count_slice(self, planned: Slice, where: Where) -> int | None:
         options, gaps = self.options, list[Gap]()

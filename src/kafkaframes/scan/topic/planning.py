@@ -135,6 +135,11 @@ class TopicLookups:
         answers = self._client.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
         return {_name_of(one): None if answer.offset < 0 else answer.offset for one, answer in answers.items()}
 
+    def has_records_from(self, time_ms: int, ends: Offsets) -> bool:
+        """Return whether a partition has a record with this or a later timestamp, before its end offset in ``ends``."""
+        offsets = self._at_times({_name_of(one): time_ms for one in ends})
+        return any(offset is not None and offset < ends[TopicPartition(*name)] for name, offset in offsets.items())
+
     def in_time(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Return starts moved to the first record in the time range of the options, up to the end offsets."""
         least = self.options.where.timestamps_ms[0]

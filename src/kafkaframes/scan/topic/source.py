@@ -11,10 +11,11 @@ import pyarrow as pa
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import as_array
+from kafkaframes.scan.arrow import MAX_INSTANT_MS
 from kafkaframes.scan.rows import TOPIC_COLUMNS, Counting, known_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.planning import plan_topic_with_notes
+from kafkaframes.scan.topic.planning import TopicLookups, plan_topic_with_notes
 from kafkaframes.scan.topic.reading import close_idle, read_fetched, read_rows
 from kafkaframes.scan.topic.shares import Range
 from kafkaframes.scan.where import Where
@@ -68,6 +69,11 @@ class TopicSource(Source):
                 return None
             total += count
         return total
+
+    def has_far_times(self, works: Sequence[Range]) -> bool:
+        """Return whether the time index of the brokers has timestamps after the range of microseconds."""
+        with TopicLookups(self.options) as lookups:
+            return lookups.has_records_from(MAX_INSTANT_MS + 1, {work.topic_partition: work.end for work in works})
 
     def close(self) -> None:
         """Close the idle connections of earlier reads."""
