@@ -9,9 +9,9 @@ error is retriable, and raises ``BrokerError`` with the broker's message.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, Unpack
 from uuid import UUID
 
 from kafkaframes.client import group_offsets, offsets
@@ -19,6 +19,13 @@ from kafkaframes.client.administration.acls import AclMethods
 from kafkaframes.client.administration.base import raise_response_error, row_error
 from kafkaframes.client.administration.cluster import CONFIG_RESOURCES, ClusterMethods
 from kafkaframes.client.administration.groups import GroupMethods
+from kafkaframes.client.administration.item_requests import (
+    CONTROLLER_CODES,
+    RETRIABLE,
+    ControllerLookup,
+    CoordinatorLookup,
+    LeaderLookup,
+)
 from kafkaframes.client.administration.replicas import ReplicaMethods
 from kafkaframes.client.administration.transactions import TransactionMethods
 from kafkaframes.client.administration.users import UserMethods
@@ -37,10 +44,19 @@ from kafkaframes.client.metadata import (
     to_partitions,
 )
 from kafkaframes.client.metrics import MetricName
-from kafkaframes.client.response_rows import require_one_row, require_rows
+from kafkaframes.client.offsets import OffsetAndTimestamp
+from kafkaframes.client.response_rows import ItemError, require_one_row, require_success
 from kafkaframes.client.settings import ClientSettings, choices, merged
 from kafkaframes.client.telemetry.reporter import TelemetryReporter
-from kafkaframes.errors import LEADER_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
+from kafkaframes.errors import (
+    COORDINATOR_MOVED,
+    BrokerError,
+    ErrorCode,
+    KafkaframesError,
+    OptionError,
+    QuotaExceededError,
+    broker_error,
+)
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -52,6 +68,9 @@ OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _INCREMENTAL: Final = 44
 _CONSUMER_GROUP_DESCRIBE: Final = 69
 _OF_OTHER_PROTOCOL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})  # a classic group
+_COMMIT_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
+_FETCH_CODES: Final = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
+TopicItem = TypeVar("TopicItem", bound=str | UUID)
 _BY_STATE: Final = 6  # DeleteTopics' first version that takes topic states in place of names
 
 
@@ -177,8 +196,9 @@ class DelegationToken:
 class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, TransactionMethods, GroupMethods):
     """Administers a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``
 
-    Methods with several items raise the error of the first item that failed, or ``PartialFailureError`` with the result
-    of each item. All methods raise ``NetworkError`` if no broker responds within ``default_api_timeout_ms``.
+    If a method has several items and some of them fail, the others take effect. It then raises ``PartialFailureError``
+    with the result of each item. All methods raise ``NetworkError`` if no broker responds within
+    ``default_api_timeout_ms``.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
@@ -236,7 +256,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         Raises:
             NetworkError: no broker responds within ``default_api_timeout_ms``.
         """
-        await self._cluster.retried(self._cluster.refresh)
+        await self._retry(self._cluster.refresh)
         return self._cluster.cluster
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
@@ -257,17 +277,19 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         Raises:
             BrokerError: a topic does not exist, or the principal may not describe it.
         """
-        requested = list(topics)
-        if any(isinstance(entry, UUID) for entry in requested):
-            await self._cluster.retried(self._cluster.refresh)
-        match = {}
-        for entry in requested:
+        requested = list(dict.fromkeys(topics))
+        ids = [entry for entry in requested if isinstance(entry, UUID)]
+        await self._retry(lambda: self._cluster.refresh(None if ids else map(str, requested)))
+
+        async def describe(entry: str | UUID) -> TopicMetadata:
             name = self._cluster.cluster.topic_name(entry) if isinstance(entry, UUID) else entry
             if name is None:
                 raise broker_error(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {entry}")
-            await self._cluster.topic(name)
-            match[name] = self._cluster.cluster.topics[name]
-        return match
+            await self._cluster.topic(name)  # another request only if the broker does not know the topic yet
+            return self._cluster.cluster.topics[name]
+
+        results = require_success(await self._call_for_each(requested, describe))
+        return {topic.name: topic for topic in results.values()}
 
     # ------------------------------------------------------------------------------------------------------ topics
 
@@ -279,21 +301,25 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             validate_only: check the topics without creating them.
 
         Raises:
+            OptionError: two topics have the same name.
             BrokerError: a topic already exists (``TopicExistsError``), or a broker rejected it. Others were created.
         """
-        requested = [NewTopic(name=entry) if isinstance(entry, str) else entry for entry in topics]
+        new_topics = [NewTopic(name=entry) if isinstance(entry, str) else entry for entry in topics]
+        requested = {entry.name: entry for entry in new_topics}
+        if len(requested) < len(new_topics):
+            raise OptionError("topics: two new topics have the same name")
         cls = self.settings.message("CreateTopicsRequest")
-        body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
-        body.topics = [
-            cls.CreatableTopic(
-                name=entry.name,
-                num_partitions=entry.num_partitions,
-                replication_factor=entry.replication_factor,
-                configs=[cls.CreatableTopicConfig(name=key, value=value) for key, value in entry.configs.items()],
-            )
-            for entry in requested
-        ]
-        await self._change_topics(body, "topics", [entry.name for entry in requested])
+
+        def to_request(names: Iterable[str]) -> Any:
+            body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
+            for entry in map(requested.__getitem__, names):
+                configs = [cls.CreatableTopicConfig(name=key, value=value) for key, value in entry.configs.items()]
+                topic = cls.CreatableTopic(name=entry.name, configs=configs)
+                topic.num_partitions, topic.replication_factor = entry.num_partitions, entry.replication_factor
+                body.topics.append(topic)
+            return body
+
+        await self._change_topics(requested, to_request, lambda response: response.topics)
 
     async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
         """Delete topics by name or by id (KIP-516).
@@ -307,20 +333,21 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """
         requested = list(topics)
         cls = self.settings.message("DeleteTopicsRequest")
-        body = cls(timeout_ms=self.settings.request_timeout_ms)
-        connection = await self._cluster.retried(self._cluster.any_connection)
-        if connection.version_of(body) >= _BY_STATE:
-            body.topics = [
-                cls.DeleteTopicState(name=None, topic_id=one)
-                if isinstance(one, UUID)
-                else cls.DeleteTopicState(name=one)
-                for one in requested
-            ]
-        else:
-            if any(isinstance(one, UUID) for one in requested):
-                raise OptionError("topics can be deleted by id on brokers of Kafka 2.8 or later (KIP-516); give names")
-            body.topic_names = requested
-        await self._change_topics(body, "responses", requested)
+        connection = await self._retry(self._cluster.any_connection)
+        takes_ids = connection.version_of(cls()) >= _BY_STATE
+        if not takes_ids and any(isinstance(entry, UUID) for entry in requested):
+            raise OptionError("topics can be deleted by id on brokers of Kafka 2.8 or later (KIP-516); give names")
+
+        def to_request(entries: Iterable[str | UUID]) -> Any:
+            body = cls(timeout_ms=self.settings.request_timeout_ms)
+            if not takes_ids:
+                body.topic_names = list(entries)
+            for entry in entries if takes_ids else ():
+                is_id = isinstance(entry, UUID)
+                body.topics.append(cls.DeleteTopicState(**{"name": None, "topic_id" if is_id else "name": entry}))
+            return body
+
+        await self._change_topics(requested, to_request, lambda response: response.responses)
 
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Increase the number of partitions of topics (KIP-195).
@@ -333,11 +360,13 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             BrokerError: a topic does not exist, or has as many partitions already (INVALID_PARTITIONS).
         """
         cls = self.settings.message("CreatePartitionsRequest")
-        body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
-        body.topics = [
-            cls.CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()
-        ]
-        await self._change_topics(body, "results", counts)
+
+        def to_request(names: Iterable[str]) -> Any:
+            body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
+            body.topics = [cls.CreatePartitionsTopic(name=name, count=counts[name], assignments=None) for name in names]
+            return body
+
+        await self._change_topics(counts, to_request, lambda response: response.results)
 
     async def delete_records(self, before: PartitionMapping[int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition (KIP-107).
@@ -356,38 +385,24 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """
         cls = self.settings.message("DeleteRecordsRequest")
         requested = to_partition_mapping(before)
-        low_watermarks: dict[TopicPartition, int] = {}
 
-        async def step() -> None:
-            pending = [partition for partition in requested if partition not in low_watermarks]
-            leaders: dict[Broker, list[TopicPartition]] = {}
-            for partition in pending:
-                leaders.setdefault(await self._cluster.leader_of(partition), []).append(partition)
-            for leader, partitions in leaders.items():
-                topics = by_topic(
-                    partitions,
-                    lambda at: cls.DeleteRecordsPartition(partition_index=at.partition, offset=requested[at]),
-                )
-                body = cls(timeout_ms=self.settings.request_timeout_ms)
-                body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]
-                response = await self._cluster.request(leader, body)
-                errors: list[BrokerError] = []
-                for topic in response.topics:
-                    for row in topic.partitions:
-                        partition = TopicPartition(topic.name, row.partition_index)
-                        error = row_error(row, f"partition {partition}")
-                        if error is None:
-                            low_watermarks[partition] = row.low_watermark
-                            continue
-                        errors.append(error)
-                        if row.error_code in LEADER_MOVED:
-                            self._cluster.cluster.expire(topic.name)
-                if errors:
-                    raise errors[0]
-                require_rows(partitions, low_watermarks, "deletion of records")
+        async def send(leader: Broker, partitions: list[TopicPartition]) -> dict[TopicPartition, int | ItemError]:
+            topics = by_topic(
+                partitions,
+                lambda entry: cls.DeleteRecordsPartition(partition_index=entry.partition, offset=requested[entry]),
+            )
+            body = cls(timeout_ms=self.settings.request_timeout_ms)
+            body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]
+            response = await self._cluster.request(leader, body)
+            return {
+                partition: row_error(row, f"partition {partition}") or row.low_watermark
+                for topic in response.topics
+                for row in topic.partitions
+                for partition in [TopicPartition(topic.name, row.partition_index)]
+            }
 
-        await self._cluster.retried(step)
-        return {partition: low_watermarks[partition] for partition in requested}
+        leaders = LeaderLookup(self._cluster)
+        return require_success(await self._request_items(requested, leaders, send, RETRIABLE))
 
     async def list_offsets(self, requested: PartitionMapping[int]) -> dict[TopicPartition, int]:
         """Return offsets by timestamp (KIP-396).
@@ -402,8 +417,16 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         Raises:
             BrokerError: a partition does not exist, or the principal may not describe it.
         """
-        result = await offsets.list_offsets(self._cluster, to_partition_mapping(requested))
-        return {target: entry.offset for target, entry in result.items()}
+        times = to_partition_mapping(requested)
+
+        async def send(
+            leader: Broker, partitions: list[TopicPartition]
+        ) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
+            part = {partition: times[partition] for partition in partitions}
+            return await offsets.list_at_leader(self._cluster, leader, part, read_committed=False)
+
+        results = require_success(await self._request_items(times, LeaderLookup(self._cluster), send, RETRIABLE))
+        return {partition: entry.offset for partition, entry in results.items()}
 
     # ----------------------------------------------------------------------------------------------------- settings
 
@@ -426,7 +449,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         resource = cls.DescribeConfigsResource(
             resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None if keys is None else list(keys)
         )
-        answer = await self._cluster.retried(lambda: self._of_resource(kind, name, cls(resources=[resource])))
+        answer = await self._retry(lambda: self._send_about_resource(kind, name, cls(resources=[resource])))
         result = require_one_row(answer.results, f"{kind} {name}")
         raise_response_error(result, f"{kind} {name}")
         return {
@@ -476,7 +499,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             raise OptionError(
                 f"a setting is named twice: {', '.join(sorted({x for x in names if names.count(x) > 1}))}"
             )
-        connection = await self._cluster.retried(self._cluster.any_connection)
+        connection = await self._retry(self._cluster.any_connection)
         if _INCREMENTAL in connection.ranges:
             cls = self.settings.message("IncrementalAlterConfigsRequest")
             configs = [
@@ -501,20 +524,23 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             configs = [cls.AlterableConfig(name=key, value=value) for key, value in whole.items() if value is not None]
         resource = cls.AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
         body = cls(resources=[resource], validate_only=validate_only)
-        answer = await self._cluster.retried(lambda: self._of_resource(kind, name, body))
-        row = require_one_row(answer.responses, f"{kind} {name}")
-        raise_response_error(row, f"{kind} {name}")
 
-    async def _of_resource(self, kind: str, name: str, body: Message) -> Any:
-        """Send a request for a broker's settings to that broker, and others to any broker."""
+        async def step() -> Any:
+            answer = await self._send_about_resource(kind, name, body)
+            row = require_one_row(answer.responses, f"{kind} {name}")
+            if row.error_code == ErrorCode.NOT_CONTROLLER:
+                raise_response_error(row, f"{kind} {name}")
+            return row
+
+        raise_response_error(await self._retry(step), f"{kind} {name}")
+
+    async def _send_about_resource(self, kind: str, name: str, body: Message) -> Any:
+        """Send a request about a broker's settings to that broker, and others to any broker."""
         broker = None
         if kind.startswith("broker") and name:
             if not name.isdecimal():
-                raise OptionError(f"broker {name!r} is no node id")
-            await self._cluster.refresh()
-            broker = self._cluster.cluster.brokers.get(int(name))
-            if broker is None:
-                raise BrokerError(f"there is no broker {name}")
+                raise OptionError(f"broker {name!r} is not a node id")
+            broker = await self._broker(int(name))
         return await self._cluster.request(broker, body)
 
     # ------------------------------------------------------------------------------------------------------- groups
@@ -531,22 +557,21 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             OptionError: a broker does not support a filter; it would return all groups.
             BrokerError: a coordinator rejected the request.
         """
-        cluster = await self.describe_cluster()
         cls = self.settings.message("ListGroupsRequest")
         body = cls(states_filter=list(states), types_filter=list(types))
-        match: dict[str, ListedGroup] = {}
-        for broker in cluster.brokers.values():
-            version = (await self._cluster.connection(broker)).version_of(body)
+
+        def check_version(broker: Broker, version: int) -> None:
             for setting, values, first in (("states", body.states_filter, 4), ("types", body.types_filter, 5)):
                 if values and version < first:
                     raise OptionError(f"{setting} is not supported by broker {broker.node_id}: its release is too old")
-            answer = await self._cluster.request(broker, body)
-            raise_response_error(answer, f"groups of broker {broker.node_id}")
-            for entry in answer.groups:
-                match[entry.group_id] = ListedGroup(
+
+        groups: dict[str, ListedGroup] = {}
+        for _, response in await self._send_to_every_broker(body, "groups", check_version):
+            for entry in response.groups:
+                groups[entry.group_id] = ListedGroup(
                     entry.group_id, entry.protocol_type, entry.group_state, entry.group_type
                 )
-        return [match[name] for name in sorted(match)]
+        return [groups[name] for name in sorted(groups)]
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """Return the state and the members of a classic or consumer group.
@@ -558,7 +583,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             BrokerError: the principal may not describe the group, or it does not exist (brokers of 4.0 and later; older
                 brokers return the state ``Dead``).
         """
-        connection = await self._cluster.retried(self._cluster.any_connection)
+        connection = await self._retry(self._cluster.any_connection)
         if _CONSUMER_GROUP_DESCRIBE in connection.ranges:
             cls = self.settings.message("ConsumerGroupDescribeRequest")
             match = await self._send_about_group(group_id, cls(group_ids=[group_id]))
@@ -578,17 +603,16 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             group_ids: ids of groups of any type.
 
         Raises:
-            BrokerError: a group has members (NON_EMPTY_GROUP), or does not exist. The groups before it were deleted.
+            BrokerError: a group has members (NON_EMPTY_GROUP), or does not exist. The other groups were deleted.
         """
         cls = self.settings.message("DeleteGroupsRequest")
-        for name in group_ids:
-            answer = await self._send_to_coordinator(
-                name,
-                cls(groups_names=[name]),
-                f"group {name}",
-                lambda entry: require_one_row(entry.results, "deletion of a group").error_code,
-            )
-            raise_response_error(answer.results[0], f"group {name}")
+
+        async def send(coordinator: Broker, names: list[str]) -> dict[str, ItemError | None]:
+            response = await self._cluster.request(coordinator, cls(groups_names=names))
+            return {row.group_id: row_error(row, f"group {row.group_id}") for row in response.results}
+
+        coordinators = CoordinatorLookup(self._cluster)
+        require_success(await self._request_items(group_ids, coordinators, send, COORDINATOR_MOVED))
 
     async def group_offsets(
         self, group_id: str, partitions: Iterable[PartitionLike] | None = None
@@ -605,8 +629,18 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         Raises:
             BrokerError: the principal may not describe the group.
         """
-        requested = None if partitions is None else to_partitions(partitions)
-        return await group_offsets.committed(self._cluster, group_id, requested)
+        if partitions is None:
+            return await self._retry(lambda: group_offsets.committed_once(self._cluster, group_id, None, stable=False))
+
+        async def send(
+            _: Broker, entries: list[TopicPartition]
+        ) -> Mapping[TopicPartition, CommittedOffset | BrokerError | None]:
+            return await group_offsets.fetch_rows(self._cluster, group_id, entries, stable=False)
+
+        coordinator = CoordinatorLookup(self._cluster, key=group_id)
+        results = await self._request_items(to_partitions(partitions), coordinator, send, _FETCH_CODES)
+        committed = require_success(results)
+        return {partition: offset for partition, offset in committed.items() if offset is not None}
 
     async def alter_group_offsets(self, group_id: str, requested: PartitionMapping[CommittedOffset | int]) -> None:
         """Commit offsets for a group without members (KIP-396).
@@ -618,7 +652,14 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         Raises:
             BrokerError: the group has members (UNKNOWN_MEMBER_ID), or the principal may not read it.
         """
-        await group_offsets.commit(self._cluster, GroupMember(group_id), to_partition_mapping(requested))
+        commits = to_partition_mapping(requested)
+
+        async def send(_: Broker, partitions: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
+            part = {partition: commits[partition] for partition in partitions}
+            return await group_offsets.commit_rows(self._cluster, GroupMember(group_id), part)
+
+        coordinator = CoordinatorLookup(self._cluster, key=group_id)
+        require_success(await self._request_items(commits, coordinator, send, _COMMIT_CODES))
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[PartitionLike]) -> None:
         """Delete committed offsets of a group (KIP-496).
@@ -637,13 +678,13 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)
         raise_response_error(answer, f"group {group_id}")
-        rows = set()
-        for topic in answer.topics:
-            for row in topic.partitions:
-                partition = TopicPartition(topic.name, row.partition_index)
-                raise_response_error(row, f"offset of {partition}")
-                rows.add(partition)
-        require_rows(requested, rows, f"offsets of group {group_id}")
+        results = {
+            partition: row_error(row, f"offset of {partition}")
+            for topic in answer.topics
+            for row in topic.partitions
+            for partition in [TopicPartition(topic.name, row.partition_index)]
+        }
+        require_success(results, requested)
 
     # -------------------------------------------------------------------------------------------- delegation tokens
 
@@ -666,7 +707,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         cls = self.settings.message("CreateDelegationTokenRequest")
         rows = [cls.CreatableRenewers(**_principal("", entry)) for entry in renewers]
         body = cls(renewers=rows, max_lifetime_ms=max_lifetime_ms, **_principal("owner_", owner) if owner else {})
-        answer = await self._send_to_any_broker(body, "delegation token", retry_error_codes=False)
+        answer = await self._send_to_any_broker(body, "delegation token", retriable=())
         return _token(answer, [_text_of(row) for row in rows], "_ms")
 
     async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
@@ -680,9 +721,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             BrokerError: the token does not exist or has expired, or the principal may not renew it.
         """
         body = self.settings.message("RenewDelegationTokenRequest")(hmac=hmac, renew_period_ms=renew_period_ms)
-        return int(
-            (await self._send_to_any_broker(body, "delegation token", retry_error_codes=False)).expiry_timestamp_ms
-        )
+        return int((await self._send_to_any_broker(body, "delegation token", retriable=())).expiry_timestamp_ms)
 
     async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
         """Change when a token expires, and return that time, in milliseconds since 1970.
@@ -695,9 +734,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             BrokerError: the token does not exist, or the principal may not expire it.
         """
         body = self.settings.message("ExpireDelegationTokenRequest")(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
-        return int(
-            (await self._send_to_any_broker(body, "delegation token", retry_error_codes=False)).expiry_timestamp_ms
-        )
+        return int((await self._send_to_any_broker(body, "delegation token", retriable=())).expiry_timestamp_ms)
 
     async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
         """Return the tokens that the principal may describe.
@@ -711,21 +748,38 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """
         cls = self.settings.message("DescribeDelegationTokenRequest")
         rows = None if owners is None else [cls.DescribeDelegationTokenOwner(**_principal("", one)) for one in owners]
-        answer = await self._send_to_any_broker(cls(owners=rows), "delegation tokens", retry_error_codes=False)
+        answer = await self._send_to_any_broker(cls(owners=rows), "delegation tokens", retriable=())
         return [_token(entry, [_text_of(row) for row in entry.renewers], "") for entry in answer.tokens]
 
     # ------------------------------------------------------------------------------------------------------- asking
 
-    async def _change_topics(self, body: Message, field: str, requested: Iterable[str | UUID]) -> None:
-        """Send a change of topics to the controller. ``field`` of the response has a row for each topic."""
-        answer = await self._send_to_controller(body, type(body).__name__, lambda answer: getattr(answer, field))
-        rows = getattr(answer, field)
-        for row in rows:
-            self._cluster.cluster.topics.pop(row.name, None)
-        for row in rows:
-            raise_response_error(row, f"topic {row.name}")
-        names = {row.name for row in rows} | {getattr(row, "topic_id", None) for row in rows}
-        require_rows(requested, names, "topics")
+    async def _change_topics(
+        self,
+        requested: Iterable[TopicItem],
+        to_request: Callable[[list[TopicItem]], Any],
+        get_rows: Callable[[Any], Iterable[Any]],
+    ) -> None:
+        """Send a change of topics to the controller, again for topics that exceed its quota of changes (KIP-599).
+
+        Args:
+            requested: names or ids of the topics.
+            to_request: returns the request for some of the topics.
+            get_rows: returns the rows of the response. It has one for each topic.
+        """
+
+        async def send(controller: Broker, topics: list[TopicItem]) -> dict[Any, BrokerError | None]:
+            response = await self._cluster.request(controller, to_request(topics))
+            results: dict[Any, BrokerError | None] = {}
+            for row in get_rows(response):
+                error = row_error(row, f"topic {row.name}")
+                if isinstance(error, QuotaExceededError):
+                    error.throttle_time_ms = response.throttle_time_ms
+                self._cluster.cluster.topics.pop(row.name, None)
+                results |= dict.fromkeys((row.name, getattr(row, "topic_id", None)), error)
+            return {topic: results[topic] for topic in topics if topic in results}
+
+        controller = ControllerLookup(self._cluster)
+        require_success(await self._request_items(requested, controller, send, CONTROLLER_CODES))
 
 
 def _principal(prefix: str, text: str) -> dict[str, str]:

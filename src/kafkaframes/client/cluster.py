@@ -24,7 +24,7 @@ from kafkaframes.client.loop import Home, background, create_objects_apart
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
-from kafkaframes.client.response_rows import require_one_row
+from kafkaframes.client.response_rows import require_rows
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
@@ -35,7 +35,7 @@ _WITH_CREATION_CHOSEN: Final = 4  # first version of Metadata with allow_auto_to
 _BOOTSTRAP: Final = -1
 _MAX_INLINE_PARTITIONS: Final = 2_000  # largest Metadata response that is read in the event loop, in about 10 ms
 _KEYS_IN_A_LIST: Final = 4  # first version of FindCoordinator with several keys
-_PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # not all brokers know a new topic at once
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000  # not all brokers know a new topic at once
 _REFUSED_AUTHENTICATION: Final = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -60,7 +60,7 @@ class Channel(Enum):
     TELEMETRY = "telemetry"  # PushTelemetry: the broker's plugin may be slow
 
 
-def is_retriable(error: Exception) -> bool:
+def is_retriable(error: BaseException) -> bool:
     """Return whether a retry of the same request can succeed."""
     if isinstance(error, BrokerError):
         return error.code is not None and error.code.is_retriable
@@ -102,6 +102,11 @@ class ClusterClient:
     def _metadata_age(self) -> float | None:
         updated_at = self.cluster.updated_at
         return None if updated_at is None else time.monotonic() - updated_at
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._closed
 
     # ------------------------------------------------------------------------------------------------ connections
 
@@ -307,10 +312,7 @@ class ClusterClient:
         Raises:
             BrokerError: the topic does not exist, or the client may not describe it.
         """
-        known = self.cluster.topics.get(name)
-        age = time.monotonic() - self.cluster.refreshed_at.get(name, 0.0)
-        is_fresh = name not in self.cluster.expired and age * 1000 < self.settings.metadata_max_age_ms
-        if known is not None and known.partitions and is_fresh:
+        if self._has_fresh_topic(name):
             return
 
         async def step() -> None:
@@ -323,7 +325,56 @@ class ClusterClient:
         limit_ms = self.settings.default_api_timeout_ms
         if self.cluster.updated_at is None:  # the full timeout is for unreachable brokers, not for unknown topics
             await self.retried(self.any_connection)
-        await self.retried(step, timeout_ms=limit_ms if create else min(limit_ms, _PATIENCE_WITH_UNKNOWN_TOPICS_MS))
+        await self.retried(step, timeout_ms=limit_ms if create else min(limit_ms, UNKNOWN_TOPIC_PATIENCE_MS))
+
+    def _has_fresh_topic(self, name: str) -> bool:
+        """Return whether the metadata of a topic are known and not too old."""
+        topic = self.cluster.topics.get(name)
+        age_s = time.monotonic() - self.cluster.refreshed_at.get(name, 0.0)
+        is_fresh = name not in self.cluster.expired and age_s * 1000 < self.settings.metadata_max_age_ms
+        return topic is not None and bool(topic.partitions) and is_fresh
+
+    async def find_controller(self) -> Broker:
+        """Return the controller. With KRaft, brokers report any broker, which forwards requests to the controller.
+
+        If brokers report no controller, any broker is returned. It rejects the request with NOT_CONTROLLER if need be.
+
+        Raises:
+            NetworkError, BrokerError: no broker returns metadata.
+        """
+        if self.cluster.updated_at is None:
+            await self.refresh([])
+        brokers = self.cluster.brokers
+        controller = brokers.get(self.cluster.controller) or next(iter(brokers.values()), None)
+        if controller is None:
+            raise broker_error(ErrorCode.BROKER_NOT_AVAILABLE, "controller")
+        return controller
+
+    async def find_leaders(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Broker | BrokerError | NetworkError]:
+        """Return the leader of each partition, or the reason why it has none. Unknown topics share one request.
+
+        Raises:
+            NetworkError, BrokerError: no broker returns metadata.
+        """
+        requested = list(partitions)
+        unknown = {
+            entry.topic
+            for entry in requested
+            if not self._has_fresh_topic(entry.topic) or self.cluster.leader(entry) is None
+        }
+        if unknown:
+            await self.refresh(unknown)
+        return {entry: self.cluster.leader(entry) or self._leader_error(entry) for entry in requested}
+
+    def _leader_error(self, partition: TopicPartition) -> BrokerError:
+        topic = self.cluster.topics.get(partition.topic)
+        if topic is not None and topic.error:
+            return broker_error(topic.error, f"topic {partition.topic}")
+        is_known = topic is not None and partition.partition in topic.partitions
+        code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return broker_error(code, f"partition {partition}")
 
     async def leader_of(self, partition: TopicPartition) -> Broker:
         """Return the leader of a partition.
@@ -355,6 +406,22 @@ class ClusterClient:
             known = await self._find_coordinator(key, kind)
             self._coordinators[kind, key] = known
         return known
+
+    async def find_coordinators(
+        self, keys: Iterable[str], kind: int = GROUP
+    ) -> dict[str, Broker | BrokerError | NetworkError]:
+        """Return the coordinator of each key, or the reason why none is available. Keys share a request (KIP-699).
+
+        Raises:
+            NetworkError, BrokerError: no broker responds, or it supports no version of the request.
+        """
+        requested = list(keys)
+        unknown = [key for key in requested if (kind, key) not in self._coordinators]
+        rows = await self._find_coordinators(unknown, kind) if unknown else {}
+        for key, row in rows.items():
+            if isinstance(row, Broker):
+                self._coordinators[kind, key] = row
+        return {key: rows[key] if key in rows else self._coordinators[kind, key] for key in requested}
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
         """Look the coordinator up again next time, after it has moved or could not be reached."""
@@ -397,20 +464,28 @@ class ClusterClient:
             raise broker_error(number, what, said)
 
     async def _find_coordinator(self, key: str, kind: int) -> Broker:
+        row = (await self._find_coordinators([key], kind))[key]
+        if isinstance(row, BrokerError):
+            raise row
+        return row
+
+    async def _find_coordinators(self, keys: list[str], kind: int) -> dict[str, Broker | BrokerError]:
         connection = await self.any_connection()
         cls = self.settings.message("FindCoordinatorRequest")
-        body = cls(key_type=kind)
-        at = connection.version_of(body, least=1 if kind != GROUP else 0)
+        at = connection.version_of(cls(key_type=kind), least=1 if kind != GROUP else 0)
         if at >= _KEYS_IN_A_LIST:
-            body.coordinator_keys = [key]
+            response = await connection.request(cls(key_type=kind, coordinator_keys=keys), version=at)
+            rows = {row.key: row for row in response.coordinators}
+            require_rows(keys, rows, "coordinators")
         else:
-            body.key = key
-        response = await connection.request(body, version=at)
-        rows = response.coordinators if at >= _KEYS_IN_A_LIST else [response]
-        result = require_one_row(rows, f"coordinator of {key}")
-        if result.error_code:
-            raise broker_error(result.error_code, f"coordinator of {key}")
-        return Broker(result.node_id, result.host, result.port)
+            requests = [connection.request(cls(key_type=kind, key=key), version=at) for key in keys]
+            rows = dict(zip(keys, await asyncio.gather(*requests), strict=True))
+        return {
+            key: broker_error(rows[key].error_code, f"coordinator of {key}")
+            if rows[key].error_code
+            else Broker(rows[key].node_id, rows[key].host, rows[key].port)
+            for key in keys
+        }
 
 
 def _backoff_s(attempt: int, first_ms: int, most_ms: int) -> float:

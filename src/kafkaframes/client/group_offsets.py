@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.response_rows import require_one_row, require_rows
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 _GROUPS: Final = 8  # first version of OffsetFetch with several groups
@@ -74,6 +74,23 @@ async def committed_once(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
 ) -> dict[TopicPartition, CommittedOffset]:
     """Send one request, without the retries of ``committed``."""
+    results = {}
+    for partition, row in (await fetch_rows(cluster, group_id, partitions, stable=stable)).items():
+        if isinstance(row, BrokerError):
+            raise row
+        if row is not None:
+            results[partition] = row
+    return results
+
+
+async def fetch_rows(
+    cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
+) -> dict[TopicPartition, CommittedOffset | BrokerError | None]:
+    """Send one request. Return the committed offset of each partition, None if it has none, or its error.
+
+    Raises:
+        BrokerError: the coordinator rejects the request for the whole group.
+    """
     requested = None if partitions is None else list(partitions)
     cls = cluster.settings.message("OffsetFetchRequest")
     body = cls(require_stable=stable)
@@ -96,28 +113,26 @@ async def committed_once(
     subject = f"committed offsets of group {group_id}"
     answer = require_one_row(response.groups, subject) if at >= _GROUPS else response
     cluster.check_coordinator(answer.error_code, subject, group_id)
-    if at > _BY_NAME:
-        by_id = {topic_id: name for name, topic_id in ids.items()}
-        for topic in answer.topics:
-            topic.name = by_id.get(topic.topic_id, str(topic.topic_id))
-    rows = {TopicPartition(topic.name, entry.partition_index) for topic in answer.topics for entry in topic.partitions}
-    require_rows(requested or (), rows, subject)
-    return _matches(cluster, group_id, answer.topics)
-
-
-def _matches(cluster: ClusterClient, group_id: str, topics: Any) -> dict[TopicPartition, CommittedOffset]:
-    result = {}
-    for topic in topics:
+    by_id = {topic_id: name for name, topic_id in ids.items()}
+    rows: dict[TopicPartition, CommittedOffset | BrokerError | None] = {}
+    for topic in answer.topics:
+        name = topic.name if at <= _BY_NAME else by_id.get(topic.topic_id, str(topic.topic_id))
         for entry in topic.partitions:
-            _forget_stale(cluster, topic.name, entry.error_code)
-            cluster.check_coordinator(
-                entry.error_code, f"committed offset of {topic.name}-{entry.partition_index}", group_id
-            )
-            if entry.committed_offset >= 0:
-                result[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
-                    entry.committed_offset, entry.committed_leader_epoch, entry.metadata
-                )
-    return result
+            partition = TopicPartition(name, entry.partition_index)
+            rows[partition] = _to_fetch_result(cluster, group_id, partition, entry)
+    require_rows(requested or (), rows, subject)
+    return rows
+
+
+def _to_fetch_result(
+    cluster: ClusterClient, group_id: str, partition: TopicPartition, entry: Any
+) -> CommittedOffset | BrokerError | None:
+    if entry.error_code:
+        _forget_stale(cluster, group_id, partition, entry.error_code)
+        return broker_error(entry.error_code, f"committed offset of {partition}")
+    if entry.committed_offset < 0:
+        return None
+    return CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata)
 
 
 def _fetch_topics(cls: Any, plural: str, names: Mapping[str, list[int]] | None) -> list[Any] | None:
@@ -150,57 +165,78 @@ async def commit(
     """
 
     async def step() -> None:
-        cls = cluster.settings.message("OffsetCommitRequest")
-        body = cls(
-            group_id=member.group_id,
-            generation_id_or_member_epoch=member.generation_id,
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-        )
         for name in cluster.cluster.expired.intersection(topic_ids or ()):
             await cluster.refresh([name])
-        ids = {entry.topic: cluster.cluster.topic_id(entry.topic) for entry in offsets}
-        expected = {**ids, **(topic_ids or {})}
-        valid = [entry for entry in offsets if ids[entry.topic] in (NIL_UUID, expected[entry.topic])]
-        if not valid:
-            return
-
-        def entry_of(partition: TopicPartition) -> Any:
-            value = to_committed_offset(offsets[partition])
-            return cls.OffsetCommitRequestPartition(
-                partition_index=partition.partition,
-                committed_offset=value.offset,
-                committed_leader_epoch=value.leader_epoch,
-                committed_metadata=value.metadata,
-            )
-
-        async with cluster.coordinated(member.group_id) as connection:
-            at = connection.version_of(body, most=_BY_NAME if NIL_UUID in ids.values() else None)
-            body.topics = [
-                cls.OffsetCommitRequestTopic(
-                    **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
-                )
-                for name, all_ in by_topic(valid, entry_of).items()
-            ]
-            response = await connection.request(body, version=at)
-        names = {topic_id: name for name, topic_id in ids.items()}
-        rows = set()
-        for topic in response.topics:
-            name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
-            for entry in topic.partitions:
-                rows.add(TopicPartition(name, entry.partition_index))
-                _forget_stale(cluster, name, entry.error_code)
-                if skip_unknown_topics and entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    continue
-                what = f"commit of {name}-{entry.partition_index} for group {member.group_id}"
-                cluster.check_coordinator(entry.error_code, what, member.group_id)
-        require_rows(valid, rows, f"commit for group {member.group_id}")
+        known_ids = {entry.topic: cluster.cluster.topic_id(entry.topic) for entry in offsets}
+        expected = {**known_ids, **(topic_ids or {})}
+        valid = {
+            entry: offset
+            for entry, offset in offsets.items()
+            if known_ids[entry.topic] in (NIL_UUID, expected[entry.topic])
+        }
+        rows = await commit_rows(cluster, member, valid) if valid else {}
+        for error in rows.values():
+            is_unknown = error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if error is not None and not (skip_unknown_topics and is_unknown):
+                raise error
 
     if offsets:
         await cluster.retried(step, timeout_ms=timeout_ms)
 
 
-def _forget_stale(cluster: ClusterClient, topic: str, number: int) -> None:
-    """Refresh a topic's id before the next attempt: the topic was recreated, or the broker's metadata lag."""
+async def commit_rows(
+    cluster: ClusterClient, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset | int]
+) -> dict[TopicPartition, BrokerError | None]:
+    """Send one OffsetCommit request. Return the error of each partition, or None.
+
+    Args:
+        cluster: client of the cluster.
+        member: committing member, as for ``commit``.
+        offsets: offset of the next record to read, by partition.
+    """
+    cls = cluster.settings.message("OffsetCommitRequest")
+    body = cls(
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation_id,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+    )
+    ids = {entry.topic: cluster.cluster.topic_id(entry.topic) for entry in offsets}
+
+    def to_row(partition: TopicPartition) -> Any:
+        value = to_committed_offset(offsets[partition])
+        return cls.OffsetCommitRequestPartition(
+            partition_index=partition.partition,
+            committed_offset=value.offset,
+            committed_leader_epoch=value.leader_epoch,
+            committed_metadata=value.metadata,
+        )
+
+    async with cluster.coordinated(member.group_id) as connection:
+        at = connection.version_of(body, most=_BY_NAME if NIL_UUID in ids.values() else None)
+        body.topics = [
+            cls.OffsetCommitRequestTopic(
+                **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
+            )
+            for name, all_ in by_topic(offsets, to_row).items()
+        ]
+        response = await connection.request(body, version=at)
+    names = {topic_id: name for name, topic_id in ids.items()}
+    rows: dict[TopicPartition, BrokerError | None] = {}
+    for topic in response.topics:
+        name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
+        for entry in topic.partitions:
+            partition = TopicPartition(name, entry.partition_index)
+            _forget_stale(cluster, member.group_id, partition, entry.error_code)
+            subject = f"commit of {partition} for group {member.group_id}"
+            rows[partition] = broker_error(entry.error_code, subject) if entry.error_code else None
+    require_rows(offsets, rows, f"commit for group {member.group_id}")
+    return rows
+
+
+def _forget_stale(cluster: ClusterClient, group_id: str, partition: TopicPartition, number: int) -> None:
+    """Refresh a topic's id before the next attempt if the topic was recreated. Look up a coordinator that has moved."""
     if number == ErrorCode.UNKNOWN_TOPIC_ID:
-        cluster.cluster.expire(topic)
+        cluster.cluster.expire(partition.topic)
+    if number in COORDINATOR_MOVED:
+        cluster.forget_coordinator(group_id)

@@ -15,7 +15,7 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, Requested, SessionRequest, write_partitions
 from kafkaframes.client.metadata import Broker, TopicPartition, by_topic
 from kafkaframes.client.response_rows import require_rows
-from kafkaframes.errors import LEADER_MOVED, broker_error
+from kafkaframes.errors import LEADER_MOVED, BrokerError, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.protocol.spec.versions import Versions
 
@@ -112,7 +112,7 @@ async def list_offsets(
 
 async def list_at_leader(
     cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, int], *, read_committed: bool
-) -> dict[TopicPartition, OffsetAndTimestamp | Exception]:
+) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
     """Send one request to a leader. The result of each partition is an offset or the leader's error.
 
     Raises:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kafkaframes.errors import BrokerError, ErrorCode, PartialFailureError
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, PartialFailureError
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
+ItemError = BrokerError | NetworkError
 
 
 def require_rows(requested: Iterable[Any], rows: Collection[Any], subject: str) -> None:
@@ -50,7 +51,7 @@ def require_one_row(rows: Sequence[Any] | None, subject: str) -> Any:
     return rows[0]
 
 
-def require_success(results: Mapping[Item, Value | BrokerError], requested: Iterable[Item] = ()) -> dict[Item, Value]:
+def require_success(results: Mapping[Item, Value | ItemError], requested: Iterable[Item] = ()) -> dict[Item, Value]:
     """Return the values of all items.
 
     Args:
@@ -58,14 +59,14 @@ def require_success(results: Mapping[Item, Value | BrokerError], requested: Iter
         requested: items that the response must have. An item without a result has failed.
 
     Raises:
-        BrokerError: an item failed. If it is the only item, its own error is raised, otherwise a
+        BrokerError, NetworkError: an item failed. If it is the only item, its own error is raised, otherwise a
             ``PartialFailureError`` with the results of all items.
     """
     missing = [item for item in requested if item not in results]
     results = {**results, **{item: missing_row_error([item], "the request") for item in missing}}
-    errors = [result for result in results.values() if isinstance(result, BrokerError)]
+    errors = [result for result in results.values() if isinstance(result, BrokerError | NetworkError)]
     if errors and len(results) == 1:
         raise errors[0]
     if errors:
         raise PartialFailureError(results)
-    return {item: result for item, result in results.items() if not isinstance(result, BrokerError)}
+    return {item: result for item, result in results.items() if not isinstance(result, BrokerError | NetworkError)}

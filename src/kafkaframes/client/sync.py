@@ -441,8 +441,8 @@ class ShareConsumer(SyncClient):
 class Admin(SyncClient):
     """Administers a cluster. ``with Admin("localhost:9092") as admin: ...``
 
-    Any thread may use it. ``AsyncAdmin`` does the same with asyncio. Methods with several items raise the error of the
-    first item that failed, or ``PartialFailureError`` with the result of each item.
+    Any thread may use it. ``AsyncAdmin`` does the same with asyncio. If a method has several items and some of them
+    fail, the others take effect. It then raises ``PartialFailureError`` with the result of each item.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:

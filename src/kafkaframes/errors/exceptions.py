@@ -19,7 +19,8 @@
         * MaybeWrittenError     ... after a broker may have appended the records or ended the transaction
     * BrokerError           a broker returned an error code. Subclasses exist for the errors that callers handle:
         * PartialFailureError   ... some items of a request failed
-        * UnknownTopicError, TopicExistsError, AuthorizationError, AuthenticationError, ProducerFencedError
+        * UnknownTopicError, TopicExistsError, AuthorizationError, AuthenticationError, ProducerFencedError,
+          QuotaExceededError
     * UnknownOutcomeError   it is unknown whether a table contains a commit
     * LostTaskError         a Spark task was lost during an exactly-once write, and the retries are used up
 """
@@ -29,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, cast
 
 from kafkaframes.errors.codes import ErrorCode
 
@@ -195,21 +196,45 @@ class BrokerError(KafkaframesError):
 class PartialFailureError(BrokerError):
     """Some items of an administrative request failed. The others took effect.
 
+    If all failed items have errors of one class, such as ``TopicExistsError``, an ``except`` of this class catches the
+    failure, too.
+
     Attributes:
-        results: the value of each item, or the ``BrokerError`` with which it failed.
-        code: error code of the first item that failed.
+        results: the value of each item, or the ``BrokerError`` or ``NetworkError`` with which it failed.
+        code: error code of the first item that failed; None if no broker responded.
     """
+
+    def __new__(cls, results: Mapping[Any, Any]) -> Self:
+        """Return an instance of the class that all failed items share, too."""
+        kinds = {type(error) for error in _errors_of(results).values()}
+        subclass = _PARTIAL_FAILURE_CLASSES.get(kinds.pop()) if len(kinds) == 1 else None
+        return cast("Self", super().__new__(subclass or cls))
 
     def __init__(self, results: Mapping[Any, Any]) -> None:
         self.results = dict(results)
         errors = self.errors
         first = next(iter(errors.values()))
-        super().__init__(f"{len(errors)} of {len(self.results)} items failed; the first: {first}", first.code)
+        code = first.code if isinstance(first, BrokerError) else None
+        super().__init__(f"{len(errors)} of {len(self.results)} items failed; the first: {first}", code)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_partial_failure, (self.args, self.__dict__)
 
     @property
-    def errors(self) -> dict[Any, BrokerError]:
+    def errors(self) -> dict[Any, BrokerError | NetworkError]:
         """The errors of the items that failed."""
-        return {item: result for item, result in self.results.items() if isinstance(result, BrokerError)}
+        return _errors_of(self.results)
+
+
+def _errors_of(results: Mapping[Any, Any]) -> dict[Any, BrokerError | NetworkError]:
+    return {item: result for item, result in results.items() if isinstance(result, BrokerError | NetworkError)}
+
+
+def _restore_partial_failure(args: tuple[Any, ...], attributes: dict[str, Any]) -> PartialFailureError:
+    error = PartialFailureError.__new__(PartialFailureError, attributes["results"])
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class MaybeWrittenError(NetworkError):
@@ -239,6 +264,16 @@ class ProducerFencedError(BrokerError):
     """A newer producer with the same ``transactional_id`` has fenced this one, which can only be closed."""
 
 
+class QuotaExceededError(BrokerError):
+    """The controller rejects a change because a client has exceeded its ``controller_mutation_rate`` (KIP-599).
+
+    Attributes:
+        throttle_time_ms: time after which the broker accepts the change, in milliseconds.
+    """
+
+    throttle_time_ms: int = 0
+
+
 _CLASS_OF_CODE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,
     ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopicError,
@@ -247,11 +282,17 @@ _CLASS_OF_CODE: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationError,
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationError,
     ErrorCode.ILLEGAL_SASL_STATE: AuthenticationError,
     ErrorCode.PRODUCER_FENCED: ProducerFencedError,
     ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFencedError,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: QuotaExceededError,
+}
+_PARTIAL_FAILURE_CLASSES: Final[dict[type[Any], type[PartialFailureError]]] = {
+    kind: type("PartialFailureError", (PartialFailureError, kind), {"__doc__": PartialFailureError.__doc__})
+    for kind in (NetworkError, *dict.fromkeys(_CLASS_OF_CODE.values()))
 }
 
 

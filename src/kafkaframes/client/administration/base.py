@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from kafkaframes.client.cluster import GROUP, ClusterClient
-from kafkaframes.client.metadata import Broker, TopicPartition
-from kafkaframes.client.response_rows import require_one_row
-from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import (
-    COORDINATOR_MOVED,
-    LEADER_MOVED,
-    BrokerError,
-    ErrorCode,
-    OptionError,
-    broker_error,
+from kafkaframes.client.administration.item_requests import (
+    RETRIABLE,
+    BrokerLookup,
+    NodeLookup,
+    no_response_error,
+    request_items,
 )
+from kafkaframes.client.cluster import ClusterClient, is_retriable
+from kafkaframes.client.metadata import Broker
+from kafkaframes.client.response_rows import ItemError, require_one_row
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, NetworkError, OptionError, broker_error
 from kafkaframes.protocol.messages.objects import Message
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
+_LOADING: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 OPERATIONS_NOT_REQUESTED: Final = -(2**31)  # authorized operations in a response if the request did not ask for them
 
 
@@ -35,7 +37,47 @@ class AdminRequests:
     settings: ClientSettings
     _cluster: ClusterClient
 
-    async def _send_to_any_broker(self, body: Message, subject: str, *, retry_error_codes: bool = True) -> Any:
+    async def _retry(self, step: Callable[[], Awaitable[Value]]) -> Value:
+        """Run a step until it succeeds, for at most ``default_api_timeout_ms``, and return its result.
+
+        Raises:
+            BrokerError, NetworkError: the last error of the step.
+        """
+        limit_ms = self.settings.default_api_timeout_ms
+        error: ItemError = no_response_error(self._cluster)
+
+        async def attempt() -> Value:
+            nonlocal error
+            try:
+                return await step()
+            except (BrokerError, NetworkError) as failure:
+                error = failure
+                raise
+
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                return await self._cluster.retried(attempt)
+        except TimeoutError:
+            raise error from None
+
+    async def _request_items(
+        self,
+        items: Iterable[Item],
+        lookup: NodeLookup[Item],
+        send: Callable[[Broker, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
+        retriable: Collection[ErrorCode],
+    ) -> dict[Item, Value | ItemError]:
+        """Return the result of each item: see ``request_items``."""
+        return await request_items(self._cluster, items, lookup, send, retriable)
+
+    async def _send_to_any_broker(
+        self,
+        body: Message,
+        subject: str,
+        *,
+        retriable: Collection[ErrorCode] = RETRIABLE,
+        get_rows: Callable[[Any], Iterable[Any]] | None = None,
+    ) -> Any:
         """Send a request to any broker and return the response.
 
         KRaft brokers forward the requests that only the controller can serve.
@@ -43,27 +85,69 @@ class AdminRequests:
         Args:
             body: the request.
             subject: subject of the error message.
-            retry_error_codes: whether a response with a retriable error code is retried. A request whose repetition
-                could take effect twice sets it to False.
+            retriable: error codes after which the request is sent again. For a change, these are only the codes after
+                which it has certainly not taken effect, or may take effect twice.
+            get_rows: returns rows of the response whose error codes are handled in the same way.
 
         Raises:
-            BrokerError: the response has an error code at its top level.
+            BrokerError: the response or one of the rows has an error code.
         """
 
         async def step() -> Any:
             response = await self._cluster.request(None, body)
-            if retry_error_codes:
-                raise_response_error(response, subject)
-            return response
+            rows = [response, *(get_rows(response) if get_rows else ())]
+            for row in rows:
+                if getattr(row, "error_code", 0) in retriable:
+                    raise_response_error(row, subject)
+            return response, rows
 
-        response = await self._cluster.retried(step)
-        raise_response_error(response, subject)
+        response, rows = await self._retry(step)
+        for row in rows:
+            raise_response_error(row, subject)
         return response
+
+    async def _send_to_every_broker(
+        self, body: Message, subject: str, check_version: Callable[[Broker, int], None]
+    ) -> list[tuple[Broker, Any]]:
+        """Send a request to all brokers and return their responses.
+
+        If a broker does not respond, or its coordinators are loading, all brokers are asked again: the partitions of
+        the lost coordinator may have moved to a broker that has already responded.
+
+        Args:
+            body: the request.
+            subject: subject of the error message.
+            check_version: raises an error if a broker's version of the request lacks a field.
+        """
+
+        async def ask(broker: Broker) -> Any:
+            check_version(broker, (await self._cluster.connection(broker)).version_of(body))
+            return await self._cluster.request(broker, body)
+
+        async def step() -> list[tuple[Broker, Any]]:
+            await self._cluster.refresh([])
+            brokers = [broker for _, broker in sorted(self._cluster.cluster.brokers.items())]
+            results = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
+            failures = [result for result in results if isinstance(result, BaseException)]
+            for failure in sorted(failures, key=is_retriable):
+                raise failure
+            responses: list[tuple[Broker, Any]] = list(zip(brokers, results, strict=True))
+            for broker, response in responses:
+                if response.error_code in _LOADING:
+                    raise_response_error(response, f"{subject} of broker {broker.node_id}")
+            return responses
+
+        responses = await self._retry(step)
+        for broker, response in responses:
+            raise_response_error(response, f"{subject} of broker {broker.node_id}")
+        return responses
 
     async def _send_to_controller(
         self, body: Message, subject: str, get_rows: Callable[[Any], Iterable[Any]] | None = None
     ) -> Any:
         """Send a request to the controller and return the response.
+
+        It is sent again only if the controller has moved. After other errors the change may have taken effect.
 
         Args:
             body: the request.
@@ -73,41 +157,45 @@ class AdminRequests:
         """
 
         async def step() -> Any:
-            if self._cluster.cluster.updated_at is None:
-                await self._cluster.refresh()
-            controller = self._cluster.cluster.brokers.get(self._cluster.cluster.controller)
-            response = await self._cluster.request(controller, body)
+            response = await self._cluster.request(await self._cluster.find_controller(), body)
             rows = get_rows(response) if get_rows else ()
             codes = {getattr(response, "error_code", 0), *(row.error_code for row in rows)}
             if ErrorCode.NOT_CONTROLLER in codes:
                 self._cluster.cluster.updated_at = None
                 raise broker_error(ErrorCode.NOT_CONTROLLER, subject)
-            raise_response_error(response, subject)
             return response
 
-        return await self._cluster.retried(step)
+        response = await self._retry(step)
+        raise_response_error(response, subject)
+        return response
 
     async def _send_to_coordinator(
-        self, key: str, body: Message, subject: str, get_error_code: Callable[[Any], int], kind: int = GROUP
+        self,
+        key: str,
+        body: Message,
+        subject: str,
+        get_error_code: Callable[[Any], int],
+        *,
+        retriable: Collection[ErrorCode] = COORDINATOR_MOVED,
     ) -> Any:
-        """Send a request to a coordinator and return the response. If the coordinator has moved, look it up again.
+        """Send a request to a group coordinator and return the response. If it has moved, look it up again.
 
         Args:
-            key: group id or transactional id.
+            key: group id.
             body: the request.
             subject: subject of error messages.
             get_error_code: returns the error code of the response that reports a moved coordinator.
-            kind: key type of FindCoordinator.
+            retriable: error codes after which the request is sent again.
         """
 
         async def step() -> Any:
-            response = await self._cluster.ask_coordinator(key, body, kind)
+            response = await self._cluster.ask_coordinator(key, body)
             code = get_error_code(response)
-            if code in COORDINATOR_MOVED:
-                self._cluster.check_coordinator(code, subject, key, kind)
+            if code in retriable:
+                self._cluster.check_coordinator(code, subject, key)
             return response
 
-        return await self._cluster.retried(step)
+        return await self._retry(step)
 
     async def _send_about_group(self, group_id: str, body: Message) -> Any:
         """Send a request that describes one group to its coordinator, and return the group's response row."""
@@ -117,47 +205,15 @@ class AdminRequests:
         )
         return response.groups[0]
 
-    async def _send_to_leader(
-        self, partition: TopicPartition, body: Message, get_row: Callable[[Any], Any], broker_id: int | None = None
-    ) -> Any:
-        """Send a request to a partition's leader or to the given broker, and return the partition's response row.
-
-        Args:
-            partition: topic and partition that the request names.
-            body: the request.
-            get_row: returns the partition's row of the response. The row has an error code.
-            broker_id: id of the broker that receives the request; None is the leader.
-        """
-        await self._require_partition(partition)
-
-        async def step() -> Any:
-            broker = await self._broker(broker_id) if broker_id is not None else None
-            broker = broker or await self._cluster.leader_of(partition)
-            row = get_row(await self._cluster.request(broker, body))
-            if row.error_code in LEADER_MOVED and broker_id is None:
-                self._cluster.cluster.topics.pop(partition.topic, None)
-                raise broker_error(row.error_code, f"partition {partition}")
-            return row
-
-        return await self._cluster.retried(step)
-
-    async def _require_partition(self, partition: TopicPartition) -> None:
-        """Raise an error if fresh metadata does not list a partition: a retry would not make it appear."""
-        await self._cluster.topic(partition.topic)
-        if self._cluster.cluster.partition(partition) is None:
-            await self._cluster.refresh([partition.topic])
-        if self._cluster.cluster.partition(partition) is None:
-            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}")
-
     async def _send_to_broker(self, node_id: int, body: Message, subject: str) -> Any:
         """Send a request to one broker and return the response."""
 
         async def step() -> Any:
-            response = await self._cluster.request(await self._broker(node_id), body)
-            raise_response_error(response, subject)
-            return response
+            return await self._cluster.request(await self._broker(node_id), body)
 
-        return await self._cluster.retried(step)
+        response = await self._retry(step)
+        raise_response_error(response, subject)
+        return response
 
     async def _broker(self, node_id: int) -> Broker:
         """Return the broker with this id.
@@ -165,32 +221,34 @@ class AdminRequests:
         Raises:
             BrokerError: metadata does not list it.
         """
-        broker = self._cluster.cluster.brokers.get(node_id)
-        if broker is None:
-            await self._cluster.refresh()
-            broker = self._cluster.cluster.brokers.get(node_id)
-        if broker is None:
-            raise broker_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id}")
-        return broker
+        node = (await BrokerLookup(self._cluster, int).find_nodes([node_id]))[node_id]
+        if not isinstance(node, Broker):
+            raise node
+        return node
 
     async def _broker_ids(self, broker_ids: Iterable[int] | None = None) -> list[int]:
         """Return the given broker ids, or (None) the ids of all brokers in the metadata."""
         if broker_ids is not None:
             return list(broker_ids)
-        await self._cluster.retried(self._cluster.refresh)
+        await self._retry(lambda: self._cluster.refresh([]))
         return sorted(self._cluster.cluster.brokers)
 
     async def _call_for_each(
         self, items: Iterable[Item], call: Callable[[Item], Awaitable[Value]]
-    ) -> dict[Item, Value | BrokerError]:
-        """Return the result of ``call`` for each item, or the error that it raised."""
-        results: dict[Item, Value | BrokerError] = {}
-        for item in items:
+    ) -> dict[Item, Value | ItemError]:
+        """Call a function for all items concurrently. Return the result of each item, or the error that it raised."""
+
+        async def catch_error(item: Item) -> Value | ItemError:
             try:
-                results[item] = await call(item)
-            except BrokerError as error:
-                results[item] = error
-        return results
+                async with asyncio.timeout(self.settings.default_api_timeout_ms / 1000):
+                    return await call(item)
+            except TimeoutError:
+                return no_response_error(self._cluster)
+            except (BrokerError, NetworkError) as error:
+                return error
+
+        requested = list(items)
+        return dict(zip(requested, await asyncio.gather(*map(catch_error, requested)), strict=True))
 
 
 def raise_response_error(response: Any, subject: str) -> None:

@@ -12,7 +12,6 @@ from kafkaframes.client.administration.base import (
     AdminRequests,
     protocol_name,
     protocol_number,
-    raise_response_error,
     row_error,
 )
 from kafkaframes.client.response_rows import require_one_row, require_success
@@ -171,7 +170,7 @@ class ClusterMethods(AdminRequests):
             BrokerError: no broker with this id is registered, or the principal may not alter the cluster.
         """
         body = self.settings.message("UnregisterBrokerRequest")(broker_id=broker_id)
-        await self._send_to_any_broker(body, f"broker {broker_id}")
+        await self._send_to_any_broker(body, f"broker {broker_id}", retriable={ErrorCode.REQUEST_TIMED_OUT})
 
     async def describe_features(self, *, broker_id: int | None = None) -> Features:
         """Return the features that the cluster has finalized and the features that one broker supports.
@@ -231,10 +230,8 @@ class ClusterMethods(AdminRequests):
         """
         cls = self.settings.message("DescribeQuorumRequest")
         topic = cls.TopicData(topic_name=_METADATA_TOPIC, partitions=[cls.PartitionData(partition_index=0)])
-        response = await self._send_to_any_broker(cls(topics=[topic]), "quorum")
-        rows = [row for entry in response.topics for row in entry.partitions]
-        row = require_one_row(rows, "quorum")
-        raise_response_error(row, "quorum")
+        response = await self._send_to_any_broker(cls(topics=[topic]), "quorum", get_rows=_quorum_rows)
+        row = require_one_row(_quorum_rows(response), "quorum")
         nodes = {
             node.node_id: tuple(Endpoint(entry.name, entry.host, entry.port) for entry in node.listeners)
             for node in response.nodes or ()
@@ -266,7 +263,7 @@ class ClusterMethods(AdminRequests):
             voter_directory_id=directory_id,
             listeners=[cls.Listener(name=entry.name, host=entry.host, port=entry.port) for entry in endpoints],
         )
-        await self._send_to_any_broker(body, f"voter {voter_id}")
+        await self._send_to_any_broker(body, f"voter {voter_id}", retriable={ErrorCode.NOT_CONTROLLER})
 
     async def remove_raft_voter(self, voter_id: int, directory_id: UUID, *, cluster_id: str | None = None) -> None:
         """Remove a controller from the quorum's voters (KIP-853).
@@ -282,7 +279,7 @@ class ClusterMethods(AdminRequests):
         body = self.settings.message("RemoveRaftVoterRequest")(
             cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id
         )
-        await self._send_to_any_broker(body, f"voter {voter_id}")
+        await self._send_to_any_broker(body, f"voter {voter_id}", retriable={ErrorCode.NOT_CONTROLLER})
 
     async def list_config_resources(self, kinds: Iterable[str] = ()) -> list[ConfigResource]:
         """Return the resources that have a configuration (KIP-1142; only ``client-metrics``: KIP-1000).
@@ -299,7 +296,7 @@ class ClusterMethods(AdminRequests):
         numbers = [protocol_number("kind", kind, CONFIG_RESOURCES) for kind in kinds]
         cls = self.settings.message("ListConfigResourcesRequest")
         body = cls(resource_types=numbers)
-        connection = await self._cluster.retried(self._cluster.any_connection)
+        connection = await self._retry(self._cluster.any_connection)
         if connection.version_of(body) == 0:
             body.resource_types = []  # version 0 lists only client metrics subscriptions
         if connection.version_of(body) == 0 and kinds not in ([], ["client-metrics"]):
@@ -310,6 +307,10 @@ class ClusterMethods(AdminRequests):
             for r in response.config_resources
         ]
         return sorted(rows)
+
+
+def _quorum_rows(response: Any) -> list[Any]:
+    return [row for topic in response.topics for row in topic.partitions]
 
 
 def _to_quorum_replica(row: Any) -> QuorumReplica:

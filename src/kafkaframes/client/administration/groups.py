@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.administration.base import AdminRequests, raise_response_error, row_error
 from kafkaframes.client.metadata import (
@@ -16,7 +16,9 @@ from kafkaframes.client.metadata import (
     to_partitions,
 )
 from kafkaframes.client.response_rows import require_success
-from kafkaframes.errors import BrokerError
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode
+
+_SHARE_OFFSET_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +319,7 @@ class GroupMethods(AdminRequests):
             cls.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=partitions)
             for name, partitions in rows.items()
         ]
-        response = await self._send_to_group_coordinator(cls(group_id=group_id, topics=topics), group_id)
+        response = await self._send_share_offsets(cls(group_id=group_id, topics=topics), group_id)
         require_success(
             {
                 partition: row_error(row, f"offset of {partition}")
@@ -341,15 +343,17 @@ class GroupMethods(AdminRequests):
         cls = self.settings.message("DeleteShareGroupOffsetsRequest")
         names = list(dict.fromkeys(topics))
         rows = [cls.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
-        response = await self._send_to_group_coordinator(cls(group_id=group_id, topics=rows), group_id)
+        response = await self._send_share_offsets(cls(group_id=group_id, topics=rows), group_id)
         require_success(
             {row.topic_name: row_error(row, f"offsets of topic {row.topic_name}") for row in response.responses}, names
         )
 
-    async def _send_to_group_coordinator(self, body: Any, group_id: str) -> Any:
-        """Send a request to the group coordinator and return the response. Raise its top-level error, if it has one."""
+    async def _send_share_offsets(self, body: Any, group_id: str) -> Any:
+        """Send a change of a share group's offsets to its coordinator and return the response."""
         subject = f"group {group_id}"
-        response = await self._send_to_coordinator(group_id, body, subject, lambda entry: int(entry.error_code))
+        response = await self._send_to_coordinator(
+            group_id, body, subject, lambda entry: int(entry.error_code), retriable=_SHARE_OFFSET_CODES
+        )
         raise_response_error(response, subject)
         return response
 

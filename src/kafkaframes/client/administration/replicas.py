@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.administration.base import AdminRequests, protocol_number, row_error
+from kafkaframes.client.administration.item_requests import BrokerLookup
 from kafkaframes.client.metadata import (
+    Broker,
     PartitionLike,
     PartitionMapping,
     TopicPartition,
@@ -19,6 +21,7 @@ from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
+_LOG_DIRS_ERROR_VERSION: Final = 3  # first version of DescribeLogDirs with an error code of the whole response
 _FACTOR_CHANGE_VERSION: Final = 1  # first version of AlterPartitionReassignments with allow_replication_factor_change
 
 
@@ -151,7 +154,7 @@ class ReplicaMethods(AdminRequests):
             allow_replication_factor_change=allow_replication_factor_change,
         )
         if not allow_replication_factor_change:
-            connection = await self._cluster.retried(self._cluster.any_connection)
+            connection = await self._retry(self._cluster.any_connection)
             if connection.version_of(body) < _FACTOR_CHANGE_VERSION:
                 raise OptionError("allow_replication_factor_change=False needs brokers of Kafka 4.1 or later (KIP-860)")
 
@@ -220,19 +223,20 @@ class ReplicaMethods(AdminRequests):
         Raises:
             BrokerError: a broker does not exist, or the principal may not describe the cluster.
         """
-        return require_success(
-            await self._call_for_each(await self._broker_ids(broker_ids), self._describe_broker_log_dirs)
-        )
-
-    async def _describe_broker_log_dirs(self, broker_id: int) -> dict[str, LogDirDescription]:
         body = self.settings.message("DescribeLogDirsRequest")(topics=None)
-        response = await self._send_to_broker(broker_id, body, f"log directories of broker {broker_id}")
-        if not response.results and not getattr(response, "error_code", 0):
-            # before version 3, a broker responds to an unauthorized request with an empty list
-            connection = await self._cluster.connection(await self._broker(broker_id))
-            if connection.version_of(body) < 3:
-                raise broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"log directories of broker {broker_id}")
-        return {row.log_dir: _to_log_dir_description(row) for row in response.results}
+
+        async def send(broker: Broker, node_ids: list[int]) -> dict[int, dict[str, LogDirDescription] | BrokerError]:
+            connection = await self._cluster.connection(broker)
+            response = await connection.request(body)
+            subject = f"log directories of broker {broker.node_id}"
+            error = row_error(response, subject) if connection.version_of(body) >= _LOG_DIRS_ERROR_VERSION else None
+            if not error and not response.results:  # older brokers respond so to an unauthorized request
+                error = broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, subject)
+            directories = {row.log_dir: _to_log_dir_description(row) for row in response.results}
+            return dict.fromkeys(node_ids, error or directories)
+
+        lookup = BrokerLookup(self._cluster, int)
+        return require_success(await self._request_items(await self._broker_ids(broker_ids), lookup, send, ()))
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> dict[Replica, dict[str, ReplicaInfo]]:
         """Return the log directories of replicas, by path. A replica that is being moved has two (KIP-113).
@@ -265,31 +269,28 @@ class ReplicaMethods(AdminRequests):
             BrokerError: a broker does not exist, lacks the log directory (LOG_DIR_NOT_FOUND), or lacks the replica.
         """
         cls = self.settings.message("AlterReplicaLogDirsRequest")
-        results: dict[Replica, BrokerError | None] = {}
-        for broker_id in dict.fromkeys(replica.broker_id for replica in paths):
-            broker_paths = {replica: path for replica, path in paths.items() if replica.broker_id == broker_id}
+
+        async def send(broker: Broker, replicas: list[Replica]) -> dict[Replica, BrokerError | None]:
             body = cls()
-            for path in dict.fromkeys(broker_paths.values()):
+            for path in dict.fromkeys(paths[replica] for replica in replicas):
                 partitions = [
-                    TopicPartition(entry.topic, entry.partition)
-                    for entry, target in broker_paths.items()
-                    if target == path
+                    TopicPartition(entry.topic, entry.partition) for entry in replicas if paths[entry] == path
                 ]
                 topics = [
                     cls.AlterReplicaLogDirTopic(name=name, partitions=numbers)
                     for name, numbers in by_topic(partitions).items()
                 ]
                 body.dirs.append(cls.AlterReplicaLogDir(path=path, topics=topics))
-            try:
-                response = await self._send_to_broker(broker_id, body, f"log directories of broker {broker_id}")
-            except BrokerError as error:
-                results |= dict.fromkeys(broker_paths, error)
-                continue
-            for topic in response.results:
-                for row in topic.partitions:
-                    replica = Replica(topic.topic_name, row.partition_index, broker_id)
-                    results[replica] = row_error(row, f"replica {replica}")
-        require_success(results, paths)
+            response = await self._cluster.request(broker, body)
+            return {
+                replica: row_error(row, f"replica {replica}")
+                for topic in response.results
+                for row in topic.partitions
+                for replica in [Replica(topic.topic_name, row.partition_index, broker.node_id)]
+            }
+
+        lookup = BrokerLookup(self._cluster, lambda replica: int(replica.broker_id))
+        require_success(await self._request_items(paths, lookup, send, ()))
 
 
 def _to_log_dir_description(row: Any) -> LogDirDescription:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, raise_response_error
+from kafkaframes.client.administration.base import AdminRequests, row_error
+from kafkaframes.client.administration.item_requests import BrokerLookup, CoordinatorLookup, LeaderLookup
 from kafkaframes.client.cluster import TRANSACTION
-from kafkaframes.client.metadata import PartitionLike, TopicPartition, to_partition, to_partitions
-from kafkaframes.client.response_rows import require_one_row, require_success
-from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
+from kafkaframes.client.metadata import Broker, PartitionLike, TopicPartition, by_topic, to_partition, to_partitions
+from kafkaframes.client.response_rows import ItemError, require_success
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, OptionError
 
+_PRODUCER_CODES: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_ABORT_CODES: Final = _PRODUCER_CODES | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE}
+_FENCE_CODES: Final = COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
 _DURATION_VERSION, _PATTERN_VERSION = 1, 2  # first versions of ListTransactions with these filters
 
 
@@ -121,18 +126,21 @@ class TransactionMethods(AdminRequests):
         )
         body.duration_filter = -1 if min_duration_ms is None else min_duration_ms
         body.transactional_id_pattern = transactional_id_pattern
+
+        def check_version(broker: Broker, version: int) -> None:
+            for setting, first in required_versions.items():
+                if version < first:
+                    raise OptionError(
+                        f"{setting} is not supported by broker {broker.node_id}: its Kafka release is too old"
+                    )
+
         listings: list[TransactionListing] = []
-        for broker_id in await self._broker_ids():
-            connection = await self._cluster.connection(await self._broker(broker_id))
-            for setting, version in required_versions.items():
-                if connection.version_of(body) < version:
-                    raise OptionError(f"{setting} is not supported by broker {broker_id}: its Kafka release is too old")
-            response = await self._send_to_broker(broker_id, body, f"transactions of broker {broker_id}")
+        for broker, response in await self._send_to_every_broker(body, "transactions", check_version):
             if response.unknown_state_filters:
                 names = ", ".join(map(repr, response.unknown_state_filters))
-                raise OptionError(f"states: broker {broker_id} does not know {names}")
+                raise OptionError(f"states: broker {broker.node_id} does not know {names}")
             listings += [
-                TransactionListing(row.transactional_id, row.producer_id, row.transaction_state, broker_id)
+                TransactionListing(row.transactional_id, row.producer_id, row.transaction_state, broker.node_id)
                 for row in response.transaction_states
             ]
         return sorted(listings)
@@ -146,32 +154,18 @@ class TransactionMethods(AdminRequests):
         Raises:
             BrokerError: no coordinator knows an id (TRANSACTIONAL_ID_NOT_FOUND), or the principal may not describe it.
         """
-        return require_success(await self._call_for_each(dict.fromkeys(transactional_ids), self._describe_transaction))
+        cls = self.settings.message("DescribeTransactionsRequest")
 
-    async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        subject = f"transactional id {transactional_id!r}"
-        body = self.settings.message("DescribeTransactionsRequest")(transactional_ids=[transactional_id])
-        response = await self._send_to_coordinator(
-            transactional_id,
-            body,
-            subject,
-            lambda entry: int(require_one_row(entry.transaction_states, subject).error_code),
-            TRANSACTION,
-        )
-        row = response.transaction_states[0]
-        raise_response_error(row, subject)
-        coordinator = await self._cluster.coordinator(transactional_id, TRANSACTION)
-        partitions = [TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions]
-        return TransactionDescription(
-            transactional_id,
-            row.transaction_state,
-            row.producer_id,
-            row.producer_epoch,
-            row.transaction_timeout_ms,
-            None if row.transaction_start_time_ms < 0 else row.transaction_start_time_ms,
-            tuple(sorted(partitions)),
-            coordinator.node_id,
-        )
+        async def send(coordinator: Broker, ids: list[str]) -> dict[str, TransactionDescription | BrokerError]:
+            response = await self._cluster.request(coordinator, cls(transactional_ids=ids))
+            return {
+                row.transactional_id: row_error(row, f"transactional id {row.transactional_id!r}")
+                or _to_transaction_description(row, coordinator.node_id)
+                for row in response.transaction_states
+            }
+
+        coordinators = CoordinatorLookup(self._cluster, TRANSACTION)
+        return require_success(await self._request_items(transactional_ids, coordinators, send, COORDINATOR_MOVED))
 
     async def describe_producers(
         self, partitions: Iterable[PartitionLike], *, broker_id: int | None = None
@@ -185,25 +179,31 @@ class TransactionMethods(AdminRequests):
         Raises:
             BrokerError: a partition does not exist, or the principal may not read the topic.
         """
+        cls = self.settings.message("DescribeProducersRequest")
 
-        async def describe(partition: TopicPartition) -> list[ProducerState]:
-            cls = self.settings.message("DescribeProducersRequest")
-            body = cls(topics=[cls.TopicRequest(name=partition.topic, partition_indexes=[partition.partition])])
-            row = await self._send_to_leader(
-                partition,
-                body,
-                lambda response: require_one_row(
-                    [row for topic in response.topics for row in topic.partitions], f"producers of {partition}"
-                ),
-                broker_id,
-            )
-            raise_response_error(row, f"producers of {partition}")
-            return sorted(map(_to_producer_state, row.active_producers), key=lambda entry: entry.producer_id)
+        async def send(
+            broker: Broker, entries: list[TopicPartition]
+        ) -> dict[TopicPartition, list[ProducerState] | BrokerError]:
+            topics = [
+                cls.TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(entries).items()
+            ]
+            response = await self._cluster.request(broker, cls(topics=topics))
+            return {
+                partition: row_error(row, f"producers of {partition}")
+                or sorted(map(_to_producer_state, row.active_producers), key=lambda entry: entry.producer_id)
+                for topic in response.topics
+                for row in topic.partitions
+                for partition in [TopicPartition(topic.name, row.partition_index)]
+            }
 
-        requested = dict.fromkeys(to_partitions(partitions))
-        if broker_id is None and requested:  # a former leader answers as a replica, with states that may be older
-            await self._cluster.retried(lambda: self._cluster.refresh({entry.topic for entry in requested}))
-        return require_success(await self._call_for_each(requested, describe))
+        requested = list(dict.fromkeys(to_partitions(partitions)))
+        if broker_id is not None:
+            broker = BrokerLookup(self._cluster, lambda _: broker_id)
+            return require_success(await self._request_items(requested, broker, send, ()))
+        for partition in requested:  # a former leader answers as a replica, with states that may be older
+            self._cluster.cluster.expire(partition.topic)
+        leaders = LeaderLookup(self._cluster)
+        return require_success(await self._request_items(requested, leaders, send, _PRODUCER_CODES))
 
     async def abort_transaction(
         self, partition: PartitionLike, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
@@ -233,14 +233,19 @@ class TransactionMethods(AdminRequests):
             topics=[topic],
             coordinator_epoch=coordinator_epoch,
         )
-        subject = f"abort of producer {producer_id} in {target}"
 
-        def get_row(response: Any) -> Any:
-            topics = [topic for entry in response.markers for topic in entry.topics]
-            return require_one_row([row for topic in topics for row in topic.partitions], subject)
+        async def send(leader: Broker, _: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
+            response = await self._cluster.request(leader, cls(markers=[marker]))
+            return {
+                partition: row_error(row, f"abort of producer {producer_id} in {partition}")
+                for entry in response.markers
+                for topic in entry.topics
+                for row in topic.partitions
+                for partition in [TopicPartition(topic.name, row.partition_index)]
+            }
 
-        row = await self._send_to_leader(target, cls(markers=[marker]), get_row)
-        raise_response_error(row, subject)
+        leaders = LeaderLookup(self._cluster)
+        require_success(await self._request_items([target], leaders, send, _ABORT_CODES))
 
     async def force_terminate_transaction(self, transactional_id: str) -> None:
         """Abort the open transaction of a transactional id by fencing its producers (KIP-939).
@@ -251,7 +256,7 @@ class TransactionMethods(AdminRequests):
         Raises:
             BrokerError: the principal may not write with this transactional id.
         """
-        await self._fence_producer(transactional_id)
+        await self.fence_producers([transactional_id])
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
         """Fence the producers of transactional ids. Coordinators abort their open transactions.
@@ -265,30 +270,38 @@ class TransactionMethods(AdminRequests):
         Raises:
             BrokerError: the principal may not write with a transactional id.
         """
-        return require_success(await self._call_for_each(dict.fromkeys(transactional_ids), self._fence_producer))
+        cls = self.settings.message("InitProducerIdRequest")
+        timeout_ms = self.settings.request_timeout_ms
 
-    async def _fence_producer(self, transactional_id: str) -> FencedProducer:
-        subject = f"transactional id {transactional_id!r}"
-        body = self.settings.message("InitProducerIdRequest")(
-            transactional_id=transactional_id, transaction_timeout_ms=self.settings.request_timeout_ms
-        )
-
-        async def step() -> Any:
-            response = await self._cluster.ask_coordinator(transactional_id, body, TRANSACTION)
-            self._cluster.check_coordinator(response.error_code, subject, transactional_id, TRANSACTION)
-            return response
-
-        try:
-            response = await self._cluster.retried(step)
-        except BrokerError as error:
-            if error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        async def fence(coordinator: Broker, transactional_id: str) -> FencedProducer | ItemError:
+            body = cls(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+            response = await self._cluster.request(coordinator, body)
+            subject = f"transactional id {transactional_id!r}"
+            if response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 limit = "transaction.max.timeout.ms"
-                timeout_ms = self.settings.request_timeout_ms
-                raise broker_error(
-                    error.code, f"{subject}: request_timeout_ms={timeout_ms} exceeds the brokers' {limit}"
-                ) from None
-            raise
-        return FencedProducer(response.producer_id, response.producer_epoch)
+                subject += f": request_timeout_ms={timeout_ms} exceeds the brokers' {limit}"
+            return row_error(response, subject) or FencedProducer(response.producer_id, response.producer_epoch)
+
+        async def send(coordinator: Broker, ids: list[str]) -> dict[str, FencedProducer | ItemError]:
+            results = await asyncio.gather(*(fence(coordinator, transactional_id) for transactional_id in ids))
+            return dict(zip(ids, results, strict=True))
+
+        coordinators = CoordinatorLookup(self._cluster, TRANSACTION)
+        return require_success(await self._request_items(transactional_ids, coordinators, send, _FENCE_CODES))
+
+
+def _to_transaction_description(row: Any, coordinator_id: int) -> TransactionDescription:
+    partitions = [TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions]
+    return TransactionDescription(
+        row.transactional_id,
+        row.transaction_state,
+        row.producer_id,
+        row.producer_epoch,
+        row.transaction_timeout_ms,
+        None if row.transaction_start_time_ms < 0 else row.transaction_start_time_ms,
+        tuple(sorted(partitions)),
+        coordinator_id,
+    )
 
 
 def _to_producer_state(row: Any) -> ProducerState:
