@@ -526,3 +526,29 @@ def strangers_admin():
             admin.create_topics(["a"])
         with Admin(broker.bootstrap_servers, **login, sasl_username="stranger", sasl_password="s") as admin:
             yield admin
+
+
+# ---- levels of features ---------------------------------------------------------------------------------------------
+
+
+def test_a_feature_is_downgraded_and_upgraded_again(admin):
+    """A downgrade was encoded with a field that only the first version of the request has."""
+    level = admin.describe_features().finalized["transaction.version"].highest
+    admin.update_features({"transaction.version": FeatureUpdate(level - 1, "safe_downgrade")}, validate_only=True)
+    assert admin.describe_features().finalized["transaction.version"].highest == level
+    with pytest.raises(BrokerError, match="INVALID_UPDATE_VERSION"):
+        admin.update_features({"transaction.version": FeatureUpdate(level - 1)})
+    admin.update_features({"transaction.version": FeatureUpdate(level - 1, "safe_downgrade")})
+    reads(lambda: admin.describe_features().finalized["transaction.version"].highest, level - 1)
+    admin.update_features({"transaction.version": FeatureUpdate(level)})
+    reads(lambda: admin.describe_features().finalized["transaction.version"].highest, level)
+
+
+def test_brokers_before_3_3_know_only_whether_a_downgrade_is_allowed():
+    with Broker(broker_release="3.2") as broker, Admin(broker.bootstrap_servers) as admin:
+        with broker.on("UpdateFeatures", optional=True).delay(0) as rule, pytest.raises(BrokerError):
+            admin.update_features({"no.such.feature": FeatureUpdate(1, "safe_downgrade")})
+        (request,) = rule.requests
+        assert (request.version, request.body.feature_updates[0].allow_downgrade) == (0, True)
+        with pytest.raises(OptionError, match="validate_only needs brokers of Kafka"):
+            admin.update_features({"no.such.feature": FeatureUpdate(1)}, validate_only=True)

@@ -236,12 +236,23 @@ class ClusterClient:
         at = connection.version_of(body, most=most) if version is None else version
         return await connection.request(body, version=at, timeout_ms=timeout_ms)
 
-    async def retried(self, step: Callable[[], Awaitable[Result]], *, timeout_ms: int | None = None) -> Result:
+    async def retried(
+        self,
+        step: Callable[[], Awaitable[Result]],
+        *,
+        timeout_ms: int | None = None,
+        can_retry: Callable[[BrokerError | NetworkError], bool] = is_retriable,
+    ) -> Result:
         """Run ``step`` until it succeeds, with exponential backoff and jitter as in Kafka's clients (KIP-580).
+
+        Args:
+            step: function to run.
+            timeout_ms: longest time of all attempts, in milliseconds; ``default_api_timeout_ms`` if None.
+            can_retry: returns whether the step is run again after an error.
 
         Raises:
             BrokerError, NetworkError: last error of ``step``, if it is not retriable, after ``retries`` attempts, or
-                after ``timeout_ms`` (``default_api_timeout_ms`` if None).
+                after ``timeout_ms``.
         """
         limit_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + limit_ms / 1000
@@ -254,7 +265,7 @@ class ClusterClient:
                 pause = self.backoff_s(attempt)
                 attempt += 1
                 late = time.monotonic() + pause >= deadline
-                if self._closed or not is_retriable(error) or attempt > self.settings.retries or late:
+                if self._closed or not can_retry(error) or attempt > self.settings.retries or late:
                     raise
                 await asyncio.sleep(pause)
 

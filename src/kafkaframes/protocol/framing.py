@@ -408,17 +408,18 @@ def choose_version(
     """Return the newest version of an API that both ends support, within the caller's limits.
 
     Raises:
-        BrokerError: there is no such version.
+        BrokerError: there is no such version (UNSUPPORTED_VERSION).
     """
     versions = broker_versions.get(api_key)
     name = catalog.api(api_key).name if specs is None else f"API {api_key}"
     if versions is None:
-        raise BrokerError(f"the broker does not support {name}")
+        raise BrokerError(f"the broker does not support {name}", ErrorCode.UNSUPPORTED_VERSION)
     common = supported_versions(api_key, specs).intersect(versions)
     common = common.intersect(Versions(min_version, common.highest if max_version is None else max_version))
     if common.is_empty:
         raise BrokerError(
-            f"no common version of {name}: the broker supports versions {versions.lowest} to {versions.highest}"
+            f"no common version of {name}: the broker supports versions {versions.lowest} to {versions.highest}",
+            ErrorCode.UNSUPPORTED_VERSION,
         )
     return common.highest
 

@@ -18,7 +18,10 @@ def failed(request: Request, code: int) -> Any:
     Arrays of the response have a row for each row of the request's array, with the same values in fields of the same
     name: topic rows have the topic's name, partition rows the partition's number. Each error code of a row is ``code``.
     """
-    return _fill(request.response(), request.body, code, request.version)
+    body = request.body
+    if directories := getattr(body, "dirs", None):  # the response of AlterReplicaLogDirs has no level of directories
+        body = type(directories[0])(topics=[topic for directory in directories for topic in directory.topics])
+    return _fill(request.response(), body, code, request.version)
 
 
 def _fill(target: Any, source: Any, code: int, version: int) -> Any:
@@ -84,7 +87,20 @@ class _Plain:
                 setattr(self, info.attribute, value)
 
 
-_KEYS = frozenset({"name", "topic", "topic_name", "partition_index", "partition", "index", "group_id", "key", "user"})
+_KEYS = frozenset(
+    {
+        "name",
+        "topic",
+        "topic_name",
+        "partition_index",
+        "partition",
+        "index",
+        "group_id",
+        "key",
+        "user",
+        "transactional_id",
+    }
+)
 
 
 def shorten_texts(answer: Struct) -> None:

@@ -37,8 +37,12 @@ class AdminRequests:
     settings: ClientSettings
     _cluster: ClusterClient
 
-    async def _retry(self, step: Callable[[], Awaitable[Value]]) -> Value:
+    async def _retry(self, step: Callable[[], Awaitable[Value]], retriable: Collection[ErrorCode] = ()) -> Value:
         """Run a step until it succeeds, for at most ``default_api_timeout_ms``, and return its result.
+
+        Args:
+            step: function to run. It is run again after a retriable error.
+            retriable: further error codes after which the step is run again.
 
         Raises:
             BrokerError, NetworkError: the last error of the step.
@@ -56,7 +60,10 @@ class AdminRequests:
 
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                return await self._cluster.retried(attempt)
+                return await self._cluster.retried(
+                    attempt,
+                    can_retry=lambda error: is_retriable(error) or getattr(error, "code", None) in retriable,
+                )
         except TimeoutError:
             raise error from None
 
@@ -195,7 +202,7 @@ class AdminRequests:
                 self._cluster.check_coordinator(code, subject, key)
             return response
 
-        return await self._retry(step)
+        return await self._retry(step, retriable)
 
     async def _send_about_group(self, group_id: str, body: Message) -> Any:
         """Send a request that describes one group to its coordinator, and return the group's response row."""

@@ -15,10 +15,11 @@ from kafkaframes.client.administration.base import (
     row_error,
 )
 from kafkaframes.client.response_rows import require_one_row, require_success
-from kafkaframes.errors import ErrorCode, broker_error
+from kafkaframes.errors import ErrorCode, OptionError, broker_error
 
 UPGRADE_TYPES: Final = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
 CONFIG_RESOURCES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
+_UPGRADE_TYPE_VERSION: Final = 1  # first version of UpdateFeatures with upgrade types and validate_only
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
 
@@ -200,22 +201,24 @@ class ClusterMethods(AdminRequests):
             validate_only: check the changes without applying them (Kafka 3.3 and later).
 
         Raises:
-            OptionError: an upgrade type is unknown.
+            OptionError: an upgrade type is unknown, or the brokers are too old for ``validate_only``.
             BrokerError: a node does not support a level, or ``upgrade_type`` is ``upgrade`` for a lower level.
         """
         cls = self.settings.message("UpdateFeaturesRequest")
-        rows = []
+        body = cls(timeout_ms=self.settings.request_timeout_ms)
+        connection = await self._retry(self._cluster.any_connection)
+        has_upgrade_types = connection.version_of(body) >= _UPGRADE_TYPE_VERSION
+        if validate_only and not has_upgrade_types:
+            raise OptionError("validate_only needs brokers of Kafka 3.3 or later (KIP-584)")
+        body.validate_only = validate_only
         for name, update in updates.items():
             number = protocol_number("upgrade type", update.upgrade_type, UPGRADE_TYPES)
-            rows.append(
-                cls.FeatureUpdateKey(
-                    feature=name,
-                    max_version_level=update.level,
-                    upgrade_type=number,
-                    allow_downgrade=update.upgrade_type != "upgrade",
-                )
-            )
-        body = cls(timeout_ms=self.settings.request_timeout_ms, feature_updates=rows, validate_only=validate_only)
+            row = cls.FeatureUpdateKey(feature=name, max_version_level=update.level)
+            if has_upgrade_types:
+                row.upgrade_type = number
+            else:
+                row.allow_downgrade = update.upgrade_type != "upgrade"
+            body.feature_updates.append(row)
         response = await self._send_to_controller(body, "features")
         requested = updates if response.results else ()  # version 2 has no results of single features (KIP-1022)
         require_success(
