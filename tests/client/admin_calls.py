@@ -187,6 +187,14 @@ def _settings(scene: Scene) -> Any:
 _LEADER = frozenset({"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"})
 CALLS: dict[str, Call] = {
     "metrics": Call(lambda admin, _: admin.metrics(), "", "any", denied=None),
+    "client_instance_id": Call(  # tests/client/telemetry has its requests
+        lambda admin, _: admin.client_instance_id(),
+        "",
+        "any",
+        prepare=lambda scene: scene.root.alter_configs("client-metrics", "slow", {"interval.ms": "60000"}),
+        check=lambda _, result: result.int,
+        denied=None,
+    ),
     "close": Call(lambda admin, _: admin.close(), "", "any", denied=None),
     "describe_cluster": Call(
         lambda admin, _: admin.describe_cluster(),

@@ -60,7 +60,7 @@ def test_each_method_works_from_a_node_that_does_not_serve_it(name, scene):
     scene.broker.move_leader(TOPIC, 0, 0)
     if call.key:
         scene.broker.move_coordinator(call.key, 1, kind=call.target)
-    with client_of_node(scene, 2) as admin:
+    with client_of_node(scene, 2, enable_metrics_push=name == "client_instance_id") as admin:
         perform(call, admin, scene)
 
 
