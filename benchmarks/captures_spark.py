@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.capture.columns import CALLS
-from kafkaframes.spark.builder import session
+from kafkaframes.spark.sessions.builder import session
 
 RESULTS = Path(__file__).parent / "results" / "captures_spark.md"
 TICKS = os.sysconf("SC_CLK_TCK")

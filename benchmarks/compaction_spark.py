@@ -32,7 +32,7 @@ import kafkaframes
 from cleaner import write_log
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.staged_compaction import Split
-from kafkaframes.spark import jobs
+from kafkaframes.spark.runtime import jobs
 from kafkaframes.storage.cleaner import CleanerSettings
 
 SETTINGS = CleanerSettings(now_ms=1_800_000_000_000)

@@ -20,7 +20,7 @@ from pathlib import Path
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
 from spark_source import BATCH_BYTES, QUERY, build_batches
 
 ASKED = 1.3

@@ -7,7 +7,7 @@ Spark starts a Python process to find sources, one for each ``load()``, two for 
 that is written. Each imports a module of PySpark's and then ours. Here the same imports run in processes of their own,
 all sides in turn, without Spark. Printed are medians of CPU time (user and system), and how many times the bare
 process the whole is. Before that, what the bare process costs where PySpark comes from Spark's zip, as in every session
-that is not ours, and where it is the installed package (``spark/worker_files.py``).
+that is not ours, and where it is the installed package (``spark/sessions/worker_files.py``).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ import kafkaframes
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.storage.files import filesystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.log.discover import discover

@@ -47,10 +47,10 @@ from kafkaframes.jobs.tables.settings import TableSettings
 from kafkaframes.protocol.spec import catalog, releases
 from kafkaframes.records.layout import CODECS
 from kafkaframes.scan.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
-from kafkaframes.spark.log_options import NAMES, OPTIONS
-from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
-from kafkaframes.spark.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
-from kafkaframes.spark.write_options import WRITE_OPTIONS
+from kafkaframes.spark.options.log_options import NAMES, OPTIONS
+from kafkaframes.spark.options.topic_options import OPTIONS as TOPIC_OPTIONS
+from kafkaframes.spark.options.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
+from kafkaframes.spark.options.write_options import WRITE_OPTIONS
 from kafkaframes.storage.copies.decisions import CHECKS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -3,6 +3,6 @@
 Spark imports every installed top-level module named ``pyspark_*`` and registers its ``DefaultSource``.
 """
 
-from kafkaframes.spark.kafka_capture import KafkaCaptureDataSource as DefaultSource
+from kafkaframes.spark.sources.kafka_capture import KafkaCaptureDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -3,6 +3,6 @@
 Spark imports every installed top-level module named ``pyspark_*`` and registers its ``DefaultSource``.
 """
 
-from kafkaframes.spark.kafka_log import KafkaLogDataSource as DefaultSource
+from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

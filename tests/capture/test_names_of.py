@@ -7,7 +7,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.capture_options import capture_options
+from kafkaframes.spark.options.capture_options import capture_options
 
 DATA = Path(__file__).parents[1] / "data"
 CAPTURE = DATA / "captures" / "mangled-loss.pcapng.zst"

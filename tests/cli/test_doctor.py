@@ -9,7 +9,8 @@ from kafkaframes.cli import doctor
 from kafkaframes.cli.main import cli
 from kafkaframes.kernels import directories as places
 from kafkaframes.records.libraries import LIBRARIES
-from kafkaframes.spark import _compat, java
+from kafkaframes.spark.runtime import _compat
+from kafkaframes.spark.sessions import java
 
 
 @pytest.fixture

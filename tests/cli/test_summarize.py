@@ -8,7 +8,7 @@ from kafkaframes.cli import summarize as cli_summarize
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.export.tally import CodecSummary, Dropped, Summary, TopicSummary
-from kafkaframes.spark.summary import summarize
+from kafkaframes.spark.dataframes.summary import summarize
 
 
 def run(*arguments):

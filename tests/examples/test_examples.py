@@ -49,7 +49,8 @@ def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
 def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
     pytest.importorskip("pyspark.pipelines", reason="declarative pipelines came with Spark 4.1")
     pytest.importorskip("grpc_status", reason="pyspark[pipelines] is not installed")
-    from kafkaframes.spark import _compat, java
+    from kafkaframes.spark.runtime import _compat
+    from kafkaframes.spark.sessions import java
 
     found = java.require_java(_compat.fit_java_versions(_compat.require_pyspark("a test")))
     monkeypatch.setenv("JAVA_HOME", str(found.home))  # Spark's command knows none that came with pip

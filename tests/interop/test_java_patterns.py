@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.spark.random_patterns import NAMES, Expressions
 
-from kafkaframes.spark.java_pattern import compile_java_pattern
+from kafkaframes.spark.options.java_pattern import compile_java_pattern
 
 DRAWS = max(int(os.environ.get("KAFKAFRAMES_DRAWS", "0")), 2_000)
 SEED = int(os.environ.get("KAFKAFRAMES_SEED", "1"))

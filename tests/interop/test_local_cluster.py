@@ -21,7 +21,7 @@ JOB = """
     from kafkaframes.jobs.compact.compaction import compact
     from kafkaframes.errors import LogDirError
     from kafkaframes.jobs.compact.stages import JudgeTask, RewriteTask, WalkTask
-    from kafkaframes.spark import jobs
+    from kafkaframes.spark.runtime import jobs
 
     @dataclass(frozen=True)
     class KillsItsExecutorOnce:

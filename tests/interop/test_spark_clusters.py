@@ -20,7 +20,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
-from kafkaframes.spark import java
+from kafkaframes.spark.sessions import java
 
 LOGS = Path(__file__).parents[2] / "examples" / "logs" / "kafka-4.3"
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -17,7 +17,7 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
 from kafkaframes.jobs.restore.writing import Commit, RunWriter, Target, WriteSettings
-from kafkaframes.spark.log_writer import new_topic_id
+from kafkaframes.spark.sinks.log_writer import new_topic_id
 
 APPENDED = 3
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.spark import _compat, builder
+from kafkaframes.spark.runtime import _compat
+from kafkaframes.spark.sessions import builder
 
 
 def test_importing_the_package_is_enough_to_find_the_session_and_imports_no_pyspark():

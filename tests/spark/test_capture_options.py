@@ -8,7 +8,7 @@ import pytest
 from tests.capture.own_specs import write_specs
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.capture_options import capture_options
+from kafkaframes.spark.options.capture_options import capture_options
 
 
 def test_options_are_checked_before_anything_is_read():

@@ -12,9 +12,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.kafka_log import KafkaLogDataSource
-from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
-from kafkaframes.spark.schemas import comment_of, options_of, without_added
+from kafkaframes.spark.options.schemas import comment_of, options_of, without_added
+from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
+from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOP = EXAMPLES / "logs" / "kafka-4.3"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.spark.checkpoint_files import ConnectFiles, checkpoint_files
+from kafkaframes.spark.progress.checkpoint_files import ConnectFiles, checkpoint_files
 
 pytestmark = pytest.mark.spark
 

@@ -1,6 +1,6 @@
 """What is known of PySpark without importing it."""
 
-from kafkaframes.spark import _compat
+from kafkaframes.spark.runtime import _compat
 
 
 def test_pyspark_version_is_found_without_importing_it():

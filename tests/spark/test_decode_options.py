@@ -10,9 +10,9 @@ from pyspark.sql.types import StructType
 from kafkaframes.broker import Broker
 from kafkaframes.client import Producer
 from kafkaframes.errors import CorruptRecordError, OptionError
-from kafkaframes.spark.decode_options import parted
-from kafkaframes.spark.kafka_log import KafkaLogDataSource
-from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
+from kafkaframes.spark.options.decode_options import parted
+from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
+from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
 ORDER = {
     "type": "object",

@@ -24,15 +24,15 @@ from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic import sink
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
-from kafkaframes.spark import topic_exactly_once
-from kafkaframes.spark.exactly_once_task import Work, write_rows, writing
-from kafkaframes.spark.topic_options import topic_write_options
+from kafkaframes.spark.exactly_once import topic_exactly_once
+from kafkaframes.spark.exactly_once.exactly_once_task import Work, write_rows, writing
+from kafkaframes.spark.options.topic_options import topic_write_options
 
 TASK = """
 import pickle, sys
 import pyarrow as pa
 import pyspark
-from kafkaframes.spark.exactly_once_task import write_rows
+from kafkaframes.spark.exactly_once.exactly_once_task import write_rows
 work, rows = pickle.load(sys.stdin.buffer)
 write_rows(work, 0, iter([rows]))
 """

@@ -73,7 +73,7 @@ def test_isolation_is_part_of_what_a_table_holds(spark, servers, tmp_path):
 
 
 def test_a_session_of_spark_connect_is_refused_by_name(monkeypatch, tmp_path):
-    from kafkaframes.spark import checkpoint_files
+    from kafkaframes.spark.progress import checkpoint_files
 
     monkeypatch.setattr(checkpoint_files, "is_connect", lambda spark: True)
     with pytest.raises(OptionError, match="export_topics needs a classic session of Spark, not Spark Connect"):

@@ -21,8 +21,8 @@ from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_segment_work
 from kafkaframes.scan.rows import RowOrigin
-from kafkaframes.spark.log_options import log_options
-from kafkaframes.spark.scan_tasks import converted, spark_schema
+from kafkaframes.spark.dataframes.scan_tasks import converted, spark_schema
+from kafkaframes.spark.options.log_options import log_options
 
 RELEASE = tuple(map(int, pyspark.__version__.split(".")[:2]))
 NANOSECONDS = 1_712_345_678_123_456_789

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.micro_batches import FirstBatch
+from kafkaframes.spark.runtime.micro_batches import FirstBatch
 
 
 @pytest.mark.parametrize(

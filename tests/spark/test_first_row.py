@@ -12,12 +12,12 @@ READ = """
 import json, sys
 import pyspark.worker
 from pyspark.sql.worker import plan_data_source_read
-import kafkaframes.spark.kafka_log
+import kafkaframes.spark.sources.kafka_log
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.tasks import read_table
+from kafkaframes.spark.sources.tasks import read_table
 options = log_options({"path": sys.argv[1], "includeHeaders": "true"})
 columns = choose_columns(None, include_headers=True, table=options.layout)
 work = plan_log(options, cores=1).works[0]
@@ -32,7 +32,7 @@ from kafkaframes.client import Producer
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.shares import Range
-from kafkaframes.spark.tasks import read_topic
+from kafkaframes.spark.sources.tasks import read_topic
 servers = sys.argv[1]
 options = TopicOptions(client={"bootstrap_servers": servers})
 columns = choose_columns(None)

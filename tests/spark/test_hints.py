@@ -4,8 +4,8 @@ import pytest
 from tests.spark.truth import SHOP
 
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.kafka_log import hint_of
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.sources.kafka_log import hint_of
 
 
 def hint(large_bytes=1, **given):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import KafkaframesError, MissingExtraError
-from kafkaframes.spark import java
+from kafkaframes.spark.sessions import java
 
 FIT = (17, 21, 25)
 

@@ -11,9 +11,9 @@ import pytest
 from tests.spark.random_patterns import NAMES
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.java_pattern import compile_java_pattern
-from kafkaframes.spark.log_options import log_options
-from kafkaframes.spark.topic_options import topic_options
+from kafkaframes.spark.options.java_pattern import compile_java_pattern
+from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options.topic_options import topic_options
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("java_patterns.jsonl").read_text().splitlines()]
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.spark import builder
-from kafkaframes.spark.job_session import session_at
+from kafkaframes.spark.sessions import builder
+from kafkaframes.spark.sessions.job_session import session_at
 
 
 class Context:

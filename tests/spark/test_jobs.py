@@ -14,7 +14,7 @@ from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.build import build_records
-from kafkaframes.spark.jobs import runner, split
+from kafkaframes.spark.runtime.jobs import runner, split
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.recover import RecoverySettings

@@ -10,8 +10,8 @@ import pytest
 from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture, read_traffic
-from kafkaframes.spark.capture_options import capture_options
-from kafkaframes.spark.kafka_capture import KafkaCaptureStreamReader
+from kafkaframes.spark.options.capture_options import capture_options
+from kafkaframes.spark.sources.kafka_capture import KafkaCaptureStreamReader
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
 SHARE = DATA / "share-groups-broker43.pcap.zst"
@@ -151,7 +151,7 @@ def test_what_was_not_read_is_logged_by_the_task_that_read_it(caplog):
     from pyspark.sql.datasource import InputPartition
 
     from kafkaframes.scan.capture import plan_works
-    from kafkaframes.spark.kafka_capture import KafkaCaptureReader
+    from kafkaframes.spark.sources.kafka_capture import KafkaCaptureReader
 
     options = capture_options({"path": str(LOSS), "minPartitions": "3"})
     reader = KafkaCaptureReader(options)

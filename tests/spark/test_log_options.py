@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, check_batch_start
-from kafkaframes.spark.decode_options import DECODE_ROWS
-from kafkaframes.spark.log_options import OPTIONS, log_options
+from kafkaframes.spark.options.decode_options import DECODE_ROWS
+from kafkaframes.spark.options.log_options import OPTIONS, log_options
 
 DECODING = {option.name.lower() for option in DECODE_ROWS}
 

@@ -10,7 +10,7 @@ from tests.scan.log.test_following import append
 
 from kafkaframes.jobs.restore.writing.marks import read_marks
 from kafkaframes.jobs.verify.verify import verify
-from kafkaframes.spark.log_writer import STAGING
+from kafkaframes.spark.sinks.log_writer import STAGING
 from kafkaframes.storage.log.discover import discover
 
 pytestmark = pytest.mark.spark

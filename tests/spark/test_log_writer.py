@@ -9,7 +9,7 @@ import pytest
 
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.partitioner import partition_of
-from kafkaframes.spark.log_writer import STAGING
+from kafkaframes.spark.sinks.log_writer import STAGING
 from kafkaframes.storage.log.discover import discover
 
 SCHEMA = (

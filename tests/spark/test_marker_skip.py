@@ -6,7 +6,7 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch, conflict
-from kafkaframes.spark.marker_skip import next_batch, skip_to
+from kafkaframes.spark.exactly_once.marker_skip import next_batch, skip_to
 
 TARGET = "sink, topic out"
 

@@ -10,7 +10,7 @@ from kafkaframes.jobs.analyze.outcome import merged
 from kafkaframes.jobs.analyze.proposals import Question
 from kafkaframes.jobs.analyze.traffic import Task, measure_records
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
-from kafkaframes.spark.jobs import run_on_spark
+from kafkaframes.spark.runtime.jobs import run_on_spark
 
 DATA = Path(__file__).parent.parent / "data"
 FILES = (

@@ -10,7 +10,7 @@ from tests.protocol.messages.values import make_value
 
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import headers, message
-from kafkaframes.spark.messages import decode_message, decode_request, decode_response, encode_message
+from kafkaframes.spark.functions import decode_message, decode_request, decode_response, encode_message
 
 pytestmark = pytest.mark.spark
 

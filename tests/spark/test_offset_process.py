@@ -18,10 +18,10 @@ from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.driver_process import control
 from kafkaframes.jobs.driver_process.serving import is_running
 from kafkaframes.scan.topic.shares import Range, share_out
-from kafkaframes.spark import execution_offsets, offset_process
-from kafkaframes.spark.execution_offsets import DeferredWork, defer, digest_of, identity_of
-from kafkaframes.spark.offset_process import ExecutionMemory, OffsetService
-from kafkaframes.spark.topic_options import topic_options
+from kafkaframes.spark.options.topic_options import topic_options
+from kafkaframes.spark.sources import execution_offsets, offset_process
+from kafkaframes.spark.sources.execution_offsets import DeferredWork, defer, digest_of, identity_of
+from kafkaframes.spark.sources.offset_process import ExecutionMemory, OffsetService
 
 ONE = TopicPartition("t", 0)
 OPTIONS = topic_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, is_stream=False)
@@ -195,7 +195,7 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
 
 
 def test_the_spark_process_is_the_first_ancestor_that_does_not_run_python():
-    code = "from kafkaframes.spark.execution_offsets import _spark_process as p; print(p())"
+    code = "from kafkaframes.spark.sources.execution_offsets import _spark_process as p; print(p())"
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
     shell = ["sh", "-c", f'"{sys.executable}" -c "{nested}"; echo $$']
     found, shell_pid = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()

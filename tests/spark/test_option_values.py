@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.capture_options import capture_options
-from kafkaframes.spark.log_options import log_options
-from kafkaframes.spark.option_values import boolean, load_paths, one_of, parsed, positive
-from kafkaframes.spark.topic_options import topic_options, topic_write_options
-from kafkaframes.spark.write_options import parse_write
+from kafkaframes.spark.options.capture_options import capture_options
+from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options.option_values import boolean, load_paths, one_of, parsed, positive
+from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.options.write_options import parse_write
 
 TOPIC = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 

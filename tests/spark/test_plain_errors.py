@@ -5,9 +5,9 @@ from pyspark.sql.types import StructType
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.spark._compat import reason_of
-from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
-from kafkaframes.spark.worker import tells_plainly
+from kafkaframes.spark.runtime._compat import reason_of
+from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
 
 @tells_plainly

@@ -3,8 +3,8 @@
 import threading
 from types import SimpleNamespace
 
-from kafkaframes.spark import job_session
-from kafkaframes.spark.job_session import watch_tasks
+from kafkaframes.spark.sessions import job_session
+from kafkaframes.spark.sessions.job_session import watch_tasks
 
 
 class Tracker:

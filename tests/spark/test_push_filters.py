@@ -6,7 +6,7 @@ The day that the second test fails, Spark has mended it, and filters can be push
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, GreaterThanOrEqual, InputPartition
 
-from kafkaframes.spark.kafka_log import KafkaLogReader
+from kafkaframes.spark.sources.kafka_log import KafkaLogReader
 
 pytestmark = pytest.mark.spark
 ENABLED = "spark.sql.python.filterPushdown.enabled"

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from kafkaframes.spark.checkpoint_files import asker, is_connect
+from kafkaframes.spark.progress.checkpoint_files import asker, is_connect
 
 
 def test_a_classic_session_is_asked_on_its_thread():

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.spark.micro_batches import read_limit
+from kafkaframes.spark.runtime.micro_batches import read_limit
 
 PLACES = {ReadOptions: {"paths": ("/data",)}, TopicOptions: {"client": {}}}
 

@@ -10,7 +10,7 @@ from tests.spark.truth import SHOP
 
 import kafkaframes
 from kafkaframes.spark import read
-from kafkaframes.spark.scan_tasks import converted, reader_of, spark_schema
+from kafkaframes.spark.dataframes.scan_tasks import converted, reader_of, spark_schema
 
 
 def test_a_task_reads_the_slices_that_it_is_given():

@@ -9,7 +9,7 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.jobs.verify.verify import verify
-from kafkaframes.spark import jobs
+from kafkaframes.spark.runtime import jobs
 from kafkaframes.storage.log.discover import discover
 
 DATA = Path(__file__).parents[1] / "data"

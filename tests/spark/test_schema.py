@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.schemas import columns_of, types_of
+from kafkaframes.spark.options.schemas import columns_of, types_of
 
 
 def test_a_schema_of_the_users_names_our_columns_in_our_types():

@@ -12,11 +12,11 @@ from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import is_secret
 from kafkaframes.jobs.driver_process.address import Address
-from kafkaframes.spark.builder import default_config
-from kafkaframes.spark.exactly_once_task import Work
-from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
-from kafkaframes.spark.log_options import log_options
-from kafkaframes.spark.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.exactly_once.exactly_once_task import Work
+from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.sessions.builder import default_config
+from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 from kafkaframes.storage.files.filesystem import store_of
 
 MARK = "hidden8f3a"

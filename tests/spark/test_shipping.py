@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
-from kafkaframes.spark import builder, worker_files
+from kafkaframes.spark.sessions import builder, worker_files
 
 
 class Context:

@@ -8,7 +8,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
 
 
 def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):

@@ -3,7 +3,7 @@
 import pytest
 
 import kafkaframes
-from kafkaframes.spark.summary import summarize
+from kafkaframes.spark.dataframes.summary import summarize
 
 
 @pytest.mark.spark

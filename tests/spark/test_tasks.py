@@ -11,9 +11,9 @@ from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark import tasks
-from kafkaframes.spark.log_options import log_options
-from kafkaframes.spark.tasks import read_table
+from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.sources import tasks
+from kafkaframes.spark.sources.tasks import read_table
 
 
 @pytest.mark.parametrize("table", ["records", "batches", "segments"])

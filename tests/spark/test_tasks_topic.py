@@ -9,8 +9,8 @@ from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.topic import reading as topic_reading
 from kafkaframes.scan.topic.shares import Range
-from kafkaframes.spark import tasks
-from kafkaframes.spark.tasks import read_topic
+from kafkaframes.spark.sources import tasks
+from kafkaframes.spark.sources.tasks import read_topic
 
 
 def test_a_piece_is_read_after_the_way_to_a_worker_and_an_empty_one_has_no_rows(monkeypatch):

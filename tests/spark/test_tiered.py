@@ -15,7 +15,7 @@ from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.scan import Meter
 from kafkaframes.storage.log.discover import discover

@@ -21,8 +21,8 @@ from tests.spark.topics import make_anew
 
 import kafkaframes
 from kafkaframes.client import Consumer, Producer
-from kafkaframes.spark.checkpoint_files import HadoopFiles
-from kafkaframes.spark.topic_stream_writer import _qualified
+from kafkaframes.spark.exactly_once.topic_stream_writer import _qualified
+from kafkaframes.spark.progress.checkpoint_files import HadoopFiles
 
 pytestmark = pytest.mark.spark
 

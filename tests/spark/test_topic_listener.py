@@ -11,7 +11,7 @@ NOW_MS = 1_700_000_100_000
 
 @pytest.mark.spark
 def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, servers, tmp_path, monkeypatch):  # noqa: F811
-    from kafkaframes.spark.topic_listener import TopicListener
+    from kafkaframes.spark.progress.topic_listener import TopicListener
 
     monkeypatch.setitem(TopicListener.close.__kwdefaults__, "seconds", 100.0)  # not 10, on a machine that is busy
     options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging", "startingOffsets": "earliest"}

@@ -67,7 +67,7 @@ def test_an_address_at_which_nobody_can_listen_is_refused(spark):
 
 
 def test_a_topic_that_two_sources_of_a_query_read_has_a_series_for_each():
-    from kafkaframes.spark.topic_metrics import TopicMetrics
+    from kafkaframes.spark.progress.topic_metrics import TopicMetrics
 
     sources = [{"endOffset": {"t": {"0": at}}, "latestOffset": {"t": {"0": 10}}, "numInputRows": at} for at in (2, 5)]
     progress = {"id": "q", "runId": "r", "name": "n", "batchId": 0, "sources": sources}
@@ -87,7 +87,7 @@ def test_a_port_that_does_not_exist_is_refused_before_spark_starts(port):
 
 
 def test_a_new_application_of_spark_is_listened_to_and_its_predecessor_forgotten():
-    from kafkaframes.spark.topic_metrics import TopicMetrics
+    from kafkaframes.spark.progress.topic_metrics import TopicMetrics
 
     metrics = TopicMetrics("127.0.0.1", 0)
     added = []

@@ -11,7 +11,7 @@ from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import EncodeError, NetworkError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.scan.ranges import AtGroup
-from kafkaframes.spark.topic_options import FORBIDDEN, check_exactly_once, topic_options, topic_write_options
+from kafkaframes.spark.options.topic_options import FORBIDDEN, check_exactly_once, topic_options, topic_write_options
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
 SUPPORTED = {name for name, known in java_properties().items() if known.treatment == "supported"}

@@ -8,7 +8,7 @@ from tests.scan.log.test_following import append
 from tests.spark.topics import make_anew
 
 from kafkaframes.client import Consumer, Producer, TopicPartition
-from kafkaframes.spark.topic_progress import PartitionLag, TopicProgress, estimates, progress_of
+from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, estimates, progress_of
 
 NOW_MS = 1_700_000_100_000
 

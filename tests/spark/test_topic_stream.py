@@ -9,12 +9,12 @@ from tests.scan.topic.test_following import make
 from kafkaframes.client import Admin, Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.micro_batch import offsets_of
-from kafkaframes.spark.topic_options import topic_options
+from kafkaframes.spark.options.topic_options import topic_options
 
 
 def stream_reader(servers, topic, **options):
     from kafkaframes.scan.columns import choose_columns
-    from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
+    from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
 
     given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
     return KafkaTopicStreamReader(topic_options(given, is_stream=True), choose_columns(None))
@@ -22,7 +22,7 @@ def stream_reader(servers, topic, **options):
 
 def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
     """Spark asks before it looks for new rows and may again when it plans them: none between the two may be lost."""
-    from kafkaframes.spark.topic_stream import ReadAllAvailable
+    from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "moving", 5)
     reader = stream_reader(servers, "moving")
@@ -38,7 +38,7 @@ def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
 
 def test_a_new_query_without_rows_begins_with_an_empty_micro_batch(servers):
     """Spark plans one although nothing is there; the same one of an earlier run is refused."""
-    from kafkaframes.spark.topic_stream import ReadAllAvailable
+    from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "idle", 5)
     reader = stream_reader(servers, "idle")
@@ -54,7 +54,7 @@ def test_a_new_query_without_rows_begins_with_an_empty_micro_batch(servers):
 
 def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
     """Offsets alone do not tell: the new topic ends where the old one was read to, or behind it."""
-    from kafkaframes.spark.topic_stream import ReadAllAvailable
+    from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "again", 5)
     reader = stream_reader(servers, "again", startingOffsets="earliest")
@@ -79,7 +79,7 @@ def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
 
 def test_a_checkpoint_without_ids_is_taken_as_it_is(servers):
     """Of an earlier version, of Spark's connector, or converted: no empty micro-batch comes of that."""
-    from kafkaframes.spark.topic_stream import ReadAllAvailable
+    from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "plain", 5)
     reader = stream_reader(servers, "plain")
@@ -106,7 +106,7 @@ def ranges(works):
 
 def test_a_new_partition_that_lost_its_first_records_is_an_error_or_read_from_where_it_begins(servers, caplog):
     """KafkaMicroBatchStream: "Added partition .. starts from .. instead of 0. Some data may have been missed"."""
-    from kafkaframes.spark.topic_stream import ReadAllAvailable
+    from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     make(servers, "grown", 2)
     reader = stream_reader(servers, "grown", startingOffsets="earliest")
@@ -135,7 +135,7 @@ def test_a_new_partition_that_lost_its_first_records_is_an_error_or_read_from_wh
 @pytest.fixture
 def pair(servers):
     """Two topics of five records each, of which a stream has read everything; and how to hide some of them."""
-    from kafkaframes.spark.topic_stream import ReadAllAvailable
+    from kafkaframes.spark.sources.topic_stream import ReadAllAvailable
 
     for topic in ("pair-a", "pair-b"):
         make(servers, topic, 5)
@@ -144,7 +144,7 @@ def pair(servers):
         def __init__(self, **options):
             given = {"kafka.bootstrap.servers": servers, "subscribePattern": "pair-.*", "startingOffsets": "earliest"}
             from kafkaframes.scan.columns import choose_columns
-            from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
+            from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
 
             options = topic_options({**given, **options}, is_stream=True)
             self.reader = KafkaTopicStreamReader(options, choose_columns(None))

@@ -23,10 +23,10 @@ from kafkaframes.jobs.write_topic import sink
 from kafkaframes.jobs.write_topic.markers import Marker, marker_for, read_markers
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
-from kafkaframes.spark import topic_exactly_once as driver
-from kafkaframes.spark.exactly_once_task import Work, write_rows
-from kafkaframes.spark.topic_exactly_once import write_frame
-from kafkaframes.spark.topic_options import topic_write_options
+from kafkaframes.spark.exactly_once import topic_exactly_once as driver
+from kafkaframes.spark.exactly_once.exactly_once_task import Work, write_rows
+from kafkaframes.spark.exactly_once.topic_exactly_once import write_frame
+from kafkaframes.spark.options.topic_options import topic_write_options
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
 APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "AddPartitionsToTxn", "Produce", "EndTxn")

@@ -8,8 +8,8 @@ from tests.spark.topics import read
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.topic_options import topic_write_options
-from kafkaframes.spark.topic_writer import _written_columns, written_columns
+from kafkaframes.spark.options.topic_options import topic_write_options
+from kafkaframes.spark.sinks.topic_writer import _written_columns, written_columns
 
 pytestmark = pytest.mark.spark
 

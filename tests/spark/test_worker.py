@@ -2,8 +2,8 @@
 
 import gc
 
-from kafkaframes.spark.jobs import run_on_spark
-from kafkaframes.spark.worker import settle
+from kafkaframes.spark.runtime.jobs import run_on_spark
+from kafkaframes.spark.runtime.worker import settle
 
 
 def frozen(_: int) -> int:

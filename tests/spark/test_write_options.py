@@ -4,7 +4,7 @@ import pytest
 
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.restore.writing import WriteSettings
-from kafkaframes.spark.write_options import check_columns, parse_write
+from kafkaframes.spark.options.write_options import check_columns, parse_write
 
 
 @pytest.mark.parametrize(

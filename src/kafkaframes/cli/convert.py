@@ -54,8 +54,8 @@ def run_options(kind: type[SourceSettings], *leave_out: str) -> Callable[[Comman
 def split(master: str | None, jobs: int | None) -> Split:
     """Return how to split large partitions between the workers of ``runner``."""
     from kafkaframes.jobs.compact.staged_compaction import Split
-    from kafkaframes.spark import jobs as spark_jobs
-    from kafkaframes.spark.builder import session
+    from kafkaframes.spark.runtime import jobs as spark_jobs
+    from kafkaframes.spark.sessions.builder import session
 
     if master is None:
         return Split(secret=spark_jobs.new_secret(), workers=jobs or os.cpu_count() or 1)
@@ -68,7 +68,7 @@ def scratch_directory(parent: str | None, master: str | None) -> Iterator[Path |
 
     Yield None with Spark, because workers on other machines would not see the directory.
     """
-    from kafkaframes.spark.builder import is_local
+    from kafkaframes.spark.sessions.builder import is_local
 
     if parent is None and master is not None and not is_local(master):
         yield None

@@ -18,7 +18,8 @@ from kafkaframes import __version__
 from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.text import console
 from kafkaframes.records.libraries import LIBRARIES
-from kafkaframes.spark import _compat, java
+from kafkaframes.spark.runtime import _compat
+from kafkaframes.spark.sessions import java
 
 OLDEST_PYTHON = (3, 11)
 # codec -> (distribution, module)

@@ -169,7 +169,7 @@ def _read_options(
 ) -> ReadOptions:
     from kafkaframes.jobs.export.planning import check_accepted
     from kafkaframes.scan.selection import topic_choice
-    from kafkaframes.spark.log_options import log_options
+    from kafkaframes.spark.options.log_options import log_options
 
     check_accepted(list(options), to_table=to_table)
     read = log_options(options, paths=tuple(paths), **replace(settings, topics=()).read_fields())

@@ -36,7 +36,7 @@ def flags_of(command: click.Command | None) -> Mapping[str, str]:
 
 
 def _spark_options() -> dict[str, str]:
-    from kafkaframes.spark.worker import setting_names
+    from kafkaframes.spark.runtime.worker import setting_names
 
     return {name: f"--option {option}" for name, option in setting_names().items()}
 

@@ -57,7 +57,7 @@ def command(
 
     Example: kafkaframes summarize /var/lib/kafka/data --to out/orders --option subscribe=orders
     """
-    from kafkaframes.spark.summary import plan_summary, summarize
+    from kafkaframes.spark.dataframes.summary import plan_summary, summarize
 
     flags = {"replicas": replicas} | options | spark_storage(storage)
     flags = {"budgetBytes": f"{current_budget()}"} | flags

@@ -145,7 +145,7 @@ def _of_logs(paths: tuple[str, ...], settings: TableSettings, options: Mapping[s
     from kafkaframes.jobs.export.task import Settings
     from kafkaframes.jobs.tables.planning import table_plan
     from kafkaframes.scan.selection import topic_choice
-    from kafkaframes.spark.log_options import log_options
+    from kafkaframes.spark.options.log_options import log_options
 
     check_accepted(list(options), to_table=True)
     read = log_options(options, paths=paths, storage=settings.storage)

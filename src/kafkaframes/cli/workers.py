@@ -94,7 +94,7 @@ def runner(master: str | None, jobs: int | None, *, label: str, small: bool = Fa
         return
     if jobs is not None:
         raise OptionError("--workers are processes of this machine; with --master, Spark decides")
-    from kafkaframes.spark import jobs as spark_jobs
+    from kafkaframes.spark.runtime import jobs as spark_jobs
 
     with spark_at(master, label) as spark:
         yield spark_jobs.runner(spark, size_of=_size if small else None)
@@ -103,7 +103,7 @@ def runner(master: str | None, jobs: int | None, *, label: str, small: bool = Fa
 @contextmanager
 def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark for a command, and stop it afterwards. A terminal shows the number of finished tasks."""
-    from kafkaframes.spark.job_session import session_at, watch_tasks
+    from kafkaframes.spark.sessions.job_session import session_at, watch_tasks
 
     with (
         _bar("starting Spark", None, in_bytes=False) as show,

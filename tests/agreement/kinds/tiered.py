@@ -257,7 +257,7 @@ class _Product:
         """What ``kafka-log`` gives for the store and the local directory together, in the truth's words."""
         from kafkaframes.scan.columns import choose_columns
         from kafkaframes.scan.log import reading, resolve
-        from kafkaframes.spark.log_options import log_options
+        from kafkaframes.spark.options.log_options import log_options
 
         asked = {
             "paths": json.dumps([str(self.folder / "local"), str(self.store)]),

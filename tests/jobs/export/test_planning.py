@@ -18,8 +18,8 @@ from kafkaframes.jobs.export.task import Settings
 def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GROUP_BYTES", 200_000)
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.spark.jobs import runner
-    from kafkaframes.spark.log_options import log_options
+    from kafkaframes.spark.options.log_options import log_options
+    from kafkaframes.spark.runtime.jobs import runner
 
     tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders,payments"})).tasks
     outcome = export(tasks, Settings(str(tmp_path / "spark")), run=runner(spark))
@@ -41,8 +41,8 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
 @pytest.mark.spark
 def test_a_failure_on_spark_is_one_line(spark, tmp_path):
     from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.spark.jobs import runner
-    from kafkaframes.spark.log_options import log_options
+    from kafkaframes.spark.options.log_options import log_options
+    from kafkaframes.spark.runtime.jobs import runner
 
     tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders"})).tasks
     to = tmp_path / "out"

@@ -20,7 +20,7 @@ from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import RacedError, table_settings
 from kafkaframes.scan.where import where_of
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")

@@ -32,9 +32,9 @@ from kafkaframes.jobs.driver_process.serving import is_running, serve
 from kafkaframes.jobs.write_topic import process_control, transaction_process
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, socket_path
 from kafkaframes.jobs.write_topic.transaction_process import Holder
-from kafkaframes.spark.exactly_once_task import Work, write_rows
-from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
-from kafkaframes.spark.topic_options import topic_write_options
+from kafkaframes.spark.exactly_once.exactly_once_task import Work, write_rows
+from kafkaframes.spark.options.topic_options import topic_write_options
+from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
 ROWS = pa.record_batch({"value": [b"v%d" % n for n in range(60)]})
 WANTED = sorted(ROWS.column("value").to_pylist())

@@ -19,8 +19,8 @@ from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.ranges import LATEST, flat, nested
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import EVERYTHING
-from kafkaframes.spark.kafka_log import KafkaLogDataSource
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
 
 COLUMNS = choose_columns(["partition", "offset"])
 
@@ -212,7 +212,7 @@ def test_offsets_have_the_form_of_sparks_kafka_source(offsets):
 
 
 def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
-    monkeypatch.delitem(sys.modules, "kafkaframes.spark.stream", raising=False)
+    monkeypatch.delitem(sys.modules, "kafkaframes.spark.sources.log_stream", raising=False)
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
     source = KafkaLogDataSource({"path": "/data"})
     with pytest.raises(OptionError, match=r"needs Spark 4\.2 or later"):

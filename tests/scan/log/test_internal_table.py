@@ -17,7 +17,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_internal_work
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
 
 LOG = Path(__file__).parents[2] / "data" / "logs" / "kraft-4x-transactions"
 COMMIT = encode_coordinator_record(

@@ -13,8 +13,8 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.following import Follower
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.log_options import log_options
-from kafkaframes.spark.tasks import read_table
+from kafkaframes.spark.options.log_options import log_options
+from kafkaframes.spark.sources.tasks import read_table
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 CASES = ["kraft-4x-transactions", "zk-28-mixed"]

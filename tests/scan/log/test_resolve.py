@@ -18,7 +18,7 @@ from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log import reading
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_batch_work, read_segment_work
-from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.storage.files.scan import Meter
 from kafkaframes.storage.log.open_segment import open_planned_on
 

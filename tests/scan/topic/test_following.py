@@ -7,7 +7,7 @@ from tests.spark.topics import make_anew
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.following import TopicFollower
-from kafkaframes.spark.topic_options import topic_options
+from kafkaframes.spark.options.topic_options import topic_options
 
 
 def make(servers: str, topic: str, rows: int) -> None:

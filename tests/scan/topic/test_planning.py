@@ -9,7 +9,7 @@ from tests.spark.topics import make_anew
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.planning import TopicLookups, plan_topic, plan_topic_with_notes
-from kafkaframes.spark.topic_options import topic_options
+from kafkaframes.spark.options.topic_options import topic_options
 
 NOON_MS = 1_700_000_000_000
 
@@ -91,7 +91,7 @@ def test_offsets_that_are_not_there_are_an_error_or_left_out(filled, caplog):
 
 
 def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_data(filled):
-    from kafkaframes.spark.kafka_topic import KafkaTopicReader
+    from kafkaframes.spark.sources.kafka_topic import KafkaTopicReader
 
     starts = '{"planned": {"0": 30, "1": 0}}'
     given = {"kafka.bootstrap.servers": filled, "subscribe": "planned", "startingOffsets": starts}

@@ -16,8 +16,8 @@ from kafkaframes.scan.topic.following import TopicFollower
 from kafkaframes.scan.topic.planning import plan_topic
 from kafkaframes.scan.topic.reading import close_idle, read_range
 from kafkaframes.scan.topic.shares import Range
-from kafkaframes.spark.topic_options import topic_options, topic_write_options
-from kafkaframes.spark.topic_writer import send_rows
+from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.sinks.topic_writer import send_rows
 
 COLUMNS = choose_columns(["partition", "offset", "value"])
 COMMITTED = {"kafka.isolation.level": "read_committed"}

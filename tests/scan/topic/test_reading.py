@@ -16,7 +16,7 @@ from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic import reading as topic_reading
 from kafkaframes.scan.topic.reading import read_range
 from kafkaframes.scan.topic.shares import Range
-from kafkaframes.spark.topic_options import topic_options, topic_write_options
+from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
 
 COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
 

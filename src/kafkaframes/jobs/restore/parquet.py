@@ -1,8 +1,8 @@
 """Restore from Parquet files of ``kafkaframes export``, or from any files with topic, partition and value.
 
 The rows of a partition are read file by file in offset order, in batches of some megabytes (``parquet_rows.py``). If
-files or rows are in another order, the partition is sorted in memory, up to a limit (``spark/restore.py`` sorts larger
-partitions).
+files or rows are in another order, the partition is sorted in memory, up to a limit
+(``spark/dataframes/restore.py`` sorts larger partitions).
 """
 
 from __future__ import annotations

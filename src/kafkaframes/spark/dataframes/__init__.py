@@ -1,0 +1,1 @@
+"""The public functions for DataFrames and streams of a session."""

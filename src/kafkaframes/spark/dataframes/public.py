@@ -1,0 +1,280 @@
+"""The public functions for a session's DataFrames and streams. Each imports its implementation when it is called."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from kafkaframes.errors import LogDirError, OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from kafkaframes.jobs.export.run import Outcome
+    from kafkaframes.jobs.job import JobResult
+    from kafkaframes.scan.scan import Scan
+    from kafkaframes.spark.progress.topic_listener import TopicListener
+    from kafkaframes.spark.progress.topic_progress import TopicProgress
+
+
+def write_topic(
+    frame: DataFrame,
+    options: Mapping[str, str],
+    *,
+    checkpoint: str | None = None,
+    sink: str = "sink",
+    trigger: Mapping[str, Any] | None = None,
+    output_mode: str | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery | None:
+    """Write a DataFrame to topics exactly once: a stream one micro-batch at a time, a batch in a single transaction.
+
+    Args:
+        frame: DataFrame with the columns of ``format("kafka-topic")``.
+        options: Options of that format: ``kafka.bootstrap.servers``, ``topic`` and other ``kafka.*`` settings.
+            ``kafka.transaction.timeout.ms`` limits the time for which a micro-batch's transaction may be open. Brokers
+            limit it to ``transaction.max.timeout.ms`` (15 minutes). By default, the first micro-batch has that limit,
+            and each later one four times the duration of the earlier ones.
+        checkpoint: Checkpoint location of the stream.
+        sink: Name that distinguishes this sink from other sinks of the same query.
+        trigger: Arguments of ``DataStreamWriter.trigger``, for example ``{"availableNow": True}``.
+        output_mode: Argument of ``DataStreamWriter.outputMode``: ``append`` (default), ``update`` or ``complete``.
+        query_name: Name of the query in Spark.
+
+    Returns:
+        The running query of a stream. None for a batch, which is then written.
+
+    Raises:
+        OptionError: An option or a column is invalid.
+        BrokerError, NetworkError: The write of a batch failed, and nothing was committed.
+        KafkaframesError: The commit of a batch got no response. The message describes the state of the transaction.
+    """
+    from kafkaframes.spark.exactly_once.topic_exactly_once import write
+
+    return write(
+        frame,
+        options,
+        checkpoint=checkpoint,
+        sink=sink,
+        trigger=trigger,
+        output_mode=output_mode,
+        query_name=query_name,
+    )
+
+
+MODES = ("append", "overwrite", "errorifexists", "error", "ignore")
+
+
+def write_log(frame: DataFrame, path: str, *, mode: str = "errorifexists", **options: Any) -> None:
+    """Write a DataFrame to a Kafka log directory (docs/writing-logs.md).
+
+    Args:
+        frame: Rows with the column ``value``, and optionally ``key``, ``topic``, ``partition``, ``timestamp``,
+            ``headers``.
+        path: Path of the directory, the same for all workers.
+        mode: ``append``, ``overwrite``, ``errorifexists``, or ``ignore`` (write nothing if a log exists).
+        options: Options of ``df.write.format("kafka-log")``.
+
+    Raises:
+        LogDirError: The path exists and ``mode`` is ``errorifexists``, or it is not a log directory.
+        OptionError: The mode does not exist.
+    """
+    from kafkaframes.jobs.restore.writing import Target
+    from kafkaframes.spark.sessions.builder import register
+
+    if mode not in MODES:
+        raise OptionError(f"no mode {mode!r}: one of {', '.join(MODES)}")
+    if mode not in ("append", "overwrite"):
+        target = Target.look(path)
+        if target.exists and mode == "ignore":
+            return
+        if target.exists:
+            raise LogDirError("exists already (mode errorifexists)", file=target.path)
+    register(frame.sparkSession)
+    writer = frame.write.format("kafka-log").options(**options)
+    writer.mode("overwrite" if mode == "overwrite" else "append").save(path)
+
+
+@contextmanager
+def watch_topics(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    query_name: str | None = None,
+    group_id: str | None = None,
+    report: Callable[[TopicProgress], None] | None = None,
+    samples: bool = True,
+) -> Iterator[TopicListener]:
+    """Watch streams of ``format("kafka-topic")`` while the block runs. Start the queries inside the block.
+
+    Args:
+        spark: Session of the queries.
+        options: Options of the stream. Those that begin with ``kafka.`` are used to connect; others are ignored.
+        query_name: Name of the query to watch. None: all queries of the session that read topics.
+        group_id: Consumer group to which offsets are committed after each micro-batch, including the last one of
+            ``Trigger.AvailableNow``, for tools that show lag. The query itself uses its checkpoint. The group must not
+            have members.
+        report: Function that is called with each ``TopicProgress`` in a separate thread.
+        samples: Whether records, bytes and age of the backlog are estimated by a small fetch from each partition.
+
+    Yields:
+        The listener. Its attribute ``latest`` is the newest ``TopicProgress``.
+
+    Raises:
+        OptionError: The servers are missing, a setting is unknown, or ``group_id`` is set without ``query_name``: two
+            queries must not commit to the same group.
+    """
+    from kafkaframes.client.settings import ConsumerSettings
+    from kafkaframes.spark.progress.topic_listener import TopicListener
+
+    if group_id is not None and query_name is None:
+        raise OptionError("group_id needs query_name: two queries must not commit to one group")
+    values = {name.lower(): value for name, value in options.items()}
+    client = {name.removeprefix("kafka."): value for name, value in values.items() if name.startswith("kafka.")}
+    if "bootstrap.servers" not in client:
+        raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
+    ConsumerSettings.of(client)  # rejects invalid consumer settings
+    listener = TopicListener(client, query_name=query_name, group_id=group_id, report=report, samples=samples)
+    spark.streams.addListener(listener)
+    try:
+        yield listener
+    finally:
+        listener.close(spark)
+
+
+_PARTS_OF_A_CORE = 3  # several small tasks, so that cores do not wait long for the last one
+
+
+def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = None) -> DataFrame:
+    """Return a scan as a DataFrame. Its data is fixed now; later actions return the same rows.
+
+    Args:
+        scan: Scan of a log, topics or captures. A scan with a limit is read by one task.
+        spark: Session. None: the active session, or ``kafkaframes.spark.session()``.
+        parts: Minimum number of tasks for a large source. None: three for each core of this machine.
+
+    Raises:
+        OptionError: A topic, partition or offset of the scan does not exist, or is lost.
+        LogDirError: A path cannot be read.
+        NetworkError, BrokerError: The cluster does not respond, or responds with an error.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from kafkaframes.spark.dataframes.scan_tasks import reader_of, spark_schema
+
+    if spark is None:
+        from kafkaframes.spark.sessions.builder import session
+
+        spark = session()
+    plan = scan.plan(parts=parts or _PARTS_OF_A_CORE * (os.cpu_count() or 1))
+    schema = spark_schema(plan.schema)
+    rows = [(number, pickle.dumps(part)) for number, part in enumerate(plan.apart())]
+    slices = spark.createDataFrame(rows, "number int, slice binary").repartitionByRange(max(len(rows), 1), "number")
+    return slices.mapInArrow(reader_of(schema), from_arrow_schema(schema))
+
+
+FORMATS: Final = ("parquet", "delta", "iceberg")
+
+
+def export_topics(
+    spark: SparkSession,
+    topics: str | Sequence[str],
+    to: str | PathLike[str],
+    *,
+    options: Mapping[str, str],
+    format: Literal["parquet", "delta", "iceberg"] = "parquet",  # noqa: A002  # as the command's word is
+    allow_loss: bool = False,
+) -> JobResult[Outcome]:
+    """Append the new records of live topics to a table, with values as bytes. Later calls continue where it ended.
+
+    Each task fetches an offset range of a partition and writes it as a Parquet file. Records do not pass through the
+    JVM, so that this takes a fraction of the time of ``df.write.parquet``. The commit of the rows also stores the end
+    offset of each partition, so that the table contains each record once. The command ``kafkaframes table`` does the
+    same. It can also decode values and follow topics. Both can continue each other's tables (mode ``raw``).
+
+    >>> export_topics(spark, "orders", "lake/orders", options=servers)  # doctest: +SKIP
+    80,000 records written to lake/orders, in 4 files
+
+    Args:
+        spark: Session, other than Spark Connect. Workers must see ``to`` and the cluster under the driver's names.
+        topics: Topic names.
+        to: Directory, new or of an earlier run; with ``delta`` also a URL. Workers on other machines need a shared
+            directory.
+        options: ``kafka.*`` settings as for ``format("kafka-topic")``. ``kafka.isolation.level`` is ``read_committed``
+            by default.
+        format: Table format: plain Parquet files under ``topic=T/partition=P``, Delta or Iceberg. The latter two are
+            optional extras.
+        allow_loss: Whether to continue if the topic has lost records that are not in the table. The gap is recorded in
+            the table.
+
+    Returns:
+        The result of the write. ``report.table`` contains the version and the offsets.
+
+    Raises:
+        OptionError: An option or ``to`` is invalid, records are lost, or the session is a Spark Connect session.
+        MissingExtraError: The library of the format is not installed.
+        BrokerError, NetworkError: The topics cannot be read.
+        KafkaframesError: A task failed.
+    """
+    from kafkaframes.errors import OptionError
+    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.jobs.tables.planning import live_plan
+    from kafkaframes.jobs.tables.run import TableExport
+    from kafkaframes.jobs.tables.state import table_settings
+    from kafkaframes.jobs.tables.targets import open_table
+    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.spark.options.topic_options import reader_settings
+    from kafkaframes.spark.progress.checkpoint_files import is_connect
+    from kafkaframes.spark.runtime.jobs import runner
+
+    if format not in FORMATS:
+        raise OptionError(f"no format {format!r}: one of {', '.join(FORMATS)}")
+    if is_connect(spark):
+        raise OptionError(
+            "export_topics needs a classic session of Spark, not Spark Connect: run it where the driver is, or use "
+            "`kafkaframes table`, or df.write of a DataFrame of kafka-topic"
+        )
+    names = [topics] if isinstance(topics, str) else list(topics)
+    read = TopicOptions(reader_settings({**_COMMITTED, **_lower(options)}), subscribe=frozenset(names))
+    target = os.fspath(to)
+    settings = Settings(target, on_damage="fail")
+    export = TableExport(
+        open_table(format, target),
+        settings,
+        table_settings(settings, isolation="read_committed" if read.read_committed else "read_uncommitted"),
+        run=runner(spark),
+    )
+    return _result_of(export.export(live_plan(names, read.client, allow_loss=allow_loss), incremental=True), target)
+
+
+_ISOLATION: Final = "kafka.isolation.level"
+_COMMITTED: Final = {_ISOLATION: "read_committed"}
+
+
+def _lower(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options under the client's names for them, whatever their letter case.
+
+    Raises:
+        OptionError: An option is not a client setting. Topics and offsets are not set by options here.
+    """
+    from kafkaframes.errors import OptionError
+
+    for name in options:
+        if not name.lower().startswith("kafka."):
+            raise OptionError(f"option {name}: only kafka.* settings; a table begins at the earliest record")
+    return {_ISOLATION if name.lower() == _ISOLATION else name: value for name, value in options.items()}
+
+
+def _result_of(outcome: Outcome, target: str) -> JobResult[Any]:
+    from kafkaframes.jobs.job import JobResult
+
+    files = sum(1 for one in outcome.results if one.failed is None)
+    counted = f"{outcome.summary.records:,} records written to {target}, in {files:,} files"
+    faults = [fault for one in outcome.results for fault in one.faults]
+    failed = [f"not in the table: {one.failed}" for one in outcome.failed]
+    return JobResult(outcome, outcome.as_json(), (*faults, *failed, counted))

@@ -1,0 +1,205 @@
+"""Restore a DataFrame of records to a log directory that a real broker can open.
+
+Spark groups the rows by topic partition and sorts them by offset, and spills to disk if necessary. A Python worker then
+writes the segments of each partition to a directory of its task attempt. The driver moves the directories of
+successful attempts to their final paths, so that results of lost or speculative attempts are never visible. Driver and
+workers must see the directory under the same path.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fnmatch import translate
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.runtime import _compat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport
+    from kafkaframes.jobs.restore.settings import RestoreSettings
+    from kafkaframes.storage.files.names import TopicPartition
+
+_ORDER = "_kafkaframes_order"
+_READ = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+
+
+def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
+    """Write the records of ``df`` to a new log directory that a broker can open.
+
+    >>> restore_log(spark.read.parquet("/backup/orders"), "/var/lib/kafka/restored", codec="lz4")  # doctest: +SKIP
+
+    Args:
+        df: DataFrame with the columns ``topic``, ``partition`` and ``value``, and optionally ``key``, ``headers``,
+            ``offset``, ``timestamp`` and ``timestampType``. Given offsets are kept, including gaps. Otherwise rows get
+            consecutive offsets in the order of the frame. A partition is written by one task. Transactions are not
+            recreated.
+        to: Directory that does not exist yet. The driver and the workers must see it under the same path.
+        settings: Fields of ``kafkaframes.jobs.restore.settings.RestoreSettings``: ``topics``, ``topic_map``,
+            ``offsets``, ``codec``, ``batch_bytes``, ``segment_bytes``, ``record_format``, ``bootstrap``, ...
+
+    Raises:
+        OptionError: A column is missing, or a setting is invalid.
+        LogDirError: The directory exists, or the disk fails. No files are left.
+        KafkaframesError: A row cannot be written.
+    """
+    from kafkaframes.jobs.job import described, done_once
+    from kafkaframes.jobs.restore.job import new_id
+    from kafkaframes.jobs.restore.parquet import check_columns, complete
+    from kafkaframes.jobs.restore.partition import RestoreReport
+    from kafkaframes.jobs.restore.settings import RestoreSettings
+    from kafkaframes.jobs.settings import settings_of
+
+    chosen = settings_of(RestoreSettings, settings)
+    check_columns(_arrow_schema(df), chosen)
+    target = Path(to).absolute()
+    report = RestoreReport(["DataFrame"], str(target), described(chosen), str(df.semanticHash()))
+
+    def write(directory: Path) -> None:
+        report.partitions += _written(_by_partition(df, chosen), directory, chosen)
+        if not report.partitions:
+            raise OptionError("nothing to restore: the frame has no rows that are selected")
+        ids = dict(chosen.topic_ids)
+        for topic in sorted({one.topic for one in report.partitions}):
+            report.topic_ids[topic] = ids.get(topic) or new_id()
+        _write_ids(directory, report)
+        complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
+
+    return done_once(report, write)
+
+
+def _arrow_schema(df: DataFrame) -> pa.Schema:
+    """Return the Arrow schema of the frame's columns that are read."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    names = {name.lower(): name for name in _READ}
+    read = [(names[one.name.lower()], one.dataType) for one in df.schema.fields if one.name.lower() in names]
+    return pa.schema([(name, to_arrow_type(kind, timezone="UTC")) for name, kind in read])
+
+
+def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
+    """Group the rows by partition, and sort them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    have = {name.lower(): name for name in df.columns}
+    rows = df.select(*(F.col(have[name.lower()]).alias(name) for name in _READ if name.lower() in have))
+    rows = rows.where(_is_selected(settings)).withColumn("topic", F.col("topic").cast("string"))
+    rows = rows.withColumn("partition", F.col("partition").cast("bigint"))
+    if "offset" in rows.columns:
+        rows = rows.withColumn("offset", F.col("offset").cast("bigint"))
+    else:
+        rows = rows.withColumn(_ORDER, F.monotonically_increasing_id())
+    order = "offset" if "offset" in rows.columns else _ORDER
+    return rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", order)
+
+
+def _is_selected(settings: RestoreSettings) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    topic = F.col("topic")
+    result = ~topic.startswith("__") | topic.isNull()
+    if settings.topics:
+        result = topic.rlike("|".join(translate(pattern) for pattern in settings.topics))
+    if settings.partitions:
+        result &= F.col("partition").isin(list(settings.partitions))
+    return result
+
+
+def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
+    from kafkaframes.jobs.attempts import move_attempt
+    from kafkaframes.jobs.restore.partition import PartitionReport
+
+    with _compat.plain_errors():
+        done = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
+    reports = []
+    for row in done:
+        report = PartitionReport.from_json(json.loads(row["report"]))
+        move_attempt(row["attempt"], directory / f"{report.topic}-{report.partition}")
+        reports.append(report)
+    return reports
+
+
+@dataclass(frozen=True)
+class _Write:
+    """The function of a write task: writes one partition after the other, each in offset order."""
+
+    directory: str
+    settings: RestoreSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from kafkaframes.jobs.attempts import begin_attempt
+        from kafkaframes.jobs.restore.partition import RowsWriter
+        from kafkaframes.jobs.restore.plan import check_topic_name
+        from kafkaframes.storage.files.names import TopicPartition
+
+        current: TopicPartition | None = None
+        writer: RowsWriter | None = None
+        directory = Path()
+
+        def finish(finished: RowsWriter) -> pa.RecordBatch:
+            report = json.dumps(finished.close().as_json())
+            return pa.RecordBatch.from_pydict({"attempt": [str(directory)], "report": [report]})
+
+        with ExitStack() as attempts:
+            try:
+                for source, rows in _runs(batches):
+                    if source != current:
+                        if writer is not None:
+                            yield finish(writer)
+                            attempts.close()
+                        target = TopicPartition(self.settings.new_name(source.topic), source.partition)
+                        check_topic_name(target.topic)
+                        directory = attempts.enter_context(begin_attempt(self.directory, str(target)))
+                        writer, current = RowsWriter(directory, target, self.settings), source
+                    if writer is not None:
+                        writer.add(rows)
+                if writer is not None:
+                    yield finish(writer)
+                    writer = None
+            finally:
+                if writer is not None:
+                    writer.abandon()
+
+
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Split batches where the topic or the partition changes."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
+
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        topics, numbers = batch.column("topic"), batch.column("partition")
+        if topics.null_count or numbers.null_count:
+            raise OptionError("a row has no topic or no partition")
+        for number in (pc.min(numbers).as_py(), pc.max(numbers).as_py()):
+            if not 0 <= number <= LARGEST_PARTITION:
+                raise OptionError(f"a row has partition {number}; partitions are numbered 0 to 2^31 - 1")
+        changes = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(numbers[1:], numbers[:-1]))
+        edges = [0, *(np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1).tolist(), batch.num_rows]
+        for start, stop in pairwise(edges):
+            yield TopicPartition(topics[start].as_py(), numbers[start].as_py()), batch.slice(start, stop - start)
+
+
+def _write_ids(directory: Path, report: RestoreReport) -> None:
+    from kafkaframes.jobs.restore.cluster import write_all
+    from kafkaframes.storage.files import names
+    from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
+
+    for entry in report.partitions:
+        raw = write_partition_metadata(PartitionMetadata(report.topic_ids[entry.topic]))
+        write_all(directory / f"{entry.topic}-{entry.partition}", iter([(names.PARTITION_METADATA, raw)]))

@@ -1,0 +1,69 @@
+"""A task of ``kafkaframes.spark.read(scan)``, which reads its slices in Spark's types. No pyspark."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+
+from kafkaframes.records.makers import TIMESTAMP
+from kafkaframes.scan.arrow import INSTANT, check_instants, instants_of, rebatch
+from kafkaframes.scan.rows import TIMES
+from kafkaframes.scan.slices import Running, ScanPlan
+from kafkaframes.spark.runtime.worker import settle
+
+log = logging.getLogger("kafkaframes.spark")
+
+
+def spark_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with Spark's types: instants in microseconds, and no dictionaries."""
+    return pa.schema([pa.field(field.name, _spark_type(field.type)) for field in schema])
+
+
+def _spark_type(kind: pa.DataType) -> pa.DataType:
+    if kind == TIMESTAMP:
+        return INSTANT
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def reader_of(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function of a task, which converts rows with the column ``slice`` to the rows of these slices."""
+
+    def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for raw in batch.column("slice").to_pylist():
+                yield from rebatch(_read(pickle.loads(raw), schema))
+        settle()
+
+    return rows_of
+
+
+def _read(plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    running = Running([])
+    for batch in plan.rows(running):
+        yield converted(batch, schema)
+    for error in running.errors:
+        log.warning("%s", error)
+    for part in plan.slices[:1]:
+        part.source.close()
+
+
+def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the types of ``schema``.
+
+    Raises:
+        OptionError: A timestamp is out of the range of Spark's microseconds.
+    """
+    if TIMES in batch.schema.names and batch.schema.field(TIMES).type == TIMESTAMP:
+        check_instants(batch, remedy="Select the other columns of the scan")
+    arrays = [
+        instants_of(column)
+        if column.type == TIMESTAMP
+        else column
+        if column.type == field.type
+        else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

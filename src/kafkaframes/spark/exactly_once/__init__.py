@@ -1,0 +1,1 @@
+"""Exactly-once writes to topics: one Kafka transaction for each micro-batch."""

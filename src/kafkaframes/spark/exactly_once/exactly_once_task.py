@@ -1,0 +1,139 @@
+"""A Spark task of an exactly-once write: build batches, lease their partitions from the driver, and send them.
+
+A separate thread sends batches while the next ones are built. A task without rows sends no requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from kafkaframes.client import Producer, TopicPartition
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.client.shared_transaction import Numbered, join, send_numbered
+from kafkaframes.errors import KafkaframesError, LostTaskError
+from kafkaframes.jobs.driver_process.address import Address
+from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
+from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH, open_producer
+from kafkaframes.jobs.write_topic.sequences import Leases, repetition_refused
+from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.runtime.worker import settle
+
+COLUMNS: Final = "topic string, partition int, records bigint, failure string, is_lost boolean"
+_SCHEMA: Final = pa.schema(
+    {"topic": "string", "partition": "int32", "records": "int64", "failure": "string", "is_lost": "bool"}
+)
+Rows = Iterator[pa.RecordBatch]
+Counts = dict[TopicPartition, int]
+
+
+class Work(NamedTuple):
+    """The arguments of each task.
+
+    Attributes:
+        address: Address at which sequence numbers are leased.
+        batch: Identity of the batch at this address.
+        is_written_anew: Whether tasks of the batch were lost in an earlier attempt.
+    """
+
+    options: TopicWriteOptions
+    address: Address
+    batch: Mapping[str, Any]
+    is_written_anew: bool = False
+
+
+def writing(work: Work) -> Callable[[Rows], Rows]:
+    """Return the function of the tasks, which writes rows and returns the number of records in each partition.
+
+    An error of this package is returned as a row with ``failure``, and the task succeeds. Otherwise Spark would repeat
+    the task, and the repetition would be rejected.
+    """
+
+    def write(rows: Rows) -> Rows:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        try:
+            if context is not None and context.attemptNumber():
+                if work.is_written_anew:  # what failed twice may fail for its rows: then Spark tells of that
+                    deque(rows, maxlen=0)
+                raise LostTaskError(repetition_refused(task))
+            counts = write_rows(work, task, rows)
+        except KafkaframesError as error:
+            results = [{"failure": str(error), "is_lost": isinstance(error, LostTaskError)}]
+        else:
+            results = [{"topic": at.topic, "partition": at.partition, "records": n} for at, n in counts.items()]
+        settle()
+        yield pa.RecordBatch.from_pylist(results, schema=_SCHEMA)
+
+    return write
+
+
+def write_rows(work: Work, task: int, rows: Rows) -> Counts:
+    """Write rows in the transaction, and return the number of acknowledged records in each partition.
+
+    Raises:
+        KafkaframesError: The driver does not respond, or reports that the batch has failed.
+        BrokerError, NetworkError: A broker rejected a batch. The transaction must not be committed.
+        EncodeError, OptionError: A row cannot be written.
+    """
+    counts: Counts = {}
+    batches = (one for one in rows if one.num_rows)
+    first = next(batches, None)
+    if first is None:
+        return counts
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send"))
+        leases = Leases(work.address, task, work.batch)
+        stack.callback(leases.close)
+        if leases.joined is None:
+            deque(batches, maxlen=0)  # Spark wants them to be taken
+            return counts
+        producer = open_producer(work.options, transactional_id=leases.joined.transactional_id)
+        stack.callback(producer.close, flush=False)
+        join(producer, leases.joined.identity)
+        under_way: Future[None] | None = None
+        for parts in _packer(work.options, producer, task).pack(chain([first], batches)):
+            if under_way is not None:
+                under_way.result()
+            under_way = pool.submit(_send, producer, leases, parts)
+            for part in parts:
+                counts[part.topic_partition] = counts.get(part.topic_partition, 0) + part.records
+        if under_way is not None:
+            under_way.result()
+        leases.end()
+    return counts
+
+
+def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
+    """Send finished batches to each partition as soon as this task has its lease."""
+    waiting = {part.topic_partition: part for part in parts}
+    wrote: list[TopicPartition] = []
+    while waiting:
+        got = leases.take({partition: part.records for partition, part in waiting.items()}, wrote)
+        numbered = [Numbered(partition, first, waiting.pop(partition).batches) for partition, first in got.items()]
+        send_numbered(producer, numbered)
+        wrote = list(got)
+    leases.give_back(wrote)
+
+
+def _packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer:
+    settings = ProducerSettings.of(options.client)
+    batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH
+    form = Format(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
+    known: dict[str, int] = {}
+
+    def count_of(topic: str) -> int:
+        if topic not in known:
+            known[topic] = len(producer.partitions_for(topic))  # may create the topic
+        return known[topic]
+
+    return Packer(options.topic, count_of, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)

@@ -1,0 +1,102 @@
+"""``onForeignMarker=skip``: if a checkpoint does not match the newest marker of its sink, continue after the marker.
+
+Before the query starts, its checkpoint is rewritten to the state after the marker's batch: the query id, and that batch
+as the newest one, planned and committed. The next micro-batch begins at the end offsets of that batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.micro_batch import StreamBatch, conflict, offsets_in, offsets_of
+from kafkaframes.spark.progress.checkpoint_files import CheckpointFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("kafkaframes.spark")
+_VERSION: Final = "v1"
+_PLANNED_WITH: Final = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
+_DONE: Final = f'{_VERSION}\n{{"nextBatchWatermarkMs":0}}'
+_STATEFUL: Final = re.compile(
+    r"^[\s:+\-]*~(Aggregate|Deduplicate\w*|Distinct|Join|GlobalLimit|\w*WithState\w*)\b", re.M
+)
+
+
+class WritableFiles(CheckpointFiles, Protocol):
+    """The files of a writable checkpoint."""
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file, and replace an existing one."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the file names in a directory; empty if it does not exist."""
+
+
+def query_id_of(files: CheckpointFiles) -> str | None:
+    """Return the query id of a checkpoint; None if the checkpoint does not exist."""
+    text = files.read("metadata")
+    return None if text is None else str(json.loads(text)["id"])
+
+
+def next_batch(files: WritableFiles, target: str) -> StreamBatch:
+    """Return the micro-batch with which a query continues: a planned one, or the next one."""
+    planned = _newest(files, "offsets")
+    number = planned if planned > _newest(files, "commits") else planned + 1
+    begins, ends = offsets_in(files.read, number)
+    return StreamBatch(query_id_of(files) or "", number, files.path, target, begins, ends)
+
+
+def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
+    """Rewrite a checkpoint so that its query continues after a marker.
+
+    Raises:
+        OptionError: The marker does not contain offsets, or the query has state that would miss rows.
+    """
+    batch = next_batch(files, mark.sink)
+    if conflict(mark, batch) is None:
+        return
+    if files.names("state"):
+        raise OptionError(f"onForeignMarker=skip: the query has state in {files.path}, which would miss rows; {_ELSE}")
+    planned = _newest(files, "offsets")
+    number = max(mark.batch_id, planned)
+    if mark.ends is None and (batch.ends is None or batch.batch_id != mark.batch_id):
+        raise OptionError(f"onForeignMarker=skip: the marker of version 0.1.0 does not say any offsets; {_ELSE}")
+    if mark.ends is not None:
+        if not all(offsets_of(line) for line in mark.ends):
+            raise OptionError(f"onForeignMarker=skip: not all sources of the query have offsets of topics; {_ELSE}")
+        text = "\n".join((_VERSION, _planned_with(files, planned), *mark.ends))
+        if number and files.read(f"offsets/{number - 1}") is None:  # Spark looks at it too
+            files.write(f"offsets/{number - 1}", text)
+        files.write(f"offsets/{number}", text)
+    files.write(f"commits/{number}", _DONE)
+    if batch.query_id != mark.query_id:
+        files.write("metadata", json.dumps({"id": mark.query_id}, separators=(",", ":")))
+    log.warning("%s goes on behind micro-batch %s of query %s", files.path, mark.batch_id, mark.query_id)
+
+
+_ELSE: Final = "give another sink name, sink=..., or a new checkpoint with startingOffsets where it is to go on"
+
+
+def check_stateless(frame: DataFrame) -> None:
+    """Reject a query whose state would miss the skipped rows.
+
+    Raises:
+        OptionError: The query has stateful operators, such as aggregations or joins.
+    """
+    result = _STATEFUL.search(frame._jdf.queryExecution().analyzed().toString())
+    if result is not None:
+        raise OptionError(f"onForeignMarker=skip: {result[1]} in the query keeps state, which would miss rows; {_ELSE}")
+
+
+def _planned_with(files: CheckpointFiles, planned: int) -> str:
+    lines = (files.read(f"offsets/{planned}") or "").splitlines()
+    return lines[1] if len(lines) > 1 else _PLANNED_WITH
+
+
+def _newest(files: WritableFiles, folder: str) -> int:
+    return max((int(name) for name in files.names(folder) if name.isdecimal()), default=-1)

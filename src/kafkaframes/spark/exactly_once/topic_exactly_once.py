@@ -1,0 +1,226 @@
+"""``write_topic``: exactly-once writes, with a Kafka transaction for each micro-batch (``write_topic/sink.py``).
+
+The driver owns the transaction, in ``foreachBatch``. Spark's tasks build record batches and send them with the
+transaction's producer id and epoch (``exactly_once_task.py``). Several tasks may write to one topic partition: the
+driver leases its sequence numbers to one task at a time (``sequences.py``), and adds each partition to the transaction
+before its first lease.
+
+Second attempts of a task, and tasks of a repeated stage, are rejected, because rows of the first attempt may already be
+in the transaction. Spark would retry a failed task, so a task that is rejected or fails with an error of this package
+succeeds and reports the error in its result. The records acknowledged by brokers must equal those that the successful
+tasks report.
+
+If a task is lost (its worker or executor ended) before the commit was requested, the batch is written again, up to
+``_TRIES`` times.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaframes.client import Producer, TopicPartition
+from kafkaframes.errors import LostTaskError, OptionError
+from kafkaframes.jobs.micro_batch import StreamBatch
+from kafkaframes.jobs.write_topic.markers import make_topic, marker_for, read_markers
+from kafkaframes.jobs.write_topic.producer import open_producer
+from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
+from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, planned_batch, target_of, transactional_id_of
+from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.exactly_once.exactly_once_task import COLUMNS, Work, writing
+from kafkaframes.spark.exactly_once.marker_skip import check_stateless, next_batch, skip_to
+from kafkaframes.spark.options.schemas import types_of
+from kafkaframes.spark.options.topic_options import (
+    SPECULATION,
+    check_exactly_once,
+    check_speculation,
+    topic_write_options,
+)
+from kafkaframes.spark.progress.checkpoint_files import (
+    CheckpointFiles,
+    HadoopFiles,
+    asker,
+    checkpoint_files,
+    is_connect,
+)
+from kafkaframes.spark.sinks.topic_writer import first_failure, written_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger("kafkaframes.spark")
+_ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_FEW_ROWS: Final = "64"
+_HERE: Final = "127.0.0.1"
+_TRIES: Final = 3
+# Texts in Spark's errors for lost workers or executors: from PythonRunner, TaskEndReason and their sockets.
+_LOST_PROCESS: Final = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "Connection reset",
+    "Broken pipe",
+)
+
+
+def write(
+    frame: DataFrame,
+    options: Mapping[str, str],
+    *,
+    checkpoint: str | None,
+    sink: str,
+    trigger: Mapping[str, Any] | None,
+    output_mode: str | None,
+    query_name: str | None,
+) -> StreamingQuery | None:
+    """Write a DataFrame as ``kafkaframes.spark.write_topic`` does."""
+    parsed = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
+    check_exactly_once(parsed)
+    frame = frame.select(*written_columns(types_of(frame.schema), parsed))
+    check_speculation(frame.sparkSession.conf.get(SPECULATION, "false"))
+    if not frame.isStreaming:
+        write_frame(Sink(parsed, transactional_id_of(parsed, str(uuid.uuid4()))), frame, None)
+        return None
+    if checkpoint is None:
+        raise OptionError("a stream needs checkpoint=")
+    if parsed.on_foreign_marker == "skip":
+        _skip(frame, parsed, checkpoint)
+    name, id_of_query = asker(frame.sparkSession, query_name)
+    write_batch = _writer_of(parsed, id_of_query, checkpoint)
+    writer = frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
+    if name is not None:
+        writer = writer.queryName(name)
+    if output_mode is not None:
+        writer = writer.outputMode(output_mode)
+    return (writer if trigger is None else writer.trigger(**trigger)).start()
+
+
+def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None:
+    """If the checkpoint does not match the newest marker, move the checkpoint to the end of the marker's batch."""
+    if is_connect(frame.sparkSession):
+        raise OptionError("onForeignMarker=skip writes the checkpoint: that takes a classic session, not Spark Connect")
+    check_stateless(frame)
+    files = HadoopFiles(frame.sparkSession, checkpoint)
+    batch = next_batch(files, target_of(options))
+    transactional_id = transactional_id_of(options, batch.query_id)
+    with open_producer(options, transactional_id=transactional_id):  # aborts an open transaction of an earlier run
+        pass
+    make_topic(options)
+    marker = marker_for(read_markers(options), transactional_id, batch)
+    if marker is not None:
+        skip_to(files, marker.batch)
+
+
+def _writer_of(
+    options: TopicWriteOptions, id_of_query: Callable[[Any], str], checkpoint: str
+) -> Callable[[DataFrame, int], None]:
+    known: list[Query] = []  # made by the first batch: the function travels under Spark Connect
+
+    def write_batch(batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
+        if not known:
+            known.append(Query(options, id_of_query(spark), checkpoint_files(spark, checkpoint)))
+        known[0].write(batch, batch_id)
+
+    return write_batch
+
+
+class Query:
+    """The micro-batches of a run of a query, as in its checkpoint."""
+
+    def __init__(self, options: TopicWriteOptions, query_id: str, files: CheckpointFiles) -> None:
+        self._sink = Sink(options, transactional_id_of(options, query_id))
+        self._query_id = query_id
+        self._files = files
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch unless it was committed before."""
+        files = self._files
+        batch = planned_batch(self._sink.options, self._query_id, batch_id, files.path, files.read)
+        write_frame(self._sink, frame, batch)
+
+
+def write_frame(sink: Sink, frame: DataFrame, batch: StreamBatch | None) -> None:
+    """Write a batch in one transaction, and repeat it after lost tasks. ``batch`` is None for a write without a marker.
+
+    Raises:
+        KafkaframesError: The batch does not match the marker of the previous batch, or a task failed.
+    """
+    for tries in range(1, _TRIES):
+        try:
+            sink.write(batch, partial(send, frame, sink, is_written_anew=tries > 1))
+        except LostTaskError as error:
+            log.warning("%s is written anew: %s", sink.name_of(batch), error)
+        else:
+            return
+    sink.write(batch, partial(send, frame, sink, is_written_anew=True))
+
+
+def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: bool) -> Sent:
+    """Send the rows from Spark's tasks in the transaction, and return the record counts if the tasks confirm them.
+
+    Raises:
+        LostTaskError: A task was lost, or repeated.
+        KafkaframesError: A task failed.
+    """
+    ledger = Ledger(now_ms)
+    shared = sink.shared(producer, ledger)
+    listen, host = _driver_address(frame.sparkSession)
+    with (
+        LeaseServer(lambda _: shared, listen=listen, host=host, port=sink.options.driver_port) as server,
+        _arrow_batches_are_bounded(frame),
+    ):
+        work = Work(sink.options, server.address, {}, is_written_anew)
+        try:
+            results = frame.mapInArrow(writing(work), COLUMNS).collect()
+        except Exception as error:  # the class depends on the type of the session
+            if any(text in str(error) for text in _LOST_PROCESS):
+                ledger.check()
+                raise LostTaskError(f"a worker or an executor was lost: {error}") from error
+            raise
+    if (failure := first_failure((row.is_lost, row.failure) for row in results)) is not None:
+        if isinstance(failure, LostTaskError):
+            ledger.check()
+        raise failure
+    reported: dict[TopicPartition, int] = {}
+    for topic, partition, records, _, _ in results:
+        name = TopicPartition(topic, partition)
+        reported[name] = reported.get(name, 0) + records
+    return Sent.of(ledger, reported)
+
+
+def _driver_address(spark: Any) -> tuple[str, str]:
+    """Return the listen address of the driver, and the host name under which tasks reach it.
+
+    These are ``spark.driver.bindAddress`` and ``spark.driver.host``; with ``local`` tasks, this machine's address.
+    """
+    master = spark.conf.get("spark.master", "")
+    if master == "local" or master.startswith("local["):
+        return _HERE, _HERE
+    host = spark.conf.get("spark.driver.host", _HERE).strip("[]")
+    return spark.conf.get("spark.driver.bindAddress", host).strip("[]"), host
+
+
+@contextmanager
+def _arrow_batches_are_bounded(frame: DataFrame) -> Iterator[None]:
+    """Keep Arrow batches for tasks small: Spark limits their bytes, and before 4.1, this limits their rows."""
+    conf = frame.sparkSession.conf
+    try:
+        conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
+    except Exception:  # the class for an unknown setting depends on the version of Spark
+        pass
+    else:
+        yield
+        return
+    before = conf.get(_ROWS_PER_BATCH)
+    conf.set(_ROWS_PER_BATCH, _FEW_ROWS)
+    try:
+        yield
+    finally:
+        conf.set(_ROWS_PER_BATCH, before or "10000")

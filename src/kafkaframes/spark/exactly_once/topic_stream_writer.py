@@ -1,0 +1,112 @@
+"""``df.writeStream.format("kafka-topic")``, which writes micro-batches to topics, at-least-once or exactly-once.
+
+Spark creates a writer twice for each micro-batch, in two processes on the driver's machine: for the tasks, and for the
+commit. The commit of an at-least-once writer does nothing.
+
+The exactly-once writer works as ``write_topic`` (``topic_exactly_once.py``), but a separate process owns the
+transaction (``jobs/write_topic/process_control.py``). A lost task fails the micro-batch and ends the query, and the
+next run writes it again. Unlike ``foreachBatch``, a writer cannot make Spark repeat all tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess
+from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.options.topic_options import SPECULATION, check_exactly_once, check_speculation
+from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
+from kafkaframes.spark.runtime.worker import settle, tells_plainly
+from kafkaframes.spark.sinks.topic_writer import TopicTaskWriter, first_failure, written_columns, written_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KafkaTopicStreamWriter(TopicTaskWriter, DataSourceStreamArrowWriter):
+    """The at-least-once writer of a micro-batch."""
+
+
+@dataclass
+class TaskWrote(WriterCommitMessage):
+    """The record counts of a task attempt, or its error in the form of ``exactly_once_task.writing``."""
+
+    attempt: str
+    counts: dict[tuple[str, int], int] = field(default_factory=dict)
+    failure: str | None = None
+    is_lost: bool = False
+
+
+@tells_plainly
+class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+    """The exactly-once writer of a micro-batch."""
+
+    def __init__(self, options: TopicWriteOptions, types: Mapping[str, str], checkpoint: str) -> None:
+        check_exactly_once(options)
+        if options.on_foreign_marker == "skip":
+            raise OptionError("onForeignMarker=skip writes the checkpoint: kafkaframes.spark.write_topic does that")
+        if not checkpoint:
+            raise OptionError(
+                "delivery=exactly-once needs the checkpoint's path as the sink's option checkpointLocation: a setting "
+                "of the session does not reach it"
+            )
+        written_columns(types, options)
+        self._options = options
+        self._attempt = uuid.uuid4().hex
+        self._process = TransactionProcess(options, _qualified(checkpoint))
+        self._address = self._process.announce(self._attempt)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task. An error is returned in the message, so that Spark does not repeat the task."""
+        from kafkaframes.spark.exactly_once.exactly_once_task import Work, write_rows
+
+        context, query_id, number = micro_batch_of_task()
+        batch = {"attempt": self._attempt, "query": query_id, "batch": number}
+        rows = written_rows(iterator, self._options)
+        wrote = TaskWrote(self._attempt)
+        try:
+            check_speculation(context.getLocalProperty(SPECULATION))
+            counts = write_rows(Work(self._options, self._address, batch), context.partitionId(), rows)
+            wrote.counts = {(at.topic, at.partition): records for at, records in counts.items()}
+        except KafkaframesError as error:
+            if context.attemptNumber():  # what failed twice may fail for its rows: then Spark tells of that
+                deque(iterator, maxlen=0)
+            wrote.failure, wrote.is_lost = str(error), isinstance(error, LostTaskError)
+        settle()
+        return wrote
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Commit the transaction with the rows of all tasks."""
+        wrote = [message for message in messages if isinstance(message, TaskWrote)]
+        failure = first_failure((each.is_lost, each.failure) for each in wrote)
+        if failure is not None:
+            self._process.abort(wrote[0].attempt)
+            raise KafkaframesError(f"micro-batch {batchId} was not written: {failure}") from failure
+        counts: dict[tuple[str, int], int] = {}
+        for each in wrote:
+            for at, records in each.counts.items():
+                counts[at] = counts.get(at, 0) + records
+        self._process.commit(wrote[0].attempt if wrote else "", batchId, counts)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Abort the transaction."""
+        self._process.abort(next((each.attempt for each in messages if isinstance(each, TaskWrote)), ""))
+
+
+def _qualified(checkpoint: str) -> str:
+    """Return a checkpoint path as Hadoop qualifies it, so that markers are compatible with those of ``write_topic``.
+
+    >>> _qualified("/c/"), _qualified("file:///c"), _qualified("s3a://b/c/")
+    ('file:/c', 'file:/c', 's3a://b/c')
+    """
+    if "://" in checkpoint and not checkpoint.startswith("file://"):
+        return checkpoint.rstrip("/")
+    return "file:" + os.path.abspath(checkpoint.removeprefix("file://").removeprefix("file:"))

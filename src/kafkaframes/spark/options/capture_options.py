@@ -1,0 +1,109 @@
+"""Options of ``format("kafka-capture")``, parsed from Spark's text to an immutable value. No pyspark, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkaframes.capture.columns import TABLES
+from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
+from kafkaframes.capture.streams import ports_of
+from kafkaframes.errors import OptionError
+from kafkaframes.protocol.messages.registry import Apis
+from kafkaframes.scan.capture import SourceOptions
+from kafkaframes.spark.options.option_values import (
+    Option,
+    boolean,
+    field_values,
+    load_paths,
+    mode_value,
+    one_of,
+    positive,
+    unknown_option,
+)
+
+_WAIT_FILES: Final = 3
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError("must be a whole number")
+    return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+OPTIONS: Final = (
+    Option("path", "", str, "captures or request logs: a file, a directory, a pattern"),
+    Option("paths", "", str, "the JSON list that Spark makes of load([...])"),
+    Option("table", "table", one_of(TABLES), "calls (default), connections, gaps, packets or records", "calls"),
+    Option("columns", "columns", _names, "the columns of the result, in this order; others are not decoded"),
+    Option("api", "api", str, "calls of this API only (name or number), with request and response as structs"),
+    Option("ports", "ports", ports_of, "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"),
+    Option(
+        "secrets",
+        "secrets",
+        boolean,
+        "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs",
+        "false",
+    ),
+    Option("specs", "apis", Apis, "your own specs (a file or a folder), read on the driver, before the catalog's"),
+    Option(
+        "namesOf",
+        "names_of",
+        str,
+        "a release of Kafka: requestNamed and responseNamed have the names that it gave to fields",
+    ),
+    Option(
+        "mode",
+        "on_damage",
+        mode_value(*ON_DAMAGE),
+        "PERMISSIVE logs what was not read and may hide a call; FAILFAST ends the query with it",
+        "PERMISSIVE",
+    ),
+    Option(
+        "minPartitions",
+        "min_partitions",
+        positive,
+        "the least number of tasks; by default as many as are worth it, up to the cores",
+    ),
+    Option(
+        "quietSeconds",
+        "quiet_seconds",
+        _number,
+        "streams: the newest file is read after this many seconds without a write (10)",
+        "10",
+    ),
+    Option(
+        "waitFiles",
+        "wait_files",
+        positive,
+        "streams: for how many files a call may wait for its answer and be one row (3)",
+        "3",
+    ),
+    Option("maxFilesPerTrigger", "max_files", positive, "streams: the most files of a micro-batch"),
+)
+_KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
+
+
+def capture_options(options: Mapping[str, str]) -> SourceOptions:
+    """Parse options, whatever the letter case of their names.
+
+    >>> capture_options({"path": "/tmp/x.pcap", "TABLE": "gaps"}).read.table
+    'gaps'
+
+    Raises:
+        OptionError: An option is unknown or has an invalid value. The message names it.
+    """
+    by_name = {name.lower(): text for name, text in options.items()}
+    for name in by_name:
+        if name not in _KNOWN:
+            raise OptionError(unknown_option(name, _KNOWN, "kafka-capture"))
+    values = field_values(_KNOWN, by_name)
+    of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
+    read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
+    read.chosen()
+    paths = load_paths(by_name, source="kafka-capture", example="/captures/x.pcap")
+    return SourceOptions(paths=paths, read=read, **of_files)

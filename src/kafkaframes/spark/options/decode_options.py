@@ -1,0 +1,187 @@
+"""Options that decode values in Spark's workers: ``decode=json|avro|protobuf`` of ``kafka-log`` and ``kafka-topic``.
+
+Decoding options become a ``ValueDecoding``. The other options are those of the source, which reads ``value`` as bytes.
+For each batch of the source, ``decoded_rows`` replaces the bytes by the struct, and appends the column ``_error``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.columns import Column, ddl
+from kafkaframes.spark.options.option_values import Option, boolean, field_values, one_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from kafkaframes.scan.decoded import ValueDecoding
+
+VALUE: Final = "value"
+HEADERS: Final = "headers"
+ERROR: Final = "_error"
+DECODE: Final = "decode"
+MODES: Final = ("json", "avro", "protobuf")
+DECODE_ROWS: Final = (
+    Option(
+        "schema",
+        "schema",
+        str,
+        "decode: a JSON Schema, an Avro schema, or what protoc --descriptor_set_out writes: text, or a file's path on "
+        "the driver",
+    ),
+    Option("schemaRegistry", "registry", str, "decode: the URL of a schema registry; values have its prefix"),
+    Option("schemaSubject", "subject", str, "decode: the subject whose newest schema gives the columns", "TOPIC-value"),
+    Option("messageName", "message", str, "decode=protobuf: the message's full name; the first by default"),
+    Option(
+        "decodeErrors",
+        "errors",
+        one_of(("null", "raise")),
+        "decode: a value that cannot be decoded is null with its reason in _error, or is an error",
+        "null",
+    ),
+    Option(
+        "otherFields",
+        "other_fields",
+        boolean,
+        "decode=json: fields that the schema does not know are text in the field other_fields",
+        "false",
+    ),
+)
+_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in DECODE_ROWS}
+
+
+@dataclass(frozen=True)
+class Values:
+    """The decoding of the values of a read.
+
+    Attributes:
+        decoding: Decoder of bytes to structs.
+        schema: Schema of the rows in Spark; None while it is unknown.
+    """
+
+    decoding: ValueDecoding
+    schema: pa.Schema | None = None
+
+
+def parted(options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()) -> tuple[Values | None, dict[str, str]]:
+    """Return the decoding (None: values are bytes), and the options of the source.
+
+    Args:
+        options: Options as Spark passes them.
+        other_modes: Values of the option ``decode`` that the source handles itself.
+
+    Raises:
+        OptionError: A decoding option is given without ``decode``, or the schema is missing or invalid.
+        MissingExtraError, NetworkError: As for ``Scan.decode``.
+    """
+    by_name = {name.lower(): text for name, text in options.items()}
+    mode = by_name.get(DECODE, "").lower()
+    own = {name: text for name, text in options.items() if name.lower() not in _OPTIONS}
+    choice = field_values(_OPTIONS, {name: text for name, text in by_name.items() if name in _OPTIONS})
+    if mode not in MODES:
+        if mode and mode not in other_modes:
+            raise OptionError(f"option decode must be one of {', '.join((*MODES, *other_modes))}, not {mode}")
+        if choice:
+            names = ", ".join(option.name for option in DECODE_ROWS if option.field in choice)
+            raise OptionError(f"option {names} is for decode={'|'.join(MODES)}")
+        return None, own
+    del own[next(name for name in own if name.lower() == DECODE)]
+    if not choice.keys() & {"schema", "registry"}:
+        raise OptionError(f"decode={mode} takes the option schema, or schemaRegistry")
+    if ERROR in (name.strip() for name in by_name.get("columns", "").split(",")):
+        raise OptionError(f"columns: {ERROR} comes by itself, behind the others, where value is among them")
+    return Values(_decoding(mode, choice, by_name.get("subscribe", ""))), own
+
+
+def _decoding(mode: str, choice: dict[str, Any], subscribed: str) -> ValueDecoding:
+    from kafkaframes.scan.decoded import SchemaChoice, ValueDecoding
+
+    raises = choice.pop("errors", "null") == "raise"
+    topics = [name.strip() for name in subscribed.split(",") if name.strip()]
+    schema = SchemaChoice(**{"other_fields": False, **choice})
+    return ValueDecoding(schema.decoding(mode, topics=topics, sample=list), raises=raises)
+
+
+def refuse_decoding(names: Iterable[str]) -> None:
+    """Reject decoding options in jobs, because only ``spark.read`` and ``spark.readStream`` support them.
+
+    Args:
+        names: Names of the options, in lower case.
+
+    Raises:
+        OptionError: There is a decoding option. The message names the reads that support it.
+    """
+    for name in names:
+        if name in _OPTIONS:
+            raise OptionError(f"option {_OPTIONS[name].name}: values are decoded by spark.read and spark.readStream")
+
+
+def decoded_ddl(columns: tuple[Column, ...], values: Values | None, comment: str) -> str:
+    """Return the schema of a source as Spark DDL, with the struct as the type of ``value``."""
+    if values is None or VALUE not in [column.name for column in columns]:
+        return ddl(columns, comment)
+    import pyarrow as pa
+
+    kind = _ddl_type(pa.struct(values.decoding.decoding.decoder().fields))
+    made = [Column(VALUE, kind, "") if column.name == VALUE else column for column in columns]
+    return ddl([*made, Column(ERROR, "string", "")], comment)
+
+
+def _ddl_type(kind: pa.DataType) -> str:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{_quoted(field.name)}: {_ddl_type(field.type)}' for field in kind)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_ddl_type(kind.key_type)}, {_ddl_type(kind.item_type)}>"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"array<{_ddl_type(kind.value_type)}>"
+    return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def plain_schema(schema: StructType, values: Values | None) -> tuple[StructType, Values | None]:
+    """Return the schema that the source reads, with ``value`` as bytes, and the decoding to Spark's schema."""
+    if values is None:
+        return schema, None
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from kafkaframes.scan.arrow import ARROW_TYPES
+    from kafkaframes.scan.columns import HEADERS_TYPE
+
+    fields = [
+        StructField(field.name, BinaryType(), metadata=field.metadata) if field.name == VALUE else field
+        for field in schema
+        if field.name != ERROR
+    ]
+    names = [field.name for field in fields]
+    if VALUE in names and HEADERS in values.decoding.sources and HEADERS not in names:  # read, but not returned
+        fields.append(StructField(HEADERS, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
+    return StructType(fields), Values(values.decoding, to_arrow_schema(schema, timezone="UTC"))
+
+
+def decoded_rows(batches: Iterable[pa.RecordBatch], values: Values | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task with decoded values, in Spark's types.
+
+    Raises:
+        CorruptRecordError: A value cannot be decoded, and ``decodeErrors`` is ``raise``.
+    """
+    if values is None or values.schema is None:
+        yield from batches
+        return
+    import pyarrow as pa
+
+    schema = values.schema
+    for batch in batches:
+        made = values.decoding.batch(batch, schema.names)
+        columns = [column.cast(field.type) for column, field in zip(made.columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)

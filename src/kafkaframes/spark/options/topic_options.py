@@ -1,0 +1,341 @@
+"""Options of ``format("kafka-topic")``, which are parsed from Spark's text to immutable values. No pyspark, no I/O.
+
+Names, defaults, precedence and JSON forms are those of Spark's own Kafka source and sink
+(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` contains all options and
+is the source of their documentation. ``kafka.*`` options are client settings under Kafka's names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkaframes.client.properties import java_properties, kafka_name_of, log_ignored, map_options, use_kafka_names
+from kafkaframes.client.settings import ConsumerSettings, ProducerSettings, setting_names
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.ranges import LATEST, AtGroup, PartitionOffsets, check_batch_start
+from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
+from kafkaframes.spark.options.decode_options import DECODE_ROWS, refuse_decoding
+from kafkaframes.spark.options.log_options import OPTIONS as LOG_OPTIONS
+from kafkaframes.spark.options.log_options import refuse_stream_end
+from kafkaframes.spark.options.option_values import (
+    Option,
+    boolean,
+    by_precedence,
+    field_values,
+    not_negative,
+    one_of,
+    positive,
+    starting_value,
+    unknown_option,
+    whole_number,
+)
+from kafkaframes.storage.files.units import parse_size
+
+SPECULATION: Final = "spark.speculation"
+# Options that Spark itself adds or uses.
+_CLIENT_PREFIX: Final = "kafka."
+_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
+GROUP_PREFIX: Final = "group:"
+DELIVERIES: Final = ("at-least-once", "exactly-once")
+# Client settings that Spark's source and sink reject, with the reason why they are invalid here too.
+FORBIDDEN: Final[Mapping[str, str]] = {
+    "kafka.auto.offset.reset": "startingOffsets says where a query starts",
+    "kafka.enable.auto.commit": "offsets are in the checkpoint; kafkaframes.spark.watch_topics reports them to a group",
+    "kafka.key.deserializer": "keys are given as bytes; cast or decode them in the query",
+    "kafka.value.deserializer": "values are given as bytes; cast or decode them in the query",
+    "kafka.key.serializer": "keys are written as bytes or text; encode them in the query",
+    "kafka.value.serializer": "values are written as bytes or text; encode them in the query",
+    "kafka.interceptor.classes": "use the client's `interceptors` in Python; change columns in the query",
+}
+
+
+def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = True) -> TopicOptions:
+    """Parse options, whatever the letter case of their names.
+
+    Args:
+        options: Options as Spark passes them.
+        is_stream: Whether they are those of a stream.
+        warns: Whether to log the client settings that have no effect here.
+
+    Raises:
+        OptionError: An option is unknown, forbidden, has an invalid value, or contradicts another one.
+    """
+    client, own = _split(options, OPTIONS)
+    refuse_decoding(own)
+    values: dict[str, Any] = field_values(OPTIONS, own)
+    by_precedence(values)
+    for name in ("retries", "retry_interval_ms", "group_prefix"):  # options of Spark without an effect here
+        values.pop(name, None)
+    chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in own]
+    if len(chosen) != 1:
+        raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(chosen))
+    _check_trigger_limits(values)
+    if is_stream:
+        values.setdefault("start", LATEST)
+        refuse_stream_end(own)
+    read = TopicOptions(client=_checked_client(client, ConsumerSettings, warns=warns), **values)
+    if not is_stream:
+        check_batch_start(read.start)
+    return read
+
+
+def reader_settings(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the client settings of ``kafka.*`` options.
+
+    Raises:
+        OptionError: As for ``topic_options``.
+    """
+    return _checked_client(_split(options, OPTIONS)[0], ConsumerSettings)
+
+
+def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
+    """Parse the options of a write, whatever the letter case of their names.
+
+    Raises:
+        OptionError: As for ``topic_options``.
+    """
+    client, own = _split(options, WRITE_OPTIONS)
+    values = field_values(WRITE_OPTIONS, own)
+    if "record_format" in values:
+        client["record_format"] = values.pop("record_format")
+    checked = _checked_client(client, ProducerSettings)
+    _check_compression_level(checked)
+    _reject_partitioner(checked)
+    return TopicWriteOptions(client=checked, **values)
+
+
+def _reject_partitioner(client: Mapping[str, Any]) -> None:
+    """Reject a partitioner other than Kafka's default one, which Spark's tasks implement.
+
+    Raises:
+        OptionError: There is such an option. The message names the column that replaces it.
+    """
+    settings = ProducerSettings.of(client)
+    if settings.partitioner not in (None, "", "default") or settings.partitioner_ignore_keys:
+        name = "kafka.partitioner.class" if settings.partitioner else "kafka.partitioner.ignore.keys"
+        raise OptionError(f"option {name}: Spark's writers use the default partitioner; set the column partition")
+
+
+def check_exactly_once(options: TopicWriteOptions) -> None:
+    """Reject settings that an exactly-once write determines itself.
+
+    Raises:
+        OptionError: There is such a setting.
+    """
+    forbidden = sorted(_CHOSEN & set(options.client))
+    if forbidden:
+        raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this itself")
+
+
+def check_speculation(value: str | None) -> None:
+    """Reject a session with speculative execution, by its value of ``SPECULATION``.
+
+    Raises:
+        OptionError: The session may run two attempts of a task at the same time.
+    """
+    if (value or "").strip().lower() == "true":
+        raise OptionError(
+            "spark.speculation is true: the second copy of a task would write its rows again, so each micro-batch with "
+            "a slow task would fail. Use a session without spark.speculation for exactly-once writes"
+        )
+
+
+def _starting(text: str) -> int | PartitionOffsets | AtGroup:
+    if text.strip().lower().startswith(GROUP_PREFIX):
+        name = text.strip()[len(GROUP_PREFIX) :].strip()
+        if not name:
+            raise ValueError("must be the name of a group: group:NAME")
+        return AtGroup(name)
+    return starting_value(text)
+
+
+def _duration_ms(text: str) -> int:
+    """Parse a duration in Spark's notation, and return milliseconds.
+
+    >>> _duration_ms("15m") == _duration_ms("900s") == _duration_ms("900000")
+    True
+    """
+    match = re.fullmatch(r"(\d{1,12})\s*(us|ms|s|m|min|h|d)?", text.strip())
+    if match is None:
+        raise ValueError("must be a duration such as 900000, 900s or 15m")
+    count = int(match[1])
+    if match[2] == "us":
+        return count // 1_000
+    factor = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+    return count * factor[match[2] or "ms"]
+
+
+def _port(text: str) -> int:
+    if not 0 <= (port := whole_number(text)) <= _LAST_PORT:
+        raise ValueError(f"must be from 0 to {_LAST_PORT}")
+    return port
+
+
+_LAST_PORT: Final = 65_535
+_COMPRESSION_LEVELS: Final = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}  # Kafka's CompressionType
+_CHOSEN: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # determined by exactly-once writes
+_ROWS: Final = (
+    LOG_OPTIONS["subscribe"],
+    LOG_OPTIONS["subscribepattern"],
+    LOG_OPTIONS["assign"],
+    Option(
+        "startingOffsets",
+        "start",
+        _starting,
+        'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
+        "latest (streams), earliest",
+    ),
+    LOG_OPTIONS["endingoffsets"],
+    LOG_OPTIONS["startingtimestamp"],
+    LOG_OPTIONS["startingoffsetsbytimestamp"],
+    LOG_OPTIONS["startingoffsetsbytimestampstrategy"],
+    LOG_OPTIONS["endingtimestamp"],
+    LOG_OPTIONS["endingoffsetsbytimestamp"],
+    LOG_OPTIONS["failondataloss"],
+    LOG_OPTIONS["columns"],
+    LOG_OPTIONS["includeheaders"],
+    LOG_OPTIONS["timestamperrors"],
+    Option("decode", "decode", str, "json, avro, protobuf: values are decoded into structs (see below)"),
+    *DECODE_ROWS,
+    Option("minPartitions", "min_partitions", positive, "cuts the input into at least about this many tasks"),
+    Option("maxRecordsPerPartition", "max_records_per_partition", positive, "the most offsets of one task"),
+    LOG_OPTIONS["maxoffsetspertrigger"],
+    Option(
+        "minOffsetsPerTrigger",
+        "min_offsets_per_trigger",
+        positive,
+        "streams: wait until this many new offsets exist, or maxTriggerDelay is over",
+    ),
+    Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, "the longest wait for minOffsetsPerTrigger", "15m"),
+    Option(
+        "maxBytesPerTrigger",
+        "max_bytes_per_trigger",
+        parse_size,
+        "streams: about the most fetched bytes of a micro-batch, by the size of batches sampled",
+    ),
+    Option("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", positive, "how long a task waits for records", "120000"),
+    Option(
+        "driverHost",
+        "driver_host",
+        str,
+        "batches: the driver's name or address for tasks on other machines, which ask it for their offsets; it listens "
+        "there",
+        "spark.driver.host",
+    ),
+    Option("driverPort", "driver_port", _port, "batches: the port for that; 0: any that is free", "0"),
+    Option("fetchOffset.numRetries", "retries", positive, "taken for Spark's sake: kafka.retries counts here", "3"),
+    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", not_negative, "likewise: kafka.retry.backoff.ms", "10"),
+    Option("groupIdPrefix", "group_prefix", str, "taken for Spark's sake: no group is joined"),
+)
+OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _ROWS}
+_WRITE_ROWS: Final = (
+    Option("topic", "topic", str, "the topic of all rows; without it each row's column topic counts"),
+    Option(
+        "delivery",
+        "delivery",
+        one_of(DELIVERIES),
+        "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
+        "at-least-once",
+    ),
+    Option("sink", "sink", str, "exactly-once: names this sink among several of one query", "sink"),
+    Option(
+        "onForeignMarker",
+        "on_foreign_marker",
+        one_of(("error", "skip")),
+        "exactly-once: where the checkpoint does not fit the newest marker; skip: go on behind what that wrote",
+        "error",
+    ),
+    Option(
+        "driverPort",
+        "driver_port",
+        _port,
+        "exactly-once: the port at which the driver answers its tasks, each micro-batch anew; 0: any that is free",
+        "0",
+    ),
+    Option(
+        "driverHost",
+        "driver_host",
+        str,
+        "exactly-once by writeStream.format: the driver's name or address for tasks on other machines, as "
+        "spark.driver.host; it listens there. write_topic takes Spark's own",
+        "127.0.0.1",
+    ),
+    Option("recordFormat", "record_format", whole_number, "0, 1 or 2, for old brokers and their readers"),
+    Option("messageFormat", "record_format", whole_number, "the same, under the name that brokers' settings have"),
+    Option("includeHeaders", "include_headers", boolean, "taken for Spark's sake: headers are written", "false"),
+    Option(
+        "timestamps",
+        "timestamps",
+        one_of(("now", "column")),
+        "column: records have the time in the column timestamp; now: it is ignored, as by Spark's sink",
+        "now",
+    ),
+)
+WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
+
+
+def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Separate client settings (``kafka.*``) from the other options."""
+    client: dict[str, Any] = {}
+    values: dict[str, str] = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower.startswith(_CLIENT_PREFIX):
+            kafka_name = _CLIENT_PREFIX + kafka_name_of(lower[len(_CLIENT_PREFIX) :])
+            if kafka_name in FORBIDDEN:
+                raise OptionError(f"option {name}: {FORBIDDEN[kafka_name]}")
+            client[lower[len(_CLIENT_PREFIX) :]] = text
+        elif lower in known:
+            values[lower] = text
+        elif lower not in _SPARKS:
+            raise OptionError(unknown_option(name, known, "kafka-topic"))
+    client = use_kafka_names(client)
+    if "bootstrap.servers" not in client:
+        raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
+    return client, values
+
+
+def _checked_client(
+    client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings], *, warns: bool = True
+) -> dict[str, Any]:
+    """Return the client settings that have an effect, so that tasks do not repeat warnings about the others.
+
+    As in Spark's connector, producer settings are ignored for a reader, and consumer settings for a writer.
+    """
+    try:
+        kept = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
+        settings.of(kept)
+    except OptionError as error:
+        raise OptionError(f"option kafka.*: {_OUR_NAME.sub(_kafkas_name, str(error))}") from None
+    if warns:
+        log_ignored(client.keys() - kept.keys())
+    return kept
+
+
+_OUR_NAME: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+
+
+def _kafkas_name(match: re.Match[str]) -> str:
+    name = match[0].replace("_", ".")
+    return name if name in java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
+
+
+def _check_trigger_limits(values: Mapping[str, Any]) -> None:
+    least, most = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger={least} must not be above maxOffsetsPerTrigger={most}")
+
+
+def _check_compression_level(client: Mapping[str, Any]) -> None:
+    settings = ProducerSettings.of(client)
+    lowest, highest = _COMPRESSION_LEVELS.get(settings.compression_type, (None, None))
+    level = settings.compression_level
+    if level is not None and lowest is not None and highest is not None and not lowest <= level <= highest:
+        name = f"kafka.compression.{settings.compression_type}.level"
+        raise OptionError(f"option {name}={level} must be from {lowest} to {highest}")
+
+
+def _got(chosen: list[str]) -> str:
+    return f", not {' and '.join(chosen)} together" if chosen else ""

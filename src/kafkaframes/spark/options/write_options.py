@@ -1,0 +1,130 @@
+"""Options of ``df.write.format("kafka-log")``, and the columns of the DataFrame. No pyspark, no I/O.
+
+Columns are those of Spark's Kafka sink, and ``timestamp`` and ``offset``. Other columns of the source
+(``timestampType``, ``magic``, ...) are ignored. Any other column is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
+from kafkaframes.scan.columns import RECORDS
+from kafkaframes.spark.options.option_values import Option, field_values, positive, unknown_option, whole_number
+from kafkaframes.spark.options.schemas import COLUMN_TYPES
+from kafkaframes.storage.files.units import parse_size
+
+_SPARKS = frozenset({"checkpointlocation", "queryname"})
+
+
+def _format(text: str) -> int:
+    known = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
+    if text.lower() not in known:
+        raise ValueError("must be v2, v1 or v0")
+    return known[text.lower()]
+
+
+def _keeps(text: str) -> bool:
+    if text.lower() not in ("assign", "keep"):
+        raise ValueError("must be assign or keep")
+    return text.lower() == "keep"
+
+
+def _ids(text: str) -> dict[str, str]:
+    try:
+        result = json.loads(text)
+    except ValueError:
+        result = None
+    if not isinstance(result, dict) or not all(isinstance(one, str) for one in result.values()):
+        raise ValueError('must be JSON such as {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}')
+    return result
+
+
+_ROWS = (
+    Option("topic", "topic", str, "the topic of all rows; overrides the column topic"),
+    Option("numPartitions", "num_partitions", positive, "partitions of each new topic; keys decide which", "1"),
+    Option("codec", "codec", str.lower, "none, gzip, snappy, lz4 or zstd", "none"),
+    Option("level", "level", whole_number, "of the codec; Kafka's default if not given"),
+    Option("recordFormat", "record_format", _format, "v2, v1 or v0", "v2"),
+    Option("batchSize", "batch_bytes", parse_size, "a batch ends before it would be larger (batch.size)", "16384"),
+    Option("batchRecords", "batch_records", positive, "or would have more records"),
+    Option("segmentSize", "segment_bytes", parse_size, "a segment ends before it would be larger", "1g"),
+    Option(
+        "maxMessageBytes",
+        "max_message_bytes",
+        parse_size,
+        "a record that needs a larger batch is an error (message.max.bytes)",
+        str(DEFAULT_MAX_MESSAGE_BYTES),
+    ),
+    Option("offsets", "keep_offsets", _keeps, "keep: the column offset counts, holes and all", "assign"),
+    Option("topicIds", "topic_ids", _ids, '{"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get new ids'),
+)
+WRITE_OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
+
+
+def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """Parse options, whatever the letter case of their names, and return the path and the settings.
+
+    >>> parse_write({"path": "/data/new", "NUMPARTITIONS": "3", "codec": "zstd"})
+    ('/data/new', {'num_partitions': 3, 'codec': 'zstd'})
+
+    Raises:
+        OptionError: An option is unknown or has an invalid value, or the path is missing.
+    """
+    for name in options:
+        if name.lower() not in ("path", *WRITE_OPTIONS):
+            raise OptionError(unknown_option(name, WRITE_OPTIONS, "to write, kafka-log"))
+    texts = {name.lower(): text for name, text in options.items()}
+    path = texts.pop("path", "")
+    values = field_values(WRITE_OPTIONS, texts)
+    if not path:
+        raise OptionError(
+            'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs"); '
+            "INSERT INTO a catalog table has no path, because Spark passes a table's options to no Python writer"
+        )
+    WriteSettings(now_ms=0, **values)
+    return path, values
+
+
+def parse_stream_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any], str]:
+    """Return path, settings and checkpoint location of a stream's sink. Spark adds its own options, which are removed.
+
+    Raises:
+        OptionError: As for ``parse_write``.
+    """
+    by_name = {name.lower(): text for name, text in options.items()}
+    rest = {name: text for name, text in options.items() if name.lower() not in _SPARKS}
+    path, values = parse_write(rest)
+    return path, values, by_name.get("checkpointlocation", "")
+
+
+_SAYS_NOTHING = frozenset(column.name for column in RECORDS) - frozenset(COLUMN_TYPES)
+
+
+def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
+    """Reject a DataFrame that cannot be written.
+
+    Args:
+        columns: Types of the columns, by name.
+        settings: Settings of the write.
+
+    Raises:
+        OptionError: A column is missing, unknown or has an invalid type. The message names it.
+    """
+    for name, kind in columns.items():
+        if name in _SAYS_NOTHING:
+            continue
+        allowed = COLUMN_TYPES.get(name)
+        if allowed is None:
+            raise OptionError(f"column {name}: must be one of {', '.join(COLUMN_TYPES)}; drop it, or rename it")
+        if kind not in (*allowed, "void"):
+            raise OptionError(f"column {name} is {' or '.join(allowed)}, not {kind}")
+    if "value" not in columns:
+        raise OptionError("a column named value is required; nulls in it are tombstones")
+    if settings.topic is None and "topic" not in columns:
+        raise OptionError("no topic: give the option topic, or a column topic")
+    if settings.keep_offsets and "offset" not in columns:
+        raise OptionError("offsets=keep needs a column offset")

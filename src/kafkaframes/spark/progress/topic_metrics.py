@@ -1,0 +1,102 @@
+"""The lag of a session's streams as Prometheus metrics: ``metrics_port`` of ``session()`` and ``register()``.
+
+Spark does not request metrics from Python sources, so a listener reads the offsets from the progress of each
+micro-batch, without requests to brokers. The values of a query are removed when it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from kafkaframes.broker.network.http_server import HttpServer, Route, Text
+from kafkaframes.broker.network.metrics import CONTENT_TYPE, labels, metric
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, progress_of
+
+log = logging.getLogger("kafkaframes.spark")
+_PREFIX: Final = "kafkaframes_spark_"
+_SERVED: Final[dict[tuple[str, int], TopicMetrics]] = {}  # servers, which later calls for the same address reuse
+
+
+def serve_metrics(spark: SparkSession, host: str, port: int) -> None:
+    """Serve the lag of a session's streams at ``http://HOST:PORT/metrics``, until this process ends.
+
+    Raises:
+        OptionError: The address cannot be used.
+    """
+    if (host, port) not in _SERVED:
+        _SERVED[host, port] = TopicMetrics(host, port)
+    _SERVED[host, port].listen(spark)
+
+
+class TopicMetrics(StreamingQueryListener):
+    """A listener that stores the last progress of each query, and serves it."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._latest: dict[str, tuple[TopicProgress, float]] = {}
+        self._application: str | None = None
+        try:
+            self._server = HttpServer([Route("GET", "/metrics", self._answer)], host=host, port=port)
+        except OSError as error:
+            raise OptionError(f"metrics cannot be served on {host}:{port}: {error.strerror or error}") from None
+        log.info("lag of streams on %s/metrics", self._server.url)
+
+    def listen(self, spark: SparkSession) -> None:
+        """Listen to the queries of a session, once for each Spark application."""
+        application = spark.conf.get("spark.app.id")
+        if application != self._application:
+            self._application = application
+            self._latest.clear()
+            spark.streams.addListener(self)
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name, as those below)
+        """Do nothing, because there are no offsets yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Store the progress of a micro-batch."""
+        progress = progress_of(event.progress.json)
+        if progress is not None:
+            self._latest[progress.run_id] = progress, time.time()
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Remove the progress of a query that has ended."""
+        self._latest.pop(str(event.runId), None)
+
+    def _answer(self, _: object) -> Text:
+        return Text("".join(f"{line}\n" for line in self._lines()), CONTENT_TYPE)
+
+    def _lines(self) -> Iterator[str]:
+        queries = list(self._latest.values())
+        partitions = [(_labels_of(progress, lag), lag) for progress, _ in queries for lag in progress.partitions]
+        for name, words, value in _OF_PARTITIONS:
+            yield from metric(_PREFIX + name, "gauge", words, [(label, value(lag)) for label, lag in partitions])
+        each = [(labels(query=_name(progress)), progress, at) for progress, at in queries]
+        yield from metric(_PREFIX + "batch_id", "gauge", "the last micro-batch", [(q, p.batch_id) for q, p, _ in each])
+        yield from metric(
+            _PREFIX + "batch_rows", "gauge", "rows of the last micro-batch", [(q, p.rows) for q, p, _ in each]
+        )
+        words = "when the last micro-batch ended, in seconds since 1970"
+        yield from metric(_PREFIX + "batch_end_seconds", "gauge", words, [(q, round(at, 3)) for q, _, at in each])
+
+
+_OF_PARTITIONS: Final[tuple[tuple[str, str, Callable[[PartitionLag], int]], ...]] = (
+    ("lag_offsets", "offsets that the query has not read yet", lambda lag: lag.offsets),
+    ("next_offset", "where the query goes on", lambda lag: lag.next_offset),
+    ("latest_offset", "where the partition ended when the micro-batch was planned", lambda lag: lag.latest_offset),
+)
+
+
+def _labels_of(progress: TopicProgress, lag: PartitionLag) -> str:
+    """Return the labels of a gauge. If a query reads a topic twice, each of its sources has a gauge."""
+    partition = str(lag.partition)
+    return labels(query=_name(progress), topic=lag.topic, partition=partition, source=str(lag.source))
+
+
+def _name(progress: TopicProgress) -> str:
+    return progress.name or progress.query_id

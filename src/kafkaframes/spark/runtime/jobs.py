@@ -1,0 +1,111 @@
+"""Run a plain function on Spark's workers for each value of a list, for jobs whose data need not pass through the JVM.
+
+The values and results are small, such as a segment path or counts. The workers read and write large data themselves.
+Executors need this package and its dependencies, and must see the same paths as the driver.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.records.limits import budget, current_budget
+from kafkaframes.spark.runtime import _compat
+from kafkaframes.spark.runtime.worker import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.job import Runner
+
+_Task = TypeVar("_Task")
+_Answer = TypeVar("_Answer")
+BYTES_OF_A_TASK = 64 << 20
+TASKS_AT_MOST = 2000  # a task costs about 35 ms before it does anything
+
+
+def run_on_spark(
+    spark: SparkSession,
+    function: Callable[[_Task], _Answer],
+    tasks: Sequence[_Task],
+    *,
+    total_bytes: int | None = None,
+) -> Iterator[_Answer]:
+    """Return ``function(task)`` for each task, in order.
+
+    Args:
+        spark: Session, other than Spark Connect.
+        function: Function that executors can import by its name.
+        tasks: Picklable values.
+        total_bytes: Total size of many small tasks. Adjacent tasks are then combined to one Spark task.
+
+    Raises:
+        KafkaframesError: A task failed with such an error. Spark's retries apply.
+    """
+    if not tasks:
+        return iter(())
+    with _compat.plain_errors():
+        shared = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
+        memory = current_budget()
+        return iter(shared.mapPartitions(lambda some: _each(function, some, memory)).collect())
+
+
+def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
+    """Return the number of Spark tasks."""
+    if total_bytes is None:
+        return min(count, TASKS_AT_MOST)
+    cores: int = spark.sparkContext.defaultParallelism
+    requested = max(4 * cores, total_bytes // BYTES_OF_A_TASK)
+    return min(count, requested, TASKS_AT_MOST)
+
+
+def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int) -> Iterator[_Answer]:
+    for task in tasks:
+        with budget(budget_bytes):
+            answer = function(task)
+        yield answer
+    settle()
+
+
+def runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) -> Runner:
+    """Return the argument ``run`` of jobs. Errors of this package keep their class and location.
+
+    Spark does not retry a task with such an error, because a retry would fail as well.
+
+    Args:
+        spark: Session, other than Spark Connect.
+        size_of: Function that returns the size of a small task. Adjacent tasks are then combined to one Spark task.
+    """
+
+    def run(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        total_bytes = None if size_of is None else sum(map(size_of, tasks))
+        answers = list(run_on_spark(spark, partial(_attempt, function), tasks, total_bytes=total_bytes))
+        for answer in answers:
+            if isinstance(answer, KafkaframesError):
+                raise answer
+        return answers
+
+    return run
+
+
+def split(spark: SparkSession) -> Split:
+    """Return the function with which compaction divides large partitions."""
+    from kafkaframes.jobs.compact.staged_compaction import Split
+
+    return Split(secret=new_secret(), workers=spark.sparkContext.defaultParallelism)
+
+
+def new_secret() -> tuple[int, int]:
+    """Return two random signed integers of 64 bits, the key of a compaction's digests."""
+    return secrets.randbits(64) - 2**63, secrets.randbits(64) - 2**63
+
+
+def _attempt(function: Callable[[Any], Any], task: Any) -> Any:
+    try:
+        return function(task)
+    except KafkaframesError as error:
+        return error

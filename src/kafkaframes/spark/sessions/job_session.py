@@ -1,0 +1,206 @@
+"""A Spark session for one job: start it, show the progress of its tasks, and stop it, also after a signal."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import signal
+import subprocess
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.spark.runtime import _compat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_Handlers = dict[int, Callable[[int, FrameType | None], Any]]
+_PATIENCE_SECONDS = 20
+
+
+@contextmanager
+def session_at(app_name: str, master: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
+    """Start Spark at a master for one job, and stop it afterwards or after Ctrl-C.
+
+    Raises:
+        MissingExtraError: PySpark or a supported Java is not installed.
+        OptionError: The master's URL is invalid, even if an existing session of this process is used instead.
+        KafkaframesError: Spark does not start, or fails with an error of its own (such as a lost executor).
+    """
+    from kafkaframes.spark.sessions.builder import check_master_url
+
+    _compat.require_pyspark(app_name)
+    check_master_url(master)
+    try:
+        with _handlers_of_signals() as handlers:
+            spark, came = _session(app_name, master, handlers, config)
+            with _ended_by_signals(spark, handlers):
+                try:
+                    for number in came:
+                        signal.raise_signal(number)
+                    yield spark
+                finally:
+                    spark.stop()
+    except Exception as error:
+        if isinstance(error, KafkaframesError) or not _compat.is_sparks(error):
+            raise
+        raise KafkaframesError(_compat.reason_of(error) or f"Spark at {master}: {_first_line(error)}") from error
+
+
+@contextmanager
+def _handlers_of_signals() -> Iterator[_Handlers]:
+    """Yield the current handlers of SIGINT and SIGTERM, and restore them at the end."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    known = {number: signal.getsignal(number) for number in numbers}
+    handlers: _Handlers = {number: handler for number, handler in known.items() if callable(handler)}
+    try:
+        yield handlers
+    finally:
+        _put_back(handlers)
+
+
+def _put_back(handlers: _Handlers) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _session(
+    app_name: str, master: str, handlers: _Handlers, config: dict[str, str] | None
+) -> tuple[SparkSession, list[int]]:
+    """Start Spark, and return the signals received in the meantime: a partly started JVM would outlive this process."""
+    from kafkaframes.spark.sessions.builder import session
+
+    came: list[int] = []
+    for number in handlers:
+        signal.signal(number, lambda number, _: came.append(number))
+    with _without_pysparks_handler():
+        return session(app_name, master=master, config=config), came
+
+
+@contextmanager
+def _without_pysparks_handler() -> Iterator[None]:
+    """Prevent a new SparkContext from replacing the handler of SIGINT.
+
+    PySpark's handler asks the JVM to cancel all jobs on a connection whose request was interrupted, which prints two
+    py4j tracebacks.
+    """
+    try:
+        module: Any = importlib.import_module("pyspark.core.context")
+    except ImportError:  # the package of Spark Connect's client has no SparkContext
+        yield
+        return
+    kept = module.signal
+    module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
+    try:
+        yield
+    finally:
+        module.signal = kept
+
+
+@contextmanager
+def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
+    """End the JVM before other effects of a signal. Otherwise a waiting thread would wait for its running tasks.
+
+    PySpark's messages about the ended JVM (py4j's log, the accumulator server, a warning at the stop) are suppressed.
+    If spark-submit has started the JVM, it also ends it; signals then have their previous handlers.
+    """
+    jvm = _jvm_of(spark)
+    if jvm is None:
+        _put_back(handlers)
+        yield
+        return
+    accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
+    came: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        logging.disable(logging.CRITICAL)
+        if accumulators is not None:
+            accumulators.handle_error = _say_nothing
+        jvm.terminate()
+        handlers[number](number, frame)
+
+    for number in handlers:
+        signal.signal(number, end)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+            yield
+    except BaseException:
+        if came:
+            _end(jvm)
+            logging.disable(logging.NOTSET)
+            handlers[came[0]](came[0], None)
+        raise
+
+
+def _jvm_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    """Return the JVM that this process has started; None if spark-submit has started it, which also ends it."""
+    result: subprocess.Popen[bytes] | None = getattr(getattr(spark.sparkContext, "_gateway", None), "proc", None)
+    return result
+
+
+def _say_nothing(request: object, client_address: object) -> None:
+    """Replace :meth:`socketserver.BaseServer.handle_error`, which prints a traceback."""
+
+
+def _end(jvm: subprocess.Popen[bytes]) -> None:
+    jvm.terminate()
+    try:
+        jvm.wait(_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None else error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:300]
+
+
+_ASK_EVERY_SECONDS = 0.2
+
+
+@contextmanager
+def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``show(done, total)`` with the task counts of running jobs, from another thread, while the block runs.
+
+    Spark Connect does not report task counts, so ``show`` is not called.
+    """
+    try:
+        tracker = spark.sparkContext.statusTracker()
+    except Exception:  # PySparkAttributeError without a SparkContext; a missing progress bar must not fail the job
+        yield
+        return
+    finished = threading.Event()
+    thread = threading.Thread(target=_ask, args=(tracker, show, finished), name="kafkaframes progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+
+
+def _ask(tracker: Any, show: Callable[[int, int], None], finished: threading.Event) -> None:
+    while not finished.wait(_ASK_EVERY_SECONDS):
+        try:
+            done, total = _counts(tracker)
+        except Exception:  # the JVM has ended, as after Ctrl-C; the thread that waits for its result reports it
+            return
+        if total:
+            show(done, total)
+
+
+def _counts(tracker: Any) -> tuple[int, int]:
+    """Return the numbers of completed tasks and of all tasks in the running stages."""
+    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+    result = [(info.numCompletedTasks, info.numTasks) for info in stages if info is not None]
+    return sum(done for done, _ in result), sum(total for _, total in result)

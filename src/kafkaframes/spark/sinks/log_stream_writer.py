@@ -1,0 +1,126 @@
+"""``df.writeStream.format("kafka-log")``, which writes each micro-batch to a log directory exactly once.
+
+Spark creates this writer twice for each micro-batch, in two planner processes: for the tasks, and for ``commit`` or
+``abort``. Its creation therefore has no side effects. Shared state is computed from the arguments, or sent in the
+messages of the tasks:
+
+* The path, the checkpoint and the batch number determine the name of the staging directory. Each attempt of a task has
+  a directory in it. The commit uses the directories of the attempts that Spark names, and removes all of them.
+* The messages contain the query id. The commit stores it in the log directory together with the rows, the batch number
+  and the offsets of the sources, from the checkpoint (``jobs/micro_batch.py``). It can therefore recognize a batch that
+  is repeated after its commit, and reject a different batch with the same number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.restore.writing import Commit
+from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
+from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.sinks.log_writer import (
+    STAGING,
+    TaskRuns,
+    check_there,
+    in_order,
+    in_threads,
+    look,
+    new_topic_id,
+    write_runs,
+)
+from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.filesystem import join, store_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_NAME_LENGTH: Final = 16
+
+
+@tells_plainly
+class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
+    """The writer of a micro-batch."""
+
+    def __init__(
+        self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool, checkpoint: str
+    ) -> None:
+        """If ``overwrite`` is set, each micro-batch replaces the whole log (output mode complete)."""
+        self.target, self.settings = look(path, values, schema, overwrite=overwrite)
+        self.overwrite = overwrite
+        self._checkpoint = checkpoint and _absolute(checkpoint)
+        self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_NAME_LENGTH]
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task attempt as runs."""
+        context, query_id, batch_id = micro_batch_of_task()
+        number = context.partitionId()
+        directory = self._staging(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
+        with atomic.writing(directory):
+            directory.mkdir(parents=True)
+        return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number), query_id)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Append all runs to the log unless they are in it. The runs of a partition are in task order."""
+        tasks = in_order(messages)
+        runs = [run for entry in tasks for run in entry.runs]
+        if runs or (self.overwrite and tasks):
+            check_there(runs)
+            batch = self._batch(tasks[0].query_id, batchId)
+            Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads, batch).commit(runs)
+        self._clean(tasks, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Remove the files of the tasks."""
+        self._clean(in_order(messages), batchId)
+
+    def _batch(self, query_id: str, batch_id: int) -> StreamBatch:
+        """Return the identity of a micro-batch, as far as this machine can read the checkpoint."""
+        begins, ends = offsets_in(self._read, batch_id) if self._checkpoint else (None, None)
+        return StreamBatch(query_id, batch_id, self._checkpoint, begins=begins, ends=ends)
+
+    def _read(self, name: str) -> str | None:
+        try:
+            return store_of(self._checkpoint).read(join(self._checkpoint, name)).decode()
+        except (KafkaframesError, UnicodeDecodeError):
+            return None
+
+    def _staging(self, batch_id: int | str) -> Path:
+        top = Path(self.target.path)
+        return top.with_name(f"{top.name}{STAGING}-stream-{self._query}-{batch_id}")
+
+    def _clean(self, tasks: Iterable[TaskRuns], batch_id: int) -> None:
+        """Remove the files of all attempts of this batch and of earlier ones, including those unknown to Spark.
+
+        Without the option ``checkpointLocation``, two queries that write to one path share a staging directory. The
+        query id, if a task knows it, distinguishes their files.
+        """
+        mine = next((f"{one.query_id}-" for one in tasks), "")
+        prefix = self._staging("").name
+        parent = Path(self.target.path).parent
+        for name in os.listdir(parent) if parent.is_dir() else ():
+            number = name.removeprefix(prefix)
+            if name == number or not number.isdigit() or int(number) > batch_id:
+                continue
+            for attempt in (parent / name).iterdir():
+                if attempt.name.startswith(mine):
+                    shutil.rmtree(attempt, ignore_errors=True)
+            with suppress(OSError):  # it still contains files of another query
+                (parent / name).rmdir()
+
+
+def _absolute(checkpoint: str) -> str:
+    """Return the normalized path of a checkpoint."""
+    path = checkpoint.removeprefix("file://").removeprefix("file:")
+    return path if "://" in path else str(Path(path).resolve())

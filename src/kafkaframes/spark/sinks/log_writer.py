@@ -1,0 +1,138 @@
+"""``df.write.format("kafka-log")``, which writes rows to a log directory that a broker can open (``restore/writing``).
+
+Spark calls ``writer`` once, in a planner process on the driver's machine. It calls ``write`` in a worker for each task,
+possibly more than once. Then it calls ``commit`` with the results of all tasks, or ``abort``, on the driver's machine.
+A task writes to its own directory inside a staging directory next to the log. The staging directory is always removed
+at the end, unless the driver itself is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
+from kafkaframes.spark.options.schemas import COLUMN_TYPES, types_of
+from kafkaframes.spark.options.write_options import check_columns
+from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.storage.files import atomic
+from kafkaframes.wire.primitives import uuid_to_text
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+STAGING = ".kafkaframes-staging"
+
+
+@dataclass
+class TaskRuns(WriterCommitMessage):
+    """The result of a write task, and for a stream, the id of its query."""
+
+    task: int
+    runs: list[Run]
+    query_id: str = ""
+
+
+@tells_plainly
+class KafkaLogWriter(DataSourceArrowWriter):
+    """The writer of a batch, which is pickled to the tasks and to the commit."""
+
+    def __init__(self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> None:
+        self.target, self.settings = look(path, values, schema, overwrite=overwrite)
+        self.overwrite = overwrite
+        top = Path(self.target.path)
+        self.staging = str(top.with_name(f"{top.name}{STAGING}-{uuid.uuid4().hex}"))
+        with atomic.writing(Path(self.staging)):
+            Path(self.staging).mkdir(parents=True)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task as runs."""
+        context = TaskContext.get()
+        number = context.partitionId() if context else 0
+        directory = Path(self.staging) / f"task-{number:06}-{uuid.uuid4().hex}"
+        with atomic.writing(directory):
+            directory.mkdir()
+        return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Append all runs to the log. The runs of a partition are in task order."""
+        runs = [run for entry in in_order(messages) for run in entry.runs]
+        try:
+            check_there(runs)
+            Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads).commit(runs)
+        finally:
+            shutil.rmtree(self.staging, ignore_errors=True)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove the files of the tasks."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+
+def look(path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> tuple[Target, WriteSettings]:
+    """Inspect the target log, and check the columns against the settings."""
+    target = Target.look(path)
+    counts = {} if overwrite else dict(target.counts)
+    settings = WriteSettings(now_ms=time.time_ns() // 1_000_000, partitions=counts, **values)
+    check_columns(types_of(schema), settings)
+    return target, settings
+
+
+def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRuns]:
+    """Return the results of the tasks in task order."""
+    return sorted((entry for entry in messages if isinstance(entry, TaskRuns)), key=lambda entry: entry.task)
+
+
+def write_runs(rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteSettings, *, task: int) -> list[Run]:
+    """Write the rows of a task to a directory of its own, which is removed if the write fails."""
+    try:
+        writer = RunWriter(directory, settings, task=task)
+        for batch in rows:
+            writer.add(_known(batch))
+        return writer.finish()
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _known(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the columns to write. Columns with only nulls are dropped."""
+    names = [field.name for field in rows.schema if field.name in COLUMN_TYPES and not pa.types.is_null(field.type)]
+    return rows.select(names)
+
+
+def check_there(runs: Iterable[Run]) -> None:
+    """Check that the files of the tasks are visible on this machine.
+
+    Raises:
+        LogDirError: Workers and driver do not share the directory.
+    """
+    for run in runs:
+        path = Path(run.path)
+        if not path.exists() or path.stat().st_size != run.size_bytes:
+            reason = "is not what a task wrote: workers and driver must see the same files at the path written to"
+            raise LogDirError(reason, file=run.path)
+
+
+def in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    """Run the tasks of a commit in parallel. They release the GIL to copy files, and wait for the disk."""
+    if len(tasks) < 2:
+        return [function(task) for task in tasks]
+    with ThreadPoolExecutor(min(len(tasks), 4 * (os.cpu_count() or 1))) as pool:
+        return list(pool.map(function, tasks))
+
+
+def new_topic_id() -> str:
+    """Return a random topic id: 22 characters of URL-safe base64."""
+    return uuid_to_text(uuid.uuid4())

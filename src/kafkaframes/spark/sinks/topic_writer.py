@@ -1,0 +1,181 @@
+"""``df.write.format("kafka-topic")``, which writes rows to topics. Each task sends Arrow batches through its producer.
+
+Delivery is at-least-once, as in Spark's own sink: a task that Spark repeats writes its rows again.
+
+Spark creates a writer in a planner process to check the columns, and again for the commit. Neither imports the client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
+from kafkaframes.jobs.write_topic.producer import open_producer
+from kafkaframes.scan.columns import RECORDS
+from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.options.schemas import COLUMN_TYPES
+from kafkaframes.spark.runtime.worker import settle, tells_plainly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkaframes.client import Producer
+
+_log = logging.getLogger("kafkaframes.spark")
+_READER_COLUMNS: Final = frozenset(column.name for column in RECORDS)
+_SEND_BYTES: Final = 8 << 20  # size of rows that are sent together
+_MOST_UNDER_WAY: Final = 2  # in addition to the rows that are being collected
+
+
+@dataclass
+class TaskSent(WriterCommitMessage):
+    """The result of a write task: the number of records in each topic partition."""
+
+    task: int
+    counts: dict[tuple[str, int], int]
+
+
+def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
+    """Return the columns that become records, before tasks start.
+
+    Other columns are ignored, as in Spark's sink. The names of those that no reader returns are logged once.
+
+    Raises:
+        OptionError: ``value`` or a topic is missing, or a column has an invalid type.
+    """
+    names = [name for name in types if _is_written(name, options)]
+    for name in names:
+        if types[name] not in (*COLUMN_TYPES[name], "void"):
+            raise OptionError(f"column {name} is {types[name]} and must be {' or '.join(COLUMN_TYPES[name])}")
+    if "value" not in names:
+        raise OptionError("a column named value is required")
+    if "topic" not in names and options.topic is None:
+        raise OptionError("no topic: give the option topic, or a column topic")
+    if options.timestamps == "column" and "timestamp" not in names:
+        raise OptionError("timestamps=column: there is no column timestamp")
+    _log_ignored_columns(options.topic, tuple(name for name in types if name not in _READER_COLUMNS))
+    return names
+
+
+@cache  # once for each set of names in a process: writers are created for each commit and micro-batch
+def _log_ignored_columns(topic: str | None, names: tuple[str, ...]) -> None:
+    if names:
+        target = "topics" if topic is None else f"topic {topic}"
+        _log.warning("columns that are not written to %s: %s", target, ", ".join(names))
+
+
+def _is_written(name: str, options: TopicWriteOptions) -> bool:
+    ignored = {"offset": True, "topic": options.topic is not None, "timestamp": options.timestamps != "column"}
+    return name in COLUMN_TYPES and not ignored.get(name, False)
+
+
+@tells_plainly
+class TopicTaskWriter:
+    """A writer of a batch or a stream. As in Spark's sink, commit does nothing, and abort does not remove records."""
+
+    def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
+        written_columns(types, options)
+        if "transactional.id" in options.client:
+            raise OptionError("option kafka.transactional.id: only delivery=exactly-once has transactions")
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of a task, and wait for the acknowledgements of the brokers."""
+        context = TaskContext.get()
+        sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+        settle()
+        return sent
+
+
+class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
+    """The writer of a batch, which is pickled to the tasks and to the commit."""
+
+    def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
+        if options.delivery == "exactly-once":
+            raise OptionError("delivery=exactly-once of a batch: kafkaframes.spark.write_topic(df, ...)")
+        super().__init__(options, types)
+
+
+def first_failure(reported: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
+    """Return the first error of the tasks; errors of a task itself take precedence over lost tasks.
+
+    Args:
+        reported: For each task, whether the error is a lost task, and the text. The text is None if the task succeeded.
+    """
+    for is_lost, failure in sorted((bool(is_lost), text) for is_lost, text in reported if text is not None):
+        return LostTaskError(failure) if is_lost else KafkaframesError(failure)
+    return None
+
+
+def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dict[tuple[str, int], int]:
+    """Send rows to their topics, and return the number of records in each topic partition."""
+    with open_producer(options) as producer:
+        return send_all(producer, options, rows)
+
+
+def send_all(
+    producer: Producer, options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]
+) -> dict[tuple[str, int], int]:
+    """Send rows through a producer, and return the number of records in each topic partition.
+
+    While requests are in flight, the next rows are read from Spark and encoded, in order.
+    """
+    from kafkaframes.jobs.write_topic.packing import gathered
+
+    counts: dict[tuple[str, int], int] = {}
+    under_way: deque[Future[pa.Table]] = deque()
+    for batch in gathered(written_rows(rows, options), _SEND_BYTES):
+        under_way.append(producer.queue_arrow(batch, topic=options.topic))
+        while len(under_way) > _MOST_UNDER_WAY:
+            _count(under_way.popleft().result(), counts)
+    for sent in under_way:
+        _count(sent.result(), counts)
+    return counts
+
+
+def _count(sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
+    names = zip(sent["topic"].to_pylist(), sent["partition"].to_pylist(), strict=True)
+    for name, count in zip(names, sent["count"].to_pylist(), strict=True):
+        counts[name] = counts.get(name, 0) + count
+
+
+def written_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the columns to write, in the types that the producer accepts."""
+    return (_written_columns(batch, options) for batch in rows if batch.num_rows)
+
+
+def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from kafkaframes.jobs.write_topic.packing import check_partitions, check_topics
+
+    arrays, names = [], []
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if pa.types.is_null(column.type) or not _is_written(name, options):
+            continue
+        arrays.append(_milliseconds(column) if name == "timestamp" else column)
+        names.append(name)
+    if "topic" in names:
+        check_topics(batch.column("topic"))
+    if "partition" in names:
+        check_partitions(batch.column("partition"))
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(column.type):
+        return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", tz=column.type.tz))
+    return column

@@ -1,0 +1,150 @@
+"""The Spark data source ``kafka-capture``, which reads captured traffic and request logs with the package ``capture``.
+
+Connections, not bytes, are divided among tasks. Each task reads all packet headers, which is cheap, and the payload of
+its own connections. There is no shuffle. A stream reads a directory to which files are added. A file is read when it is
+complete, and some earlier files are read again for calls and connections that continue in it.
+
+The capture reader is imported by the functions that need it, because Spark also imports this module for ``kafka-log``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.options.schemas import comment_of, options_of, without_added
+from kafkaframes.spark.runtime.worker import settle, tells_plainly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from kafkaframes.scan.capture import SourceOptions, Work
+
+log = logging.getLogger("kafkaframes.spark")
+
+
+@tells_plainly
+class KafkaCaptureDataSource(DataSource):
+    """The data source ``kafka-capture``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._options = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format()``."""
+        return "kafka-capture"
+
+    def schema(self) -> StructType:
+        """Return the schema of the table and the selected columns."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from kafkaframes.capture.columns import schema_of
+
+        options = _parsed(without_added(self._options))
+        schema = from_arrow_schema(schema_of(options.read.chosen()))
+        comment = comment_of(self.name(), self._options)
+        if comment:
+            schema[0].metadata = {"comment": comment}
+        return schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader."""
+        return KafkaCaptureReader(self._narrowed(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """Return the reader of a directory to which files are added."""
+        options = self._narrowed(schema)
+        if options.read.table not in ("calls", "records"):
+            raise OptionError(f"table={options.read.table} is for batch reads; a stream reads calls or records")
+        return KafkaCaptureStreamReader(options)
+
+    def _narrowed(self, schema: StructType) -> SourceOptions:
+        options = _parsed(options_of(self.name(), self._options, schema))
+        return replace(options, read=replace(options.read, columns=tuple(schema.names)))
+
+
+def _parsed(options: Mapping[str, str]) -> SourceOptions:
+    from kafkaframes.spark.options.capture_options import capture_options
+
+    return capture_options(options)
+
+
+def _planned(files: Sequence[str], options: SourceOptions) -> list[InputPartition]:
+    from kafkaframes.scan.capture import plan_works
+
+    return [InputPartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
+
+
+@tells_plainly
+class _CaptureReader:
+    """The part of a reader that runs in workers, for batches and streams."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task as Arrow batches of about 1 MB. Log unread data that may contain calls."""
+        from kafkaframes.capture.coverage import Coverage
+        from kafkaframes.capture.reader import read_traffic
+        from kafkaframes.scan.arrow import rebatch
+
+        work: Work = partition.value
+        coverage = Coverage()
+        yield from rebatch(read_traffic(work.files, work.options, coverage))
+        for entry in coverage.unread:
+            log.warning("%s", entry)
+        settle()
+
+
+@tells_plainly
+class KafkaCaptureReader(_CaptureReader, DataSourceReader):
+    """A batch reader, which plans in the planner process."""
+
+    def partitions(self) -> list[InputPartition]:
+        """Divide the connections among tasks."""
+        return _planned(self.options.files(), self.options)
+
+
+@tells_plainly
+class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
+    """The reader of a stream of files in a directory. An offset is the name of the last file that was read."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
+        """Return the start of a query without a checkpoint: the first file."""
+        return {"after": ""}
+
+    def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
+        """Return the last complete file, or the last file that fits into the micro-batch."""
+        from kafkaframes.capture.files import natural
+        from kafkaframes.scan.capture import finished_files
+
+        files = finished_files(self.options, now=time.time())
+        after = str(start["after"]) if start else ""
+        new = [path for path in files if not after or natural(path) > natural(after)]
+        if self.options.max_files is not None and start is not None:
+            new = new[: self.options.max_files]
+        return {"after": new[-1] if new else after}
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """Return the tasks for the files after ``start``. They also read some earlier files for continued calls."""
+        from kafkaframes.capture.files import natural
+        from kafkaframes.scan.capture import Work, finished_files
+
+        files = finished_files(replace(self.options, quiet_seconds=0), now=time.time())
+        last = natural(str(end["after"]))
+        before = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
+        new = [path for path in files if path not in before and natural(path) <= last]
+        if not new:
+            return [InputPartition(Work((), self.options.read))]
+        lead = before[-(self.options.read.wait_files + 1) :]
+        options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
+        return _planned([*lead, *new], options)

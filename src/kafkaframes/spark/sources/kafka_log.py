@@ -1,0 +1,162 @@
+"""The Spark data source ``kafka-log``, which reads segments of logs and writes them, without a broker or a jar.
+
+This module only connects Spark to the modules for options, planning and reading. Spark calls it as follows:
+
+* ``__init__`` and ``schema`` run in a planner process on the driver's machine, once for each ``load()``.
+* ``partitions`` runs there too, at the first action, **once for each DataFrame**. A DataFrame is therefore a snapshot:
+  later segments are only in the next ``load()``.
+* ``read`` runs in a worker for each task. A LIMIT closes the generator early.
+
+``pushFilters`` is not implemented. With Spark 4.3, a DataFrame that is used twice with different filters would return
+wrong rows, because Spark keeps the filters of the last use for all uses (``tests/spark/test_push_filters.py``). Options
+select offsets and columns instead. ``WHERE topic = 'orders'`` reads every topic and drops most rows, which the query
+plan does not show. For a large read without such options, a log message therefore names them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.columns import Column, choose_columns
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.ranges import EARLIEST, LATEST
+from kafkaframes.spark.options.decode_options import Values, decoded_ddl, parted, plain_schema
+from kafkaframes.spark.options.log_options import DECODERS, log_options, refuse_stream_end
+from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, without_added
+from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.sources.tasks import TaskReader, read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from kafkaframes.scan.log.resolve import ReadPlan
+
+
+log = logging.getLogger("kafkaframes.spark")
+
+
+@tells_plainly
+class KafkaLogDataSource(DataSource):
+    """The data source ``kafka-log``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._options = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format()``."""
+        return "kafka-log"
+
+    def schema(self) -> str:
+        """Return the schema of Spark's Kafka source, or of the selected columns."""
+        values, own = parted(without_added(self._options), other_modes=DECODERS)
+        options = log_options(own)
+        every_copy = options.replicas == "all"
+        chosen = choose_columns(
+            options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
+        )
+        return decoded_ddl(chosen, values, comment_of(self.name(), self._options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
+        return KafkaLogReader(*self._to_read(schema, is_stream=False))
+
+    def _to_read(self, schema: StructType, *, is_stream: bool) -> tuple[ReadOptions, tuple[Column, ...], Values | None]:
+        """Return the arguments of a reader."""
+        values, own = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
+        plain, values = plain_schema(schema, values)
+        if is_stream:
+            refuse_stream_end(own)
+        options = log_options(own, **({"start": LATEST} if is_stream else {}))
+        return options, columns_of(plain, table=options.layout), values
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a DataFrame. ``overwrite`` is set for mode overwrite; otherwise rows are appended."""
+        from kafkaframes.spark.options.write_options import parse_write
+        from kafkaframes.spark.sinks.log_writer import KafkaLogWriter
+
+        return KafkaLogWriter(*parse_write(without_added(self._options)), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """Return the exactly-once writer of a stream. ``overwrite`` is set for output mode complete."""
+        try:
+            from kafkaframes.spark.sinks.log_stream_writer import KafkaLogStreamWriter
+        except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
+            raise OptionError(f"kafka-log as a stream's sink needs Spark 4.2 or later ({error})") from error
+        from kafkaframes.spark.options.write_options import parse_stream_write
+
+        path, values, checkpoint = parse_stream_write(without_added(self._options))
+        return KafkaLogStreamWriter(path, values, schema, overwrite=overwrite, checkpoint=checkpoint)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """Return the reader of a stream. By default it starts at latest, as Spark's Kafka source does."""
+        try:
+            from kafkaframes.spark.sources.log_stream import KafkaLogStreamReader
+        except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
+            raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
+        return KafkaLogStreamReader(*self._to_read(schema, is_stream=True))
+
+
+@tells_plainly
+class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
+    """A batch reader, which plans in the planner process and reads in the workers."""
+
+    read_work = staticmethod(read_table)
+
+    def partitions(self) -> list[InputPartition]:
+        """List the segments and divide them among tasks."""
+        from kafkaframes.scan.log.resolve import plan_log
+
+        plan = plan_log(self.options, cores=os.cpu_count() or 1)
+        if (hint := hint_of(self.options, plan)) is not None:
+            log.warning("%s", hint)
+        for note in plan.notes:
+            log.warning("%s", note)
+        return [InputPartition(work) for work in plan.works or [()]]
+
+
+LARGE_BYTES = 1 << 30  # a smaller read takes no longer than a user takes to read the message
+_GIB = 1 << 30
+
+
+def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = LARGE_BYTES) -> str | None:
+    """Return the message for a large read that no option limits; None for other reads.
+
+    Args:
+        options: Options of the read.
+        plan: Plan of the read.
+        large_bytes: Smallest size of a large read, in bytes of log.
+    """
+    if plan.bytes_to_read < large_bytes:
+        return None
+    topics = {part.segment.topic for work in plan.works for part in work}
+    names = [*_of_topics(options, len(topics)), *_of_offsets(options)]
+    if not names:
+        return None
+    return (
+        f"kafka-log reads {len(topics):,} topics, {plan.bytes_to_read / _GIB:.1f} GiB: Spark applies a WHERE on topic, "
+        f"partition, offset or timestamp afterwards; what narrows the read itself: {', '.join(names)}"
+    )
+
+
+def _of_topics(options: ReadOptions, topics: int) -> list[str]:
+    is_chosen = options.subscribe is not None or options.subscribe_pattern is not None or options.assign is not None
+    return [] if is_chosen or topics < 2 else ["subscribe", "assign"]
+
+
+def _of_offsets(options: ReadOptions) -> list[str]:
+    is_narrowed = options.start != EARLIEST or options.end != LATEST
+    return [] if is_narrowed else ["startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"]

@@ -1,0 +1,159 @@
+"""The Spark data source ``kafka-topic``, which reads live topics and writes to them, without a jar.
+
+This module only connects Spark to the modules ``topic_*.py`` for options, planning, reading and writing.
+``kafka_log.py`` describes when Spark calls which method. Spark requests the tasks of a DataFrame once, and runs them
+for each action. Each task looks up its offsets when it runs (``execution_offsets.py``), so that every action reads the
+current records.
+
+The client is imported by the functions that need it. Spark also imports this module to find ``kafka-log``, and the
+client took half of the time of a new session's first ``load()``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.columns import Column, choose_columns
+from kafkaframes.spark.options.decode_options import Values, decoded_ddl, parted, plain_schema
+from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, types_of, without_added
+from kafkaframes.spark.runtime.worker import settle, tells_plainly
+from kafkaframes.spark.sources.tasks import TaskReader, read_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from kafkaframes.scan.topic.options import TopicOptions
+
+_OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that topics do not have
+
+
+@tells_plainly
+class KafkaTopicDataSource(DataSource):
+    """The data source ``kafka-topic``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._options = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format()``."""
+        return "kafka-topic"
+
+    def schema(self) -> str:
+        """Return the schema of Spark's Kafka source, or of the selected columns."""
+        values, own = parted(without_added(self._options))
+        columns = _chosen(own)
+        settle()
+        return decoded_ddl(columns, values, comment_of(self.name(), self._options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch."""
+        return KafkaTopicReader(*self._to_read(schema, is_stream=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """Return the reader of a stream."""
+        try:
+            from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
+        except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
+            raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
+        return KafkaTopicStreamReader(*self._to_read(schema, is_stream=True))
+
+    def _to_read(
+        self, schema: StructType, *, is_stream: bool
+    ) -> tuple[TopicOptions, tuple[Column, ...], Values | None]:
+        """Return the arguments of a reader."""
+        from kafkaframes.spark.options.topic_options import topic_options
+
+        values, own = parted(options_of(self.name(), self._options, schema))
+        plain, values = plain_schema(schema, values)
+        return topic_options(own, is_stream=is_stream), _checked(columns_of(plain)), values
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a DataFrame.
+
+        Raises:
+            OptionError: The mode is overwrite. Topics only support append.
+        """
+        from kafkaframes.spark.options.topic_options import topic_write_options
+        from kafkaframes.spark.sinks.topic_writer import KafkaTopicWriter
+
+        if overwrite:
+            raise OptionError('kafka-topic appends: df.write.format("kafka-topic").mode("append")')
+        if not self._options.keys() - {"path"}:
+            raise OptionError(
+                "tables are for reading: Spark passes a table's options to no Python writer, so INSERT INTO knows no "
+                'brokers; write with df.write.format("kafka-topic").mode("append") and the options'
+            )
+        return KafkaTopicWriter(topic_write_options(without_added(self._options)), types_of(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """Return the writer of a stream: at-least-once, or exactly-once with ``delivery=exactly-once``."""
+        try:
+            from kafkaframes.spark.exactly_once.topic_stream_writer import (
+                ExactlyOnceStreamWriter,
+                KafkaTopicStreamWriter,
+            )
+            from kafkaframes.spark.options.topic_options import topic_write_options
+        except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
+            raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
+
+        options = topic_write_options(without_added(self._options))
+        if options.delivery == "exactly-once":
+            checkpoint = {name.lower(): text for name, text in self._options.items()}.get("checkpointlocation", "")
+            return ExactlyOnceStreamWriter(options, types_of(schema), checkpoint)
+        return KafkaTopicStreamWriter(options, types_of(schema))
+
+
+@tells_plainly
+class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
+    """A batch reader, which plans in the planner process and reads in the workers."""
+
+    read_work = staticmethod(read_topic)
+
+    def partitions(self) -> list[InputPartition]:
+        """Divide topic partitions among tasks. Tasks look up their offsets when they run, unless options fix them."""
+        from kafkaframes.scan.topic.planning import plan_shares, plan_topic
+        from kafkaframes.spark.sources.execution_offsets import defer
+
+        if self.options.has_fixed_offsets:
+            works: Sequence[object] = plan_topic(self.options)
+        else:
+            works = defer(self.options, plan_shares(self.options, cores=os.cpu_count() or 1))
+        settle()
+        return [InputPartition(work) for work in works] or [InputPartition(None)]
+
+
+def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
+    from kafkaframes.spark.options.topic_options import topic_options
+
+    known = topic_options(options, is_stream=_may_be_stream(options), warns=False)
+    return _checked(choose_columns(known.columns, include_headers=known.include_headers))
+
+
+def _may_be_stream(options: Mapping[str, str]) -> bool:
+    """Return whether a stream could have these options. Spark calls ``schema`` before it requests a reader."""
+    return not any(name.lower().startswith("ending") for name in options)
+
+
+def _checked(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns after a check.
+
+    Raises:
+        OptionError: A column, such as ``file``, does not exist for topics.
+    """
+    wrong = [column.name for column in columns if column.name in _OF_FILES]
+    if wrong:
+        raise OptionError(f"columns: {', '.join(wrong)} exists only in files, not in topics")
+    return columns

@@ -1,0 +1,65 @@
+"""``spark.readStream.format("kafka-log")``, which follows a growing log directory. Requires Spark 4.2 or later.
+
+``following.py`` implements it. Spark keeps one reader for each query in a planner process, requests the end of the next
+micro-batch from it, and writes offsets to its checkpoint before rows are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+from kafkaframes.scan.columns import Column
+from kafkaframes.scan.log.following import Follower
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.ranges import Nested, flat, nested
+from kafkaframes.scan.stream_offsets import StreamOffsets
+from kafkaframes.spark.options.decode_options import Values
+from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.sources.following_reader import FollowingReader
+from kafkaframes.spark.sources.tasks import read_table
+
+
+@tells_plainly
+class KafkaLogStreamReader(FollowingReader[ReadOptions]):
+    """The reader of a stream of a log directory."""
+
+    read_work = staticmethod(read_table)
+
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
+        super().__init__(options, columns, values)
+        self.follower = Follower(options).checked()
+
+    def start(self) -> Nested:
+        """Return the start offsets of the options."""
+        return self.follower.start().to_json()
+
+    def ends(self) -> Nested:
+        """Return the current end offsets of the log."""
+        return nested(self.follower.ends())
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        """Return the end of the next micro-batch."""
+        self.first.looked()
+        limited = not isinstance(limit, ReadAllAvailable)
+        at = StreamOffsets.from_json(start)
+        result = self.follower.next_offsets(
+            at,
+            ends=None if self.goal is None else flat(self.goal),
+            max_offsets=self.options.max_offsets_per_trigger if limited else None,
+            max_bytes=self.options.max_bytes_per_trigger if limited else None,
+            is_first=self.first.is_at(start),
+        )
+        is_same = result.offsets == at.offsets and all(at.ids.get(name, id_) == id_ for name, id_ in result.ids.items())
+        return dict(start) if is_same else result.to_json()  # adding ids to old checkpoints needs no micro-batch
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """Return the tasks of a micro-batch."""
+        self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
+        at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
+        plan = self.follower.plan(at, goal, cores=os.cpu_count() or 1)
+        return [InputPartition(work) for work in plan.works]

@@ -1,0 +1,213 @@
+"""Look up the offsets of live topics once for each query execution; see ``execution_offsets.py``.
+
+    python -m kafkaframes.spark.sources.offset_process SOCKET
+
+One process serves all sessions of a JVM, and ends with the JVM. It stores the offsets of query executions, compressed,
+in at most ``MAX_REMEMBERED_BYTES``, and evicts the least recently used execution. A task of an evicted execution gets
+an error, because newer offsets would not match those of earlier tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import pickle
+import secrets
+import sys
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kafkaframes.client.loop import LoopThread
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, serve
+from kafkaframes.jobs.driver_process.task_server import GREETING_S, SECRET_BYTES, TaskServer, send_last_answer
+from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import resolve_topic
+from kafkaframes.scan.topic.shares import Bounds
+from kafkaframes.spark.runtime.worker import rename_to_options
+from kafkaframes.spark.sources.execution_offsets import LOOPBACK, identity_of
+
+log = logging.getLogger("kafkaframes.spark")
+MAX_REMEMBERED_BYTES: Final = 64 << 20
+PULSE_S: Final = 5.0
+FIRST_QUESTION_S: Final = 60.0
+_OVERHEAD_BYTES: Final = 500  # of the key and the Python objects of an entry
+Key = tuple[int | str, str]  # execution id or plan id, and the digest of the options
+
+
+class _Entry(NamedTuple):
+    bounds: bytes
+    resolved_at: float
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.bounds) + _OVERHEAD_BYTES
+
+
+class ExecutionMemory:
+    """An LRU cache of the offsets of query executions."""
+
+    def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._size_bytes = 0
+        self._last_evicted_execution = -1
+        self._evicted_plans: set[str] = set()
+
+    def find(self, key: Key) -> tuple[list[list[Any]], float] | None:
+        """Return the offsets of an execution and their age in seconds; None if the execution is new.
+
+        Raises:
+            KafkaframesError: the offsets were evicted.
+        """
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+            bounds: list[list[Any]] = json.loads(zlib.decompress(entry.bounds))
+            return bounds, self._clock() - entry.resolved_at
+        name = key[0]
+        if name in self._evicted_plans or (isinstance(name, int) and name <= self._last_evicted_execution):
+            raise KafkaframesError(
+                f"the offsets of query execution {name} are no longer remembered, after many newer executions; run the "
+                "action again"
+            )
+        return None
+
+    def add(self, key: Key, bounds: Bounds) -> None:
+        """Store the offsets of an execution."""
+        rows = [[partition.topic, partition.partition, first, end] for partition, (first, end) in bounds.items()]
+        entry = _Entry(zlib.compress(json.dumps(rows).encode(), 1), self._clock())
+        self._entries[key] = entry
+        self._size_bytes += entry.size_bytes
+        while self._size_bytes > self._max_bytes and len(self._entries) > 1:
+            (name, _), oldest = self._entries.popitem(last=False)
+            self._size_bytes -= oldest.size_bytes
+            if isinstance(name, int):
+                self._last_evicted_execution = max(self._last_evicted_execution, name)
+            else:
+                self._evicted_plans.add(name)
+
+
+class OffsetService:
+    """Answers planners at a Unix socket, and tasks at TCP ports.
+
+    Args:
+        resolve: looks up offsets.
+        max_bytes: largest size of the stored offsets, in bytes.
+    """
+
+    def __init__(
+        self, resolve: Callable[[TopicOptions], Bounds] = resolve_topic, max_bytes: int = MAX_REMEMBERED_BYTES
+    ) -> None:
+        self._resolve = resolve
+        self._memory = ExecutionMemory(max_bytes)
+        self._pending: dict[Key, asyncio.Task[None]] = {}
+        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._loop = LoopThread("kafkaframes offsets")
+        self._lock = threading.Lock()
+        self._servers: dict[tuple[str, int], tuple[TaskServer, int]] = {}
+        self._watched: set[tuple[int, str]] = set()
+        self._ends_not_before = time.monotonic() + FIRST_QUESTION_S
+        self._listen(LOOPBACK, 0)
+
+    def end(self) -> None:
+        """Stop listening."""
+        with self._lock:
+            servers = [server for server, _ in self._servers.values()]
+            self._servers.clear()
+        for server in servers:
+            server.close()
+        if servers:
+            self._loop.close()
+
+    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the ports at which tasks reach this process, and the secret that they need.
+
+        Raises:
+            KafkaframesError: this process cannot listen on the specified host or port.
+        """
+        with self._lock:
+            self._watched.add(identity_of(question["watch"]))
+            self._ends_not_before = time.monotonic()
+            host, port = question["host"], question["port"]
+            try:
+                number: int | None = self._listen(host, port)
+            except KafkaframesError:
+                if question["required"] or port:
+                    raise
+                number = None  # tasks on this machine do not need it
+            loopback = self._servers[LOOPBACK, 0][1]
+        return {"secret": self._secret.hex(), "loopbackPort": loopback, "port": number}
+
+    def must_end(self) -> bool:
+        """Return whether all JVMs that use this process have ended. The first JVM has a minute to send its question."""
+        with self._lock:
+            self._watched = {jvm for jvm in self._watched if is_running(jvm[0]) and identity_of(jvm[0]) == jvm}
+            return not self._watched and time.monotonic() > self._ends_not_before
+
+    def _listen(self, host: str, port: int) -> int:
+        if (host, port) not in self._servers:
+            server = TaskServer(self._loop, self._serve, self._secret)
+            self._servers[host, port] = server, server.open(host, port)
+        return self._servers[host, port][1]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(GREETING_S):
+            question = json.loads(await reader.readline())
+        work = asyncio.create_task(self._answer_task(question))
+        try:
+            while not (await asyncio.wait({work}, timeout=PULSE_S))[0]:
+                writer.write(b" ")
+                await writer.drain()
+        finally:
+            work.cancel()
+        await send_last_answer(reader, writer, work.result())
+
+    async def _answer_task(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        execution, options = question["execution"], question["options"]
+        key: Key = (question["plan"] if execution is None else int(execution), question["digest"])
+        try:
+            answer = self._memory.find(key)
+            if answer is None:
+                if key not in self._pending:
+                    self._pending[key] = asyncio.create_task(self._look_up(key, base64.b64decode(options)))
+                await asyncio.shield(self._pending[key])
+                answer = self._memory.find(key)
+            assert answer is not None
+            return {"bounds": answer[0], "ageSeconds": answer[1]}
+        except KafkaframesError as error:
+            rename_to_options(error)
+            return {"failed": str(error)}
+        except Exception as error:  # the task reports the reason from this answer
+            log.exception("offsets cannot be looked up")
+            return {"failed": repr(error)}
+
+    async def _look_up(self, key: Key, options: bytes) -> None:
+        """Look offsets up for the first task of an execution. A failure is not stored, so Spark can retry."""
+        try:
+            self._memory.add(key, await asyncio.to_thread(self._resolve, pickle.loads(options)))
+        finally:
+            del self._pending[key]
+
+
+def main() -> None:
+    """Run the process."""
+    (path,) = sys.argv[1:]
+    try:
+        service = OffsetService()
+    except KafkaframesError as error:
+        print(error)
+        sys.exit(1)
+    serve(Path(path), service, announce_ready)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The task readers of ``kafka-log`` and ``kafka-topic``, shared by batches and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from pyspark.sql.datasource import InputPartition
+
+from kafkaframes.scan.columns import Column
+from kafkaframes.spark.options.decode_options import Values, decoded_rows
+from kafkaframes.spark.runtime.worker import settle, tells_plainly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.scan.log.planning import Slice
+    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.scan.topic.shares import Range
+    from kafkaframes.spark.sources.execution_offsets import DeferredWork
+
+# Layout of the rows -> name of the function that reads a task's work. Only workers import it.
+_READERS = {
+    "records": ("kafkaframes.scan.log.reading", "read_work"),
+    "batches": ("kafkaframes.scan.log.tables", "read_batch_work"),
+    "segments": ("kafkaframes.scan.log.tables", "read_segment_work"),
+    "internal": ("kafkaframes.scan.log.tables", "read_internal_work"),
+}
+
+
+def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task as Arrow batches of about 1 MB, with the columns of the options' table."""
+    from kafkaframes.scan.arrow import rebatch
+
+    module, function = _READERS[options.layout]
+    yield from rebatch(getattr(import_module(module), function)(work, columns, options))
+    settle()
+
+
+def read_topic(
+    work: DeferredWork | Range | None, columns: Sequence[Column], options: TopicOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task.
+
+    Args:
+        work: Range of one topic partition, or shares of several whose offsets are looked up now. None: no rows.
+        columns: Columns of the result.
+        options: Options of the read.
+    """
+    from kafkaframes.scan.topic.reading import read_range
+    from kafkaframes.spark.sources.execution_offsets import DeferredWork
+
+    if work is None:
+        return
+    for entry in work.resolve(options) if isinstance(work, DeferredWork) else [work]:
+        yield from read_range(entry, columns, options)
+    settle()
+
+
+_Options = TypeVar("_Options")
+
+
+@tells_plainly
+class TaskReader(Generic[_Options]):
+    """The part of a reader that runs in workers; ``read_work`` is ``read_table`` or ``read_topic``."""
+
+    read_work: ClassVar[staticmethod[..., Iterator[pa.RecordBatch]]]
+
+    def __init__(self, options: _Options, columns: tuple[Column, ...], values: Values | None = None) -> None:
+        self.options = options
+        self.columns = columns
+        self.values = values
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task as Arrow batches of about 1 MB."""
+        yield from decoded_rows(self.read_work(partition.value, self.columns, self.options), self.values)

@@ -1,0 +1,92 @@
+"""``spark.readStream.format("kafka-topic")``, which follows live topics. Requires Spark 4.2 or later.
+
+``topic/following.py`` implements it. ``following_reader.py`` describes how Spark uses the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+from kafkaframes.scan.ranges import Nested
+from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
+from kafkaframes.scan.topic.following import Listing, TopicFollower, by_name, by_partition
+from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import Offsets
+from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.sources.following_reader import FollowingReader
+from kafkaframes.spark.sources.tasks import read_topic
+
+
+@tells_plainly
+class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
+    """The reader of a stream of live topics."""
+
+    read_work = staticmethod(read_topic)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the planner's connections, which tasks do not need."""
+        return {name: value for name, value in self.__dict__.items() if name != "follower"}
+
+    @cached_property
+    def follower(self) -> TopicFollower:
+        """The planner of the stream, which exists only in the planner process."""
+        return TopicFollower(self.options)
+
+    def start(self) -> Nested:
+        """Return the start offsets of the options, with the topic ids."""
+        ids = self.follower.listing().ids
+        return StreamOffsets(by_name(self.follower.start()), ids).to_json()
+
+    def ends(self) -> Nested:
+        """Return the current end offsets of the topics."""
+        return StreamOffsets(by_name(self.follower.ends())).to_json()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        """Return the end of the next micro-batch; ``start`` itself if no partition has new offsets.
+
+        Thus, neither missing topics in the metadata nor a checkpoint without topic ids causes a micro-batch.
+        """
+        self.first.looked()
+        least = self.options.min_offsets_per_trigger is not None
+        limited = least or not isinstance(limit, ReadAllAvailable)
+        at = StreamOffsets.from_json(start)
+        listing = self.follower.listing(is_expected=bool(at.offsets))
+        begins, absent = self.follower.resume(at, listing)
+        goal = self._goal_of(listing)
+        ends = self.follower.latest(begins, goal=goal, limited=limited, is_first=self.first.is_at(start))
+        if all(begins.get(partition) == end for partition, end in ends.items()):
+            return dict(start)
+        for partition, offset in begins.items():
+            if partition not in ends:
+                topic_id = at.ids.get(partition.topic, listing.ids.get(partition.topic, ""))
+                absent[partition.topic, partition.partition] = AbsentPartition(topic_id, offset)
+        return StreamOffsets(by_name(ends), listing.ids, absent).to_json()
+
+    def _goal_of(self, listing: Listing) -> Offsets | None:
+        """Return the end of this AvailableNow run in the listed partitions; None for other triggers."""
+        if self.goal is None:
+            return None
+        if not self.goal and listing.partitions:  # brokers listed no partitions when the run began
+            self.goal = self.ends()
+        offsets, listed = by_partition(StreamOffsets.from_json(self.goal).offsets), set(listing.partitions)
+        return {partition: offset for partition, offset in offsets.items() if partition in listed}
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """Return the tasks of a micro-batch."""
+        self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
+        at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
+        begins = self.follower.planned_start(at, goal)
+        listing = self.follower.listing(is_expected=bool(goal.offsets))
+        ends = self.follower.still_there(by_partition(goal.offsets), goal.ids, listing.ids)
+        works = self.follower.plan(begins, ends, is_first=self.first.is_at(start))
+        return [InputPartition(work) for work in works]
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if "follower" in self.__dict__:
+            self.follower.close()
