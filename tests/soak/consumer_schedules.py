@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import count
+from itertools import accumulate, count
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -689,12 +689,12 @@ class Simulation:
         if self.depth > 1:
             return
         self.depth += 1
-        names, weights = zip(*((name, weight) for name, (weight, _) in self.table.items()), strict=True)
-        self.table[self.random.choices(names, weights)[0]][1]()
+        self.random.choices(self.happenings, cum_weights=self.weights)[0]()
         self.depth -= 1
 
     def run(self) -> Counter[str]:
-        self.table = self.events()
+        weights, self.happenings = zip(*self.events().values(), strict=True)
+        self.weights = list(accumulate(weights))
         self.join()
         for _ in range(self.random.randint(60, 300)):
             self.step()

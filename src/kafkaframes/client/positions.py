@@ -358,23 +358,22 @@ class Positions:
 
     def requests(self, now: float, cluster: Cluster) -> list[PositionRequest]:
         """Return the requests to send now."""
-        due: dict[Step, list[PartitionState]] = {}
+        due: list[PartitionState] = []
         for state in self.states.values():
             if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):
                 self._check_leader(state, cluster)
                 if state.not_before <= now and not state.is_requested:
-                    due.setdefault(state.step, []).append(state)
+                    due.append(state)
         result: list[PositionRequest] = []
-        if Step.COMMITTED in due:
-            result.append(FetchCommitted(_versions(due[Step.COMMITTED])))
-        for node, states in self._by_leader(due.get(Step.RESET, ()), cluster):
+        if committed := [state for state in due if state.step is Step.COMMITTED]:
+            result.append(FetchCommitted(_versions(committed)))
+        for node, states in self._by_leader([state for state in due if state.step is Step.RESET], cluster):
             timestamps = {state.partition: state.reset_timestamp for state in states}
             result.append(ListOffsets(node, _versions(states), timestamps))
-        for node, states in self._by_leader(due.get(Step.VALIDATE, ()), cluster):
+        for node, states in self._by_leader([state for state in due if state.step is Step.VALIDATE], cluster):
             epochs = {state.partition: EpochQuery((state.leader or (0, NO_EPOCH))[1], state.epoch) for state in states}
             result.append(FetchEpochEnds(node, _versions(states), epochs))
-        selected = [state for state in due.get(Step.FETCH, ()) if state.is_selected]
-        for node, states in self._by_replica(selected, now, cluster):
+        for node, states in self._by_replica([state for state in due if state.is_selected], now, cluster):
             if node.node_id not in self.busy:
                 self.busy.add(node.node_id)
                 result.append(FetchRecords(node, _versions(states)))
