@@ -1,6 +1,13 @@
 """Spark's Python workers after a task of ours."""
 
 import gc
+import subprocess
+import sys
+import textwrap
+
+import pyspark
+import pytest
+from tests.spark.truth import SHOP
 
 from kafkaframes.spark.runtime.jobs import run_on_spark
 from kafkaframes.spark.runtime.worker import settle
@@ -31,3 +38,24 @@ def test_the_workers_of_a_session_settle_after_their_first_task(spark):
     for _ in range(3):  # a session has two workers, or few more
         counts = list(run_on_spark(spark, frozen, [0, 1]))
     assert any(counts)
+
+
+@pytest.mark.skipif(tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2), reason="streams need Spark 4.2")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("log", {"path": str(SHOP)}), ("topic", {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "t"})],
+)
+def test_the_planner_of_a_stream_excludes_sparks_objects_from_collections_before_its_imports(name, options):
+    code = f"""
+        import gc, sys
+        from pyspark.sql.types import LongType, StructField, StructType
+        from pyspark_kafka_{name} import DefaultSource
+        counts, freeze, module = [], gc.freeze, "kafkaframes.spark.sources.following_reader"
+        gc.freeze = lambda: (counts.append(module in sys.modules), freeze())
+        reader = DefaultSource({options!r}).streamReader(StructType([StructField("offset", LongType())]))
+        print(counts, gc.get_freeze_count() > 10_000)
+        {"reader.stop()" if name == "topic" else ""}
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert process.stdout.strip() == "[False] True"

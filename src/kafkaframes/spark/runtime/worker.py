@@ -35,6 +35,15 @@ def settle() -> None:
     gc.freeze()
 
 
+def freeze_objects() -> None:
+    """Exclude all objects of this process from garbage collections, before a stream's planner imports its modules.
+
+    Otherwise, the imports cause collections that visit the objects of PySpark: 25 of 140 ms of CPU time of each stream
+    (2026-11-27).
+    """
+    gc.freeze()
+
+
 _Class = TypeVar("_Class", bound=type)
 _HIDE = "SPARK_HIDE_TRACEBACK"
 _RUNTIME, _WORKER = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"  # environment variable of worker processes, and its value

@@ -36,7 +36,7 @@ from kafkaframes.scan.ranges import EARLIEST, LATEST
 from kafkaframes.spark.options.decode_options import Values, decoded_ddl, parted, plain_schema
 from kafkaframes.spark.options.log_options import DECODERS, log_options, refuse_stream_end
 from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, without_added
-from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.runtime.worker import freeze_objects, tells_plainly
 from kafkaframes.spark.sources.tasks import TaskReader, read_table
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class KafkaLogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream. By default it starts at latest, as Spark's Kafka source does."""
+        freeze_objects()
         try:
             from kafkaframes.spark.sources.log_stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2

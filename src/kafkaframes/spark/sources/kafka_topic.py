@@ -28,7 +28,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.spark.options.decode_options import Values, decoded_ddl, parted, plain_schema
 from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, types_of, without_added
-from kafkaframes.spark.runtime.worker import settle, tells_plainly
+from kafkaframes.spark.runtime.worker import freeze_objects, settle, tells_plainly
 from kafkaframes.spark.sources.tasks import TaskReader, read_topic
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class KafkaTopicDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
+        freeze_objects()
         try:
             from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
