@@ -4,12 +4,14 @@ import asyncio
 import math
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
 from kafkaframes.broker import Broker
+from kafkaframes.broker.security.options import Security
 from kafkaframes.client import (
     Admin,
     AsyncAdmin,
@@ -252,6 +254,128 @@ def test_asyncio_clients_have_the_same_metrics(broker, topic):
     assert value_of(consumed, "records-consumed-total", "consumer-fetch-manager-metrics") == 1
     assert value_of(listed, "response-total", "admin-client-metrics") >= 1
     assert value_of(shared, "connection-count", "consumer-share-metrics") == 0
+
+
+def test_calls_of_a_transactional_producer_are_measured(broker, topic):
+    with Producer(broker.bootstrap_servers, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"1")
+        producer.flush()
+        producer.send_offsets_to_transaction({(topic, 0): 1}, topic)
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.abort_transaction()
+        metrics = producer.metrics()
+    for name in ("txn-init", "txn-begin", "txn-send-offsets", "txn-commit", "txn-abort", "flush", "metadata-wait"):
+        assert value_of(metrics, f"{name}-time-ns-total", "producer-metrics") > 0, name
+
+
+def test_a_producer_without_transactions_has_no_times_of_transactions(broker, topic):
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, b"1").result(PATIENCE_S)
+        metrics = producer.metrics()
+    assert value_of(metrics, "txn-init-time-ns-total", "producer-metrics") == 0
+    assert value_of(metrics, "flush-time-ns-total", "producer-metrics") == 0
+
+
+def test_divided_batches_are_counted(broker, topic):
+    broker.create_topic(f"{topic}-small", 1, max_message_bytes=2_000)
+    with Producer(broker.bootstrap_servers, linger_ms=60_000) as producer:
+        futures = [producer.send(f"{topic}-small", b"v" * 500) for _ in range(6)]
+        producer.flush()
+        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(6))
+        assert value_of(producer.metrics(), "batch-split-total", "producer-metrics") >= 1
+
+
+def test_calls_that_wait_for_memory_are_counted(broker, topic):
+    with (
+        Producer(broker.bootstrap_servers, buffer_memory=1_000, max_block_ms=PATIENCE_S * 1000) as producer,
+        ThreadPoolExecutor() as pool,
+    ):
+        with broker.on("Produce", topic=topic).times(1).delay(5):
+            first = producer.send(topic, b"v" * 900)
+            second = pool.submit(producer.send, topic, b"v" * 900)
+            deadline = time.monotonic() + PATIENCE_S
+            while not value_of(producer.metrics(), "waiting-threads", "producer-metrics"):
+                assert time.monotonic() < deadline
+        first.result(PATIENCE_S)
+        second.result(PATIENCE_S).result(PATIENCE_S)
+        assert value_of(producer.metrics(), "waiting-threads", "producer-metrics") == 0
+
+
+@pytest.mark.parametrize("kind", [Consumer, ShareConsumer])
+def test_the_idle_part_of_polls_is_the_time_that_the_caller_does_not_work(kind, broker, topic):
+    group = "consumer-metrics" if kind is Consumer else "consumer-share-metrics"
+    with kind(broker.bootstrap_servers, group_id=topic) as consumer:
+        consumer.subscribe(topic)
+        for _ in range(3):
+            consumer.poll(100)
+            time.sleep(0.1)
+        metrics = consumer.metrics()
+    assert 0.2 < value_of(metrics, "poll-idle-ratio-avg", group) < 0.9
+    assert value_of(metrics, "time-between-poll-max", group) >= 200
+    assert 0 <= value_of(metrics, "last-poll-seconds-ago", group) < PATIENCE_S
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_rebalances_and_callbacks_are_measured(protocol, broker, topic):
+    fill(broker, topic, 2)
+    group, calls = "consumer-coordinator-metrics", []
+    settings = {"group_id": topic, "group_protocol": protocol, "auto_offset_reset": "earliest"}
+
+    def on_assign(partitions):
+        time.sleep(0.05)
+        calls.append(partitions)
+
+    with Consumer(broker.bootstrap_servers, heartbeat_interval_ms=50, **settings) as consumer:
+        consumer.subscribe(topic, on_assign=on_assign, on_revoke=calls.append)
+        assert consumer.poll(30_000)
+        consumer.commit()
+        consumer.committed([(topic, 0)])
+        metrics = consumer.metrics()
+        count = value_of(metrics, "rebalance-total", group)
+        consumer.unsubscribe()
+        after = consumer.metrics()
+    assert calls
+    assert count >= 1
+    assert value_of(metrics, "rebalance-rate-per-hour", group) > 0
+    assert value_of(metrics, "rebalance-latency-total", group) >= value_of(metrics, "rebalance-latency-max", group) > 0
+    assert value_of(metrics, "failed-rebalance-total", group) == 0
+    assert value_of(metrics, "partition-assigned-latency-max", group) >= 50
+    assert math.isnan(value_of(metrics, "partition-revoked-latency-max", group))
+    assert value_of(after, "partition-revoked-latency-max", group) >= 0
+    assert math.isnan(value_of(after, "partition-lost-latency-max", group))
+    assert value_of(metrics, "commit-sync-time-ns-total", "consumer-metrics") > 0
+    assert value_of(metrics, "committed-time-ns-total", "consumer-metrics") > 0
+    assert value_of(metrics, "records-lead-min", "consumer-fetch-manager-metrics") >= 1
+
+
+def test_a_rebalance_that_fails_is_counted(broker, topic):
+    with (
+        Consumer(
+            broker.bootstrap_servers, group_id=topic, session_timeout_ms=1_000, heartbeat_interval_ms=50
+        ) as consumer,
+        broker.on("SyncGroup").times(1).error("UNKNOWN_MEMBER_ID"),
+    ):
+        consumer.subscribe(topic)
+        deadline = time.monotonic() + PATIENCE_S
+        while len(consumer.assignment()) < 2:
+            assert time.monotonic() < deadline
+            consumer.poll(50)
+        metrics = consumer.metrics()
+    assert value_of(metrics, "failed-rebalance-total", "consumer-coordinator-metrics") == 1
+    assert value_of(metrics, "rebalance-total", "consumer-coordinator-metrics") == 1
+
+
+def test_successful_authentications_are_counted(topic):
+    with Broker(security=Security(users={"alice": "secret"})) as broker:
+        broker.create_topic(topic, 1)
+        login = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "alice", "sasl_password": "secret"}
+        with Producer(broker.bootstrap_servers, **login) as producer:
+            producer.send(topic, b"1").result(PATIENCE_S)
+            metrics = producer.metrics()
+    count = value_of(metrics, "successful-authentication-total", "producer-metrics")
+    assert count == value_of(metrics, "connection-creation-total", "producer-metrics") >= 1
 
 
 def test_closed_connections_are_counted(broker, topic):

@@ -151,8 +151,7 @@ class ClusterClient:
                 metrics = self._node_metrics[broker.node_id] = NodeMetrics(self.metrics, broker.node_id)
             opened = await Connection.open(broker.host, broker.port, self.settings, metrics)
         except (NetworkError, BrokerError) as error:
-            if isinstance(error, BrokerError) and error.code in _REFUSED_AUTHENTICATION:
-                self.metrics.client["failed-authentication"].record(1)
+            self._count_authentication(error)
             self.unreachable.failed(address, str(error))
             if broker.node_id >= 0:  # bootstrap servers have negative ids
                 self.cluster.mark_unreachable(broker.node_id)
@@ -160,6 +159,7 @@ class ClusterClient:
             self._failures[broker.node_id] = (failures + 1, time.monotonic() + pause)
             raise
         self.unreachable.reached(address)
+        self._count_authentication(None)
         if self._closed:
             opened.close()
             raise NetworkError("this client was closed")
@@ -173,6 +173,13 @@ class ClusterClient:
         if channel is Channel.REQUESTS:
             self.on_connection()
         return opened
+
+    def _count_authentication(self, error: Exception | None) -> None:
+        """Count the authentication of a connection. Connections without TLS and SASL have none."""
+        if error is None and (self.settings.uses_tls or self.settings.uses_sasl):
+            self.metrics.client["successful-authentication"].record(1)
+        if isinstance(error, BrokerError) and error.code in _REFUSED_AUTHENTICATION:
+            self.metrics.client["failed-authentication"].record(1)
 
     async def any_connection(self) -> Connection:
         """Return a connection to any broker: an open one, else to a known broker, else to a bootstrap server.

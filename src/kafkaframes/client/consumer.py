@@ -39,7 +39,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
     to_partitions,
 )
-from kafkaframes.client.metrics import MetricName, TaggedValues, seconds_since
+from kafkaframes.client.metrics import MetricName, PollMetrics, TaggedValues, measure_ns
 from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
 from kafkaframes.client.settings import ConsumerSettings, choices, merged
@@ -64,6 +64,11 @@ if TYPE_CHECKING:
 Listener = Callable[[Collection[TopicPartition]], Any]
 ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # of ``fetch_arrow``
 _LOG: Final = logging.getLogger("kafkaframes.client")
+_CALLBACK_SENSORS: Final = {
+    CallbackKind.ASSIGN: "partition-assigned",
+    CallbackKind.REVOKE: "partition-revoked",
+    CallbackKind.LOSE: "partition-lost",
+}
 
 
 class AsyncConsumer(AsyncTopicLookupClient):
@@ -105,7 +110,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         )
         self._is_closed = False
         self._fetching = self._cluster.metrics.sensors("fetch-manager-metrics")
-        self._read_at: float | None = None  # time of the last poll
+        self._polls = PollMetrics(self._cluster.metrics)
         self._add_gauges()
         self._memory = Recycler()
         self._committed_at = time.monotonic()
@@ -121,7 +126,6 @@ class AsyncConsumer(AsyncTopicLookupClient):
     def _add_gauges(self) -> None:
         metrics = self._cluster.metrics
         metrics.before_reading = self._count_iterated
-        metrics.add_gauge("last-poll-seconds-ago", lambda: seconds_since(self._read_at))
         metrics.add_gauge("assigned-partitions", lambda: len(self.assignment()))
         metrics.add_tagged_gauge("records-lag", lambda: self._per_partition(self._lag_of))
         metrics.add_tagged_gauge("records-lead", lambda: self._per_partition(_lead_of))
@@ -144,6 +148,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
         lag = None if state is None else self._lag_of(state)
         if lag is not None:
             self._fetching["lag"].record(lag, now)
+        lead = None if state is None else _lead_of(state)
+        if lead is not None:
+            self._fetching["lead"].record(lead, now)
 
     def metrics(self) -> dict[MetricName, float]:
         """Return the consumer's metrics under Java's names: connections, fetches, lag, commits, the group."""
@@ -360,7 +367,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
                 await self._commit_for_end(callback.partitions)
             listener = self._listeners[0 if callback.kind is CallbackKind.ASSIGN else 1]
             if listener is not None:
+                sensor = self._cluster.metrics.sensors("coordinator-metrics")[_CALLBACK_SENSORS[callback.kind]]
+                started = time.monotonic()
                 await self._call_listener(listener, list(callback.partitions))
+                sensor.record((time.monotonic() - started) * 1000)
         except BaseException as error:
             if callback.kind is CallbackKind.ASSIGN or not isinstance(error, Exception):
                 machine.callback_aborted(callback)
@@ -537,12 +547,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
             reason = f"{method} of {self.settings.client} was called in {caller}"
             raise OptionError(f"{reason}; read from a consumer in one task, or create a consumer for each task")
         self._reading_task = task = asyncio.current_task()
-        now = time.monotonic()
-        if self._read_at is not None:
-            self._cluster.metrics.client["poll"].record((now - self._read_at) * 1000, now)
-        self._read_at = now
         try:
-            yield
+            with self._polls.measure():
+                yield
         finally:
             if self._reading_task is task:
                 self._reading_task = None
@@ -797,7 +804,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
         requested: Mapping[TopicPartition, CommittedOffset | int]
         requested = self._positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)
         await cancelled(self._auto_commit)  # it would write older offsets later
-        await self._commit(requested, self.settings.default_api_timeout_ms)
+        with measure_ns(self._cluster.metrics.client["commit-sync"]):
+            await self._commit(requested, self.settings.default_api_timeout_ms)
         self._committed_at = time.monotonic()
         await self._report_commits()
 
@@ -893,7 +901,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
             OptionError: the consumer has no ``group_id``.
         """
         group_id, requested = self.group_metadata().group_id, to_partitions(partitions)
-        return await group_offsets.committed(self._cluster, group_id, requested, stable=True)
+        with measure_ns(self._cluster.metrics.client["committed"]):
+            return await group_offsets.committed(self._cluster, group_id, requested, stable=True)
 
     def _commit_time(self) -> float | None:
         """Return the time of the next automatic commit."""

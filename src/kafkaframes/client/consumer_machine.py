@@ -204,6 +204,13 @@ class ConsumerMachine:
     # -------------------------------------------------------------------------------------------------- callbacks
 
     @property
+    def is_reconciled(self) -> bool:
+        """Whether the caller owns exactly the partitions that the group assigns."""
+        states = self.positions.states
+        is_complete = self._target is not None and states.keys() == self._target.keys()
+        return is_complete and all(state.ownership is Ownership.OWNED for state in states.values())
+
+    @property
     def needs_caller(self) -> bool:
         """Whether the caller should poll soon, because of a callback or an error."""
         return self.next_callback() is not None or self.next_error() is not None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkaframes.client import fetch_session, group_offsets, offsets
-from kafkaframes.client.cluster import Channel, ClusterClient
+from kafkaframes.client.cluster import Channel, ClusterClient, is_retriable
 from kafkaframes.client.consumer_machine import ConsumerMachine
 from kafkaframes.client.fetch_session import BY_ID, FetchSession, Requested, SessionRequest, write_partitions
 from kafkaframes.client.fetched import BufferedBatches, Fetched
@@ -38,7 +38,7 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import seconds_since
 from kafkaframes.client.positions import FetchAnswer
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import BrokerError, CorruptRecordError, KafkaframesError, broker_error
+from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, KafkaframesError, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 _WHOLE_BATCHES: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
@@ -87,6 +87,7 @@ class ConsumerTask:
         self._coordination = metrics.sensors("coordinator-metrics")
         self._heartbeat_at: float | None = None
         self._rebalance_at: float | None = None
+        self._rebalance_began: float | None = None  # start of the current rebalance
         metrics.add_gauge("last-heartbeat-seconds-ago", lambda: seconds_since(self._heartbeat_at))
         metrics.add_gauge("last-rebalance-seconds-ago", lambda: seconds_since(self._rebalance_at))
         self.broken: Exception | None = None
@@ -119,6 +120,7 @@ class ConsumerTask:
             while True:
                 self._wake.clear()
                 now = time.monotonic()
+                self._end_reconciliation(now)
                 caller_due = self._notice_caller(now)
                 for request in self._machine.requests(now):
                     self._spawn(request)
@@ -139,10 +141,13 @@ class ConsumerTask:
 
     async def _send(self, request: Request) -> None:
         machine, started = self._machine, time.monotonic()
+        if isinstance(request, JoinGroup) and self._rebalance_began is None:
+            self._rebalance_began = started
         try:
             answer = await self._execute(request)
             self._count_group_answer(request, answer, started)
         except Exception as error:
+            self._count_group_failure(request, error)
             machine.failed(request, error, time.monotonic())
         else:
             machine.answered(request, answer, time.monotonic())
@@ -159,9 +164,32 @@ class ConsumerTask:
         if sensor == "heartbeat":
             self._heartbeat_at = now
         is_assigned = isinstance(answer, ConsumerHeartbeatAnswer) and answer.assignment is not None
-        if is_assigned or sensor == "sync":
-            self._coordination["rebalance"].record(1, now)
-            self._rebalance_at = now
+        if is_assigned and self._rebalance_began is None:
+            self._rebalance_began = now
+        if sensor == "sync":
+            self._end_rebalance(now)
+
+    def _count_group_failure(self, request: Request, error: Exception) -> None:
+        """Count a rebalance that an error of the coordinator has ended."""
+        if not isinstance(error, BrokerError) or error.code is ErrorCode.MEMBER_ID_REQUIRED:
+            return
+        is_join = isinstance(request, JoinGroup | SyncGroup)  # the same rebalance may still succeed
+        is_reconciliation = isinstance(request, ConsumerHeartbeat) and self._rebalance_began is not None
+        if is_join or (is_reconciliation and not is_retriable(error)):
+            self._coordination["failed-rebalance"].record(1)
+        if is_reconciliation and not is_retriable(error):
+            self._rebalance_began = None
+
+    def _end_reconciliation(self, now: float) -> None:
+        """Count a rebalance of the consumer protocol once the caller owns the assigned partitions."""
+        is_consumer_protocol = self._settings.group_protocol == "consumer"
+        if is_consumer_protocol and self._rebalance_began is not None and self._machine.is_reconciled:
+            self._end_rebalance(now)
+
+    def _end_rebalance(self, now: float) -> None:
+        began = now if self._rebalance_began is None else self._rebalance_began
+        self._coordination["rebalance"].record((now - began) * 1000, now)
+        self._rebalance_at, self._rebalance_began = now, None
 
     async def _execute(self, request: Request) -> object:
         cluster, settings = self._cluster, self._settings

@@ -7,6 +7,7 @@ Java. Gauges are computed when they are read. ``METRICS`` lists every metric; th
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import deque
@@ -67,7 +68,7 @@ class Reading(NamedTuple):
 
     Attributes:
         name: name of the metric.
-        value: value; NaN for an average or maximum of no values.
+        value: value; NaN for an average, maximum or minimum of no values.
         unit: unit of the value; empty for a number of things.
         is_total: whether the value is a sum or count since the client's start.
     """
@@ -81,13 +82,14 @@ class Reading(NamedTuple):
 class _Sample:
     """The values of one part of the window."""
 
-    __slots__ = ("count", "largest", "start", "total")
+    __slots__ = ("count", "largest", "smallest", "start", "total")
 
     def __init__(self, start: float) -> None:
         self.start = start
         self.total = 0.0
         self.count = 0
         self.largest = -math.inf
+        self.smallest = math.inf
 
 
 class Sensor:
@@ -113,11 +115,13 @@ class Sensor:
         sample.count += 1
         if value > sample.largest:
             sample.largest = value
+        if value < sample.smallest:
+            sample.smallest = value
         self.total += value
         self.count += 1
 
     def value(self, statistic: str, now: float) -> float:
-        """Return a statistic; NaN for an average or maximum of no values, as in Java."""
+        """Return a statistic; NaN for an average, maximum or minimum of no values, as in Java."""
         if statistic == "total":
             return self.total
         if statistic == "count":
@@ -128,7 +132,11 @@ class Sensor:
             return total / count if count else math.nan
         if statistic == "max":
             return max((sample.largest for sample in samples), default=math.nan)
+        if statistic == "min":
+            return min((sample.smallest for sample in samples), default=math.nan)
         window_s = self._window_s(samples, now)
+        if statistic == "count rate per hour":
+            return count / window_s * 3600
         return (count if statistic == "count rate" else total) / window_s
 
     def _window_s(self, samples: list[_Sample], now: float) -> float:
@@ -222,6 +230,40 @@ def seconds_since(time_s: float | None) -> float:
     return -1.0 if time_s is None else time.monotonic() - time_s
 
 
+@contextlib.contextmanager
+def measure_ns(sensor: Sensor) -> Iterator[None]:
+    """Record the duration of a block in nanoseconds, also if it fails."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        sensor.record((time.monotonic() - started) * 1e9)
+
+
+class PollMetrics:
+    """Measures the polls of a consumer, and the time of its caller between them."""
+
+    def __init__(self, metrics: ClientMetrics) -> None:
+        self._client = metrics.client
+        self._polled_at: float | None = None  # start of the last poll
+        metrics.add_gauge("last-poll-seconds-ago", lambda: seconds_since(self._polled_at))
+
+    @contextlib.contextmanager
+    def measure(self) -> Iterator[None]:
+        """Measure a poll."""
+        started = time.monotonic()
+        before_s = 0.0 if self._polled_at is None else started - self._polled_at
+        if self._polled_at is not None:
+            self._client["poll"].record(before_s * 1000, started)
+        self._polled_at = started
+        try:
+            yield
+        finally:
+            idle_s = time.monotonic() - started
+            if idle_s > 0:
+                self._client["poll-idle"].record(idle_s / (idle_s + before_s))
+
+
 class NodeMetrics:
     """Counts the connections, requests and responses of one node, for the node and for the whole client."""
 
@@ -258,7 +300,7 @@ def _sensor(
     group: str, clients: tuple[str, ...], sensor: str, meaning: str, unit: str = "", **names: str
 ) -> list[MetricSpec]:
     """Return the metrics of one sensor: by statistic, with ``_`` for a space, the name of the metric."""
-    units = {"rate": f"{unit or 1}/s", "count_rate": "1/s", "count": ""}
+    units = {"rate": f"{unit or 1}/s", "count_rate": "1/s", "count_rate_per_hour": "1/h", "count": ""}
     return [
         MetricSpec(
             name,
@@ -282,8 +324,10 @@ _STATISTICS: Final = {
     "count": "Number of",
     "rate": "Rate of",
     "count_rate": "Rate of",
+    "count_rate_per_hour": "Rate of",
     "avg": "Average",
     "max": "Largest",
+    "min": "Smallest",
 }
 
 
@@ -300,6 +344,13 @@ def _network(group: str) -> list[MetricSpec]:
     ]
 
 
+_TRANSACTION_TIMES: Final = {
+    "txn-init": "in the start of a transactional producer",
+    "txn-begin": "in begin_transaction",
+    "txn-send-offsets": "in send_offsets_to_transaction",
+    "txn-commit": "in commit_transaction",
+    "txn-abort": "in abort_transaction",
+}
 METRICS: Final[tuple[MetricSpec, ...]] = (
     *_network("metrics"),
     *_gauge("metrics", _ALL, "connection-count", "Number of open connections."),
@@ -310,6 +361,10 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
     *_sensor(
         "metrics", _ALL, "connection-close", "connections closed",
         count="connection-close-total", count_rate="connection-close-rate",
+    ),
+    *_sensor(
+        "metrics", _ALL, "successful-authentication", "connections with TLS or SASL that the broker accepted",
+        count="successful-authentication-total", count_rate="successful-authentication-rate",
     ),
     *_sensor(
         "metrics", _ALL, "failed-authentication", "connections whose authentication the broker refused",
@@ -359,6 +414,21 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         "metrics", (PRODUCER,), "buffer-wait", "time for which calls have waited for buffer.memory", "ns",
         total="bufferpool-wait-time-ns-total",
     ),
+    *_gauge("metrics", (PRODUCER,), "waiting-threads", "Number of calls that wait for buffer.memory."),
+    *_sensor(
+        "metrics", (PRODUCER,), "batch-split", "batches divided because a broker rejected them as too large",
+        count="batch-split-total", count_rate="batch-split-rate",
+    ),
+    *_sensor("metrics", (PRODUCER,), "flush", "time in flush", "ns", total="flush-time-ns-total"),
+    *_sensor(
+        "metrics", (PRODUCER,), "metadata-wait", "time for which calls have waited for metadata of a topic", "ns",
+        total="metadata-wait-time-ns-total",
+    ),
+    *(
+        metric
+        for name, meaning in _TRANSACTION_TIMES.items()
+        for metric in _sensor("metrics", (PRODUCER,), name, f"time {meaning}", "ns", total=f"{name}-time-ns-total")
+    ),
     *_gauge("metrics", (PRODUCER,), "buffer-total-bytes", "The setting buffer.memory.", "bytes"),
     *_gauge("metrics", (PRODUCER,), "buffer-available-bytes", "Part of buffer.memory that is free.", "bytes"),
     *_gauge("metrics", (PRODUCER,), "requests-in-flight", "Number of requests without a response."),
@@ -380,11 +450,17 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         total="record-retry-total", rate="record-retry-rate",
     ),
     # consumers
-    *_gauge("metrics", (CONSUMER,), "last-poll-seconds-ago", "Time since the last poll.", "s"),
+    *_gauge("metrics", _READERS, "last-poll-seconds-ago", "Time since the last poll.", "s"),
     *_sensor(
-        "metrics", (CONSUMER,), "poll", "time between two polls", "ms",
+        "metrics", _READERS, "poll", "time between two polls", "ms",
         avg="time-between-poll-avg", max="time-between-poll-max",
     ),
+    *_sensor(
+        "metrics", _READERS, "poll-idle", "part of the time that polls take, from 0 to 1; the caller takes the rest",
+        avg="poll-idle-ratio-avg",
+    ),
+    *_sensor("metrics", (CONSUMER,), "commit-sync", "time in commit", "ns", total="commit-sync-time-ns-total"),
+    *_sensor("metrics", (CONSUMER,), "committed", "time in committed", "ns", total="committed-time-ns-total"),
     *_sensor(
         "fetch-manager-metrics", _READERS, "fetch", "Fetch responses (ShareFetch for share groups)",
         count="fetch-total", count_rate="fetch-rate",
@@ -411,6 +487,9 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
     ),
     *_sensor(
         "fetch-manager-metrics", (CONSUMER,), "lag", "lag of any partition after a read", max="records-lag-max"
+    ),
+    *_sensor(
+        "fetch-manager-metrics", (CONSUMER,), "lead", "lead of any partition after a read", min="records-lead-min"
     ),
     *_gauge(
         "fetch-manager-metrics", (CONSUMER,), "records-lag",
@@ -459,8 +538,24 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         "coordinator-metrics", _READERS, "last-heartbeat-seconds-ago", "Time since the last heartbeat response.", "s"
     ),
     *_sensor(
-        "coordinator-metrics", (CONSUMER,), "rebalance", "assignments that the group has given to this member",
-        count="rebalance-total",
+        "coordinator-metrics", _READERS, "rebalance", "assignments that this member has taken over",
+        count="rebalance-total", count_rate_per_hour="rebalance-rate-per-hour",
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "rebalance", "time of a rebalance, from joining to the new assignment",
+        "ms", avg="rebalance-latency-avg", max="rebalance-latency-max", total="rebalance-latency-total",
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "failed-rebalance", "rebalances that the coordinator has ended by an error",
+        count="failed-rebalance-total", count_rate_per_hour="failed-rebalance-rate-per-hour",
+    ),
+    *(
+        metric
+        for event in ("assigned", "revoked", "lost")
+        for metric in _sensor(
+            "coordinator-metrics", (CONSUMER,), f"partition-{event}", f"time of a callback for {event} partitions",
+            "ms", avg=f"partition-{event}-latency-avg", max=f"partition-{event}-latency-max",
+        )
     ),
     *_gauge(
         "coordinator-metrics", (CONSUMER,), "last-rebalance-seconds-ago", "Time since the last rebalance.", "s"

@@ -41,7 +41,7 @@ from kafkaframes.client.metadata import (
     to_partition,
     to_partition_mapping,
 )
-from kafkaframes.client.metrics import MetricName
+from kafkaframes.client.metrics import MetricName, measure_ns
 from kafkaframes.client.outgoing import (
     CheckedRecord,
     Headers,
@@ -176,7 +176,8 @@ class AsyncProducer:
         elif self.settings.transactional_id is not None or (
             is_idempotent is not False and can_number and self.settings.required_acks == -1
         ):
-            await self._transactions.init_producer_id()
+            with self._measure_transaction("txn-init"):
+                await self._transactions.init_producer_id()
         self._sender.start()
         self._gather_task = background(self._gather())
         self._is_started = True
@@ -197,7 +198,7 @@ class AsyncProducer:
         try:
             if flush:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    await self.flush()
+                    await self._flush()
         except TimeoutError:
             pass  # waiting records fail below
         finally:
@@ -291,7 +292,8 @@ class AsyncProducer:
     async def _learn(self, topic: str) -> None:
         """Start the producer, and wait for the metadata of a topic."""
         await self.start()
-        await self._cluster.topic(topic, create=True)
+        with measure_ns(self._cluster.metrics.client["metadata-wait"]):
+            await self._cluster.topic(topic, create=True)
         self._accumulator.learn(topic)
 
     async def _prepare(self, record: CheckedRecord, *, is_in_callback: bool = False) -> None:
@@ -591,6 +593,10 @@ class AsyncProducer:
 
     async def flush(self) -> None:
         """Wait until everything that was sent has an answer, good or bad; also tables of earlier calls."""
+        with measure_ns(self._cluster.metrics.client["flush"]):
+            await self._flush()
+
+    async def _flush(self) -> None:
         self._home.check()
         self._build_all()
         async with self._queueing:  # tables wait for their turn in calls of their own
@@ -657,7 +663,8 @@ class AsyncProducer:
             BrokerError: the producer was fenced.
         """
         await self.start()
-        self._transactions.begin()
+        with self._measure_transaction("txn-begin"):
+            self._transactions.begin()
 
     async def commit_transaction(self) -> None:
         """Send the queued records, wait for their results, and commit the transaction.
@@ -667,8 +674,9 @@ class AsyncProducer:
                 (``ProducerFencedError``) and must be closed.
             MaybeWrittenError: no response says whether the transaction was committed. The call can be repeated.
         """
-        await self.flush()
-        await self._transactions.end(commit=True)
+        with self._measure_transaction("txn-commit"):
+            await self._flush()
+            await self._transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
         """Abort the transaction. Its queued records are dropped, and read_committed consumers never return its records.
@@ -681,9 +689,10 @@ class AsyncProducer:
         reason = KafkaframesError("the transaction was aborted before this was sent")
         self._drop_gathered(reason)
         self._sender.end_waiting(reason)
-        await self.flush()  # tables that are queued belong to this transaction, not to the next
-        await self._sender.wait_for_answers()  # a batch that is written after the abort would start a transaction
-        await self._transactions.end(commit=False)
+        with self._measure_transaction("txn-abort"):
+            await self._flush()  # tables that are queued belong to this transaction, not to the next
+            await self._sender.wait_for_answers()  # a batch that is written after the abort would start a transaction
+            await self._transactions.end(commit=False)
 
     async def send_offsets_to_transaction(self, offsets: PartitionMapping[CommittedOffset | int], group: Any) -> None:
         """Commit offsets of a consumer group with this transaction (KIP-447).
@@ -697,7 +706,17 @@ class AsyncProducer:
             OptionError: no transaction is open.
             BrokerError: the consumer is not a member of the group any more, or the principal may not read the group.
         """
-        await self._transactions.send_offsets(to_partition_mapping(offsets), group)
+        with self._measure_transaction("txn-send-offsets"):
+            await self._transactions.send_offsets(to_partition_mapping(offsets), group)
+
+    @contextlib.contextmanager
+    def _measure_transaction(self, sensor: str) -> Iterator[None]:
+        """Measure a call of a transactional producer."""
+        if self.settings.transactional_id is None:
+            yield
+            return
+        with measure_ns(self._cluster.metrics.client[sensor]):
+            yield
 
 
 async def results_of(batches: list[Batch]) -> list[list[PartResult]]:

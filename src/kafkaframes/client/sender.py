@@ -18,6 +18,7 @@ from kafkaframes.client.batches import Batch, PartResult, Producer, at_offset_0
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.metrics import measure_ns
 from kafkaframes.client.network import Connection
 from kafkaframes.client.refusals import RefusalLog
 from kafkaframes.client.response_rows import require_one_row
@@ -79,6 +80,8 @@ class Sender:
         self._metrics = cluster.metrics
         buffer_bytes = settings.buffer_memory
         self._metrics.add_gauge("buffer-total-bytes", lambda: buffer_bytes)
+        self._waiting_count = 0  # calls that wait for memory
+        self._metrics.add_gauge("waiting-threads", lambda: self._waiting_count)
         self._metrics.add_gauge("buffer-available-bytes", lambda: max(buffer_bytes - self._used_bytes(), 0))
 
     def start(self) -> None:
@@ -105,13 +108,14 @@ class Sender:
 
     async def wait_for_space(self, size: int, *, is_in_callback: bool = False) -> None:
         """Wait until ``size`` bytes fit into ``buffer_memory``."""
-        started = time.monotonic()
+        self._waiting_count += 1
         try:
-            while not self.has_space(size, is_in_callback=is_in_callback):
-                self._space.clear()
-                await self._space.wait()
+            with measure_ns(self._metrics.client["buffer-wait"]):
+                while not self.has_space(size, is_in_callback=is_in_callback):
+                    self._space.clear()
+                    await self._space.wait()
         finally:
-            self._metrics.client["buffer-wait"].record((time.monotonic() - started) * 1e9)
+            self._waiting_count -= 1
 
     def release_space(self) -> None:
         """Wake the tasks that wait for memory."""
@@ -243,6 +247,7 @@ class Sender:
             return False
         if len(parts) < 2 or sum(count for _, count in parts) != batch.count:  # offsets without records
             return False
+        self._metrics.client["batch-split"].record(1)
         delivery = batch.delivery
         delivery.is_divided = True
         is_new = self.record_format == 2

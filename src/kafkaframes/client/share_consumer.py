@@ -18,7 +18,7 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetched import Records, placed, schema_of
 from kafkaframes.client.loop import waited
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.metrics import MetricName
+from kafkaframes.client.metrics import MetricName, PollMetrics
 from kafkaframes.client.settings import ShareConsumerSettings, merged
 from kafkaframes.client.share_machine import AcknowledgementResult, AcquiredBatch, Completion, RecordKey, ShareMachine
 from kafkaframes.client.share_session import ACKNOWLEDGEMENTS
@@ -88,6 +88,7 @@ class AsyncShareConsumer:
         self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
         self._machine = ShareMachine(self.settings, self._cluster.cluster, backoff_s=self._cluster.backoff_s)
         self._fetching = self._cluster.metrics.sensors("fetch-manager-metrics")
+        self._polls = PollMetrics(self._cluster.metrics)
         self._task = ShareTask(
             self._machine, self._cluster, self.settings, self._member_id, on_change=self._collect_results
         )
@@ -252,17 +253,18 @@ class AsyncShareConsumer:
         deadline = time.monotonic() + timeout_ms / 1000
         machine.begin_poll(time.monotonic())
         try:
-            while True:
-                task.changed.clear()
-                task.send()
-                error = task.broken or machine.take_error()
-                if error is not None:
-                    raise error
-                acquired = machine.take_records()
-                remaining_s = deadline - time.monotonic()
-                if acquired or remaining_s <= 0:
-                    break
-                await waited(task.changed, remaining_s)
+            with self._polls.measure():
+                while True:
+                    task.changed.clear()
+                    task.send()
+                    error = task.broken or machine.take_error()
+                    if error is not None:
+                        raise error
+                    acquired = machine.take_records()
+                    remaining_s = deadline - time.monotonic()
+                    if acquired or remaining_s <= 0:
+                        break
+                    await waited(task.changed, remaining_s)
         finally:
             machine.end_poll(time.monotonic())
         self._collect_results()

@@ -153,6 +153,8 @@ class ShareTask:
         cluster.check_coordinator(response.error_code, f"share group {group_id}", group_id, said=response.error_message)
         self._heartbeat_at = time.monotonic()
         self._coordination["heartbeat"].record((self._heartbeat_at - started) * 1000)
+        if response.assignment is not None:
+            self._coordination["rebalance"].record(1, self._heartbeat_at)
         return self._messages.read_heartbeat(response)
 
     async def _fetch(self, request: ShareFetch) -> object:

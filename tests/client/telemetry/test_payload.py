@@ -200,7 +200,7 @@ def test_cumulative_totals_are_from_the_start():
 # -------------------------------------------------------------------------------------------------------------- sizes
 
 
-@pytest.mark.parametrize("max_bytes", [1_000, 5_000, 20_000, 1 << 20])
+@pytest.mark.parametrize("max_bytes", [1_000, 10_000, 20_000, 1 << 20])
 def test_a_payload_is_never_larger_than_the_limit_and_omits_partitions_first(max_bytes):
     metrics = make_metrics(CONSUMER)
     partitions = [({"topic": f"topic-{number}", "partition": number}, number) for number in range(10_000)]

@@ -1,0 +1,244 @@
+"""Metrics that clients push (KIP-714) reach a plugin of Apache Kafka as those of Java's clients do."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, Producer, ShareConsumer
+from kafkaframes.errors import BrokerError
+
+SOURCES = Path(__file__).parent / "java" / "telemetry"
+PATIENCE_S = 120
+PREFIX = "org.apache.kafka."
+#: The standard metrics of KIP-714.
+STANDARD = {
+    "producer": {
+        "producer.connection.creation.rate",
+        "producer.connection.creation.total",
+        "producer.node.request.latency.avg",
+        "producer.node.request.latency.max",
+        "producer.produce.throttle.time.avg",
+        "producer.produce.throttle.time.max",
+        "producer.record.queue.time.avg",
+        "producer.record.queue.time.max",
+    },
+    "consumer": {
+        "consumer.connection.creation.rate",
+        "consumer.connection.creation.total",
+        "consumer.node.request.latency.avg",
+        "consumer.node.request.latency.max",
+        "consumer.poll.idle.ratio.avg",
+        "consumer.coordinator.commit.latency.avg",
+        "consumer.coordinator.commit.latency.max",
+        "consumer.coordinator.assigned.partitions",
+        "consumer.coordinator.rebalance.latency.avg",
+        "consumer.coordinator.rebalance.latency.max",
+        "consumer.coordinator.rebalance.latency.total",
+        "consumer.fetch.manager.fetch.latency.avg",
+        "consumer.fetch.manager.fetch.latency.max",
+    },
+}
+#: Metrics of which this client reports the total and Java's client does not, or under another kind.
+OWN = {"producer.records.per.batch.avg"}
+
+
+class Point(NamedTuple):
+    """A line of ``TelemetryCollector.java``."""
+
+    client_id: str
+    instance_id: str
+    terminating: str
+    client: str
+    name: str
+    kind: str
+    labels: str
+    value: str
+    duration_ns: str
+
+
+@pytest.fixture(scope="module")
+def classes(kafka, tmp_path_factory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("classes")
+    libraries = kafka.module.classpath(kafka.version)
+    subprocess.run(["javac", "-cp", libraries, "-d", folder, *SOURCES.glob("*.java")], check=True, timeout=300)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("telemetry") / "points.tsv"
+
+
+@pytest.fixture(scope="module")
+def servers(kafka, classes, file, tmp_path_factory) -> Iterator[str]:
+    libraries = kafka.module.classpath(kafka.version)
+    properties = {"metric.reporters": "TelemetryCollector", "test.telemetry.file": str(file)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka.module, "classpath", lambda version: f"{classes}:{libraries}")
+        with kafka(tmp_path_factory.mktemp("kafka"), properties) as node, Admin(node.bootstrap) as admin:
+            admin.create_topics({"t": 1})
+            admin.alter_configs("client-metrics", "all", {"metrics": "*", "interval.ms": "1000"})
+            yield node.bootstrap
+
+
+@pytest.fixture(scope="module")
+def points(file) -> Callable[[str], list[Point]]:
+    def read(client_id: str) -> list[Point]:
+        lines = file.read_text().splitlines() if file.exists() else []
+        found = [Point(*line.split("\t")) for line in lines]
+        return [point for point in found if point.client_id == client_id]
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def java_points(kafka, classes, servers, points) -> list[Point]:
+    command = [
+        "java",
+        "-cp",
+        f"{classes}:{kafka.module.fetch(kafka.version)}/*",
+        "PushingClients",
+        servers,
+        "t",
+        "java",
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    return points("java")
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def kinds_of(found: list[Point], client: str) -> dict[str, str]:
+    return {point.name.removeprefix(PREFIX): point.kind for point in found if point.name.startswith(PREFIX + client)}
+
+
+def labels_of(found: list[Point], name: str) -> set[frozenset[str]]:
+    """Return the label names of a metric's points."""
+    texts = (point.labels for point in found if point.name == PREFIX + name)
+    return {frozenset(part.partition("=")[0] for part in text[1:-1].split(", ") if part) for text in texts}
+
+
+def to_kafka_text(instance_id) -> str:
+    return base64.urlsafe_b64encode(instance_id.bytes).decode().rstrip("=")
+
+
+def push_as_producer(servers: str, client_id: str, points) -> str:
+    with Producer(
+        servers, client_id=client_id, enable_metrics_push=True, transactional_id=f"{client_id}-id"
+    ) as producer:
+        producer.begin_transaction()
+        producer.send("t", b"1").result(PATIENCE_S)
+        producer.commit_transaction()
+        instance_id = producer.client_instance_id(60_000)
+        wait_for(lambda: points(client_id))
+        producer.begin_transaction()
+        producer.send("t", b"2").result(PATIENCE_S)
+        producer.commit_transaction()
+    return to_kafka_text(instance_id)
+
+
+def push_as_consumer(servers: str, client_id: str, points) -> str:
+    settings = {"group_id": client_id, "group_instance_id": "i1", "client_rack": "r1"}
+    with Consumer(
+        servers, client_id=client_id, enable_metrics_push=True, auto_offset_reset="earliest", **settings
+    ) as consumer:
+        consumer.subscribe("t")
+        wait_for(lambda: consumer.poll(200))
+        consumer.commit()
+        instance_id = consumer.client_instance_id(60_000)
+        seen = len(points(client_id))
+        wait_for(lambda: consumer.poll(200) or len(points(client_id)) > seen)
+    return to_kafka_text(instance_id)
+
+
+@pytest.mark.parametrize(("client", "push"), [("producer", push_as_producer), ("consumer", push_as_consumer)])
+def test_a_plugin_gets_what_javas_clients_push(servers, points, java_points, client, push):
+    instance_id = push(servers, client, points)
+    ours = points(client)
+    assert {point.instance_id for point in ours} == {instance_id}
+    assert ours[-1].terminating == "true"
+    java = [point for point in java_points if point.name.startswith(PREFIX + client)]
+    kinds, java_kinds = kinds_of(ours, client), kinds_of(java, client)
+    assert STANDARD[client] <= java_kinds.keys()
+    assert STANDARD[client] <= kinds.keys()
+    assert kinds.keys() - java_kinds.keys() <= OWN
+    different = {name: (kind, java_kinds[name]) for name, kind in kinds.items() if java_kinds.get(name, kind) != kind}
+    assert different == {}
+    for name in kinds.keys() & java_kinds.keys():
+        assert labels_of(ours, name) <= labels_of(java, name), name
+    names = {part.partition("=")[0] for part in ours[0].client[1:-1].split(", ")}
+    java_names = {part.partition("=")[0] for part in java[-1].client[1:-1].split(", ")}
+    assert names == java_names - ({"client_rack"} if client == "producer" else set())  # Java takes any setting
+
+
+def test_the_totals_of_all_pushes_are_those_of_the_client(servers, points):
+    push_as_producer(servers, "totals", points)
+    name = f"{PREFIX}producer.record.send.total"
+    assert sum(float(point.value) for point in points("totals") if point.name == name) == 2
+
+
+def test_share_consumers_and_admins_push(servers, points, kafka):
+    with Admin(servers, client_id="admin", enable_metrics_push=True) as admin:
+        admin.list_topics()
+        wait_for(lambda: points("admin"))
+    assert {point.name.startswith(f"{PREFIX}admin.client.") for point in points("admin")} == {True}
+    if kafka.version.startswith("3."):
+        return
+    with ShareConsumer(servers, group_id="sg", client_id="share", enable_metrics_push=True) as consumer:
+        consumer.subscribe("t")
+        consumer.poll(100)
+        wait_for(lambda: points("share"))
+    assert f"{PREFIX}consumer.share.connection.creation.total" in {point.name for point in points("share")}
+
+
+def test_a_changed_subscription_takes_effect(servers, points):
+    name = f"{PREFIX}producer.request.total"
+    with (
+        Producer(servers, client_id="changes", enable_metrics_push=True) as producer,
+        Admin(servers) as admin,
+    ):
+        producer.send("t", b"1").result(PATIENCE_S)
+        wait_for(lambda: points("changes"))
+        admin.alter_configs("client-metrics", "all", {"metrics": name})
+        try:
+            producer.send("t", b"2").result(PATIENCE_S)
+            wait_for(lambda: points("changes")[-1].name == name)
+        finally:
+            admin.alter_configs("client-metrics", "all", {"metrics": "*"})
+
+
+def test_a_kafka_without_a_plugin_is_left_alone(kafka, tmp_path, caplog):
+    with (
+        kafka(tmp_path, {}) as node,
+        Producer(node.bootstrap, client_id="c", enable_metrics_push=True) as producer,
+    ):
+        producer.send("t", b"1").result(PATIENCE_S)
+        with pytest.raises(BrokerError, match="does not support GetTelemetrySubscriptions"):
+            producer.client_instance_id(60_000)
+    assert not caplog.records
+
+
+def test_javas_clients_push_to_the_embedded_broker(kafka, classes):
+    with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
+        broker.create_topic("t", 1)
+        admin.alter_configs("client-metrics", "all", {"metrics": "*", "interval.ms": "1000"})
+        libraries = f"{classes}:{kafka.module.fetch(kafka.version)}/*"
+        command = ["java", "-cp", libraries, "PushingClients", broker.bootstrap_servers, "t", "java"]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        pushes = broker.journal.requests("PushTelemetry", client_id="java")
+        assert {entry.answer.error_code for entry in pushes} == {0}
+        assert {entry.body.terminating for entry in pushes} == {False, True}  # a Java consumer may omit the last push
+        assert broker.counters["client_metrics_pushed"] == len(pushes)
