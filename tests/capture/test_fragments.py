@@ -8,7 +8,7 @@ import struct
 import pytest
 from tests.capture.steps import lines_of
 
-from kafkaframes.capture.packets import MOST_DATAGRAMS, Defragmenter
+from kafkaframes.capture.packets import MAX_DATAGRAMS, Defragmenter
 
 
 def fragment(data, offset, more, number=1):
@@ -55,10 +55,10 @@ def test_the_work_grows_with_the_number_of_fragments():
 def test_memory_is_bounded_by_what_a_datagram_can_be():
     """Overlapping fragments of 60,000 bytes, of more datagrams than wait at a time."""
     entry = Defragmenter()
-    for number in range(MOST_DATAGRAMS + 50):
+    for number in range(MAX_DATAGRAMS + 50):
         for offset in range(8, 80, 8):
             entry.add(fragment(bytes(6000), offset, True, number))
-    assert len(entry.waiting) <= MOST_DATAGRAMS
+    assert len(entry.waiting) <= MAX_DATAGRAMS
     assert all(len(one.payload) + len(one.there) < 70_000 for one in entry.waiting.values())
 
 

@@ -10,7 +10,7 @@ from tests.capture.steps import copies_of, lines_of
 
 from kafkaframes.capture import container, packets
 from kafkaframes.capture.container import file_header
-from kafkaframes.capture.packets import MOST_PROBLEMS, PacketReader
+from kafkaframes.capture.packets import MAX_PROBLEMS, PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
 
@@ -119,9 +119,9 @@ def test_links_that_are_not_read_are_named_of_every_section(tmp_path):
 
 def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
     empty = struct.pack("<III", 5, 12, 12)
-    path = written(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MOST_PROBLEMS))
+    path = written(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MAX_PROBLEMS))
     problems = windows(path).unread
-    assert len(problems) == MOST_PROBLEMS
+    assert len(problems) == MAX_PROBLEMS
     assert problems[-1].reason == "more is damaged than is listed"
 
 

@@ -24,7 +24,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.recorder import Recorder, SecuredSocket, Settings
-from kafkaframes.capture.relay import MOST_OPEN, Answers, BrokerAddresses, Requests, with_local_addresses
+from kafkaframes.capture.relay import MAX_OPEN_REQUESTS, Answers, BrokerAddresses, Requests, with_local_addresses
 from kafkaframes.cli.record import _client_tls, _server_tls
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
@@ -251,21 +251,21 @@ def test_a_client_that_has_gone_before_it_is_served_is_refused_and_counted():
 
 
 def test_a_connection_that_is_made_while_recording_ends_is_closed(monkeypatch):
-    reached, go, connected = threading.Event(), threading.Event(), Recorder._connected
+    reached, go, connected = threading.Event(), threading.Event(), Recorder._connect_broker
 
     def late(one, broker):
         reached.set()
         assert go.wait(100)
         return connected(one, broker)
 
-    monkeypatch.setattr(Recorder, "_connected", late)
+    monkeypatch.setattr(Recorder, "_connect_broker", late)
     with server_of(echo) as upstream:
         one = Recorder(Settings("127.0.0.1", (0,), upstream), io.BytesIO())
         with socket.create_connection(one.start(), 100) as client:
             assert reached.wait(100)
             ending = threading.Thread(target=one.close)
             ending.start()
-            while not one._closed:
+            while not one._is_closed:
                 time.sleep(0.001)
             go.set()
             assert client.recv(1) == b""
@@ -462,9 +462,9 @@ def test_tokens_of_any_size_do_not_hide_what_comes_after():
 
 def test_requests_that_nobody_answers_take_bounded_memory():
     requests = Requests()
-    for number in range(3 * MOST_OPEN):
+    for number in range(3 * MAX_OPEN_REQUESTS):
         requests.feed(framed(struct.pack(">hhi", 0, 10, number)))
-    assert len(requests._open) == len(requests._ids) == MOST_OPEN
+    assert len(requests._open) == len(requests._ids) == MAX_OPEN_REQUESTS
 
 
 def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():

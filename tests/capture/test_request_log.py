@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
-from kafkaframes.capture.request_log import parse_struct, row_of, typed
+from kafkaframes.capture.request_log import convert_fields, parse_struct, row_of
 from kafkaframes.errors import DecodeError, OptionError
 
 DATA = Path(__file__).parent.parent / "data" / "request-logs"
@@ -148,7 +148,7 @@ def test_brackets_within_a_text_end_nothing_or_what_they_stand_in():
 @given(st.text("{}[](),=ab 1", max_size=40))
 def test_any_text_is_a_struct_or_none(text):
     with suppress(ValueError):
-        assert isinstance(typed(parse_struct("{a=" + text), None), dict)
+        assert isinstance(convert_fields(parse_struct("{a=" + text), None), dict)
 
 
 def test_one_api_as_structs_from_the_bodies_of_a_log():

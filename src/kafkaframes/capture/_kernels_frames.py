@@ -16,13 +16,13 @@ ATTRIBUTES_AT, COUNT_AT, V2_BYTES = BATCH_V2.position_of("attributes"), BATCH_V2
 
 
 @kernel(types.void(BYTES, TABLE, TABLE, INT64S, I64, INT64S, OUT_BYTES))
-def gather(buf, extents, frames, chosen, lead, starts, out):
+def gather(buf, extents, frames, frame_rows, lead, starts, out):
     """Copy bytes of each selected frame to its part of ``out`` (``starts``), skipping the prefix and ``lead`` bytes.
 
     The caller ensures that the frame has enough captured bytes (F_HAVE).
     """
-    for index in range(chosen.size):
-        row = chosen[index]
+    for index in range(frame_rows.size):
+        row = frame_rows[index]
         to = starts[index]
         size = starts[index + 1] - to
         if frames[row, layout.F_POSITION] >= 0:
@@ -49,10 +49,10 @@ def gather(buf, extents, frames, chosen, lead, starts, out):
 
 
 @kernel(types.void(TABLE, INT64S, OUT_TABLE))
-def take_frames(frames, chosen, out):
+def take_frames(frames, frame_rows, out):
     """Write the columns of the selected frames, each as a row of ``out``."""
-    for index in range(chosen.size):
-        row = chosen[index]
+    for index in range(frame_rows.size):
+        row = frame_rows[index]
         for column in range(layout.FRAME_COLUMNS):
             if row >= 0:
                 out[column, index] = frames[row, column]
@@ -68,7 +68,7 @@ def copy_stretches(buf, stretches, out):
 
 
 @kernel(types.void(BYTES, INT64S, INT64S, INT64S, OUT_TABLE, OUT_INT64S))
-def summarise_records(buf, starts, sizes, owners, counts, cut):
+def summarise_records(buf, starts, sizes, owners, counts, truncations):
     """Count the batches and messages in record sets for each owner, by format and codec, without decompression.
 
     A row of ``counts`` has batches, records and bytes for each format (0 to 2) and codec (0 to 7). A compressed message
@@ -85,12 +85,12 @@ def summarise_records(buf, starts, sizes, owners, counts, cut):
             size = load_i32(buf, at + SIZE_AT) + OVERHEAD_BYTES
             magic = load_u8(buf, at + MAGIC_AT)
             if magic > 2 or size < MIN_SIZE + OVERHEAD_BYTES or size > end - at:
-                cut[owner] += 1
+                truncations[owner] += 1
                 break
             codec = (load_u8(buf, at + OLD_ATTRIBUTES_AT) if magic < 2 else load_u8(buf, at + ATTRIBUTES_AT + 1)) & 7
             column = (magic * 8 + codec) * 3
             if magic == 2 and size < V2_BYTES:
-                cut[owner] += 1
+                truncations[owner] += 1
                 break
             counts[owner, column] += 1
             counts[owner, column + 1] += max(load_i32(buf, at + COUNT_AT), 0) if magic == 2 else 1

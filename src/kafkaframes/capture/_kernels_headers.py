@@ -176,7 +176,7 @@ def _step(buf, kind, at, end):
 
 
 @device
-def _tunnel(buf, at, end, protocol, located):
+def _tunnel(buf, at, end, protocol, segment):
     """Return (ethertype, position) of the contents of a tunnel; NO_ETHERTYPE if the packet is not a tunnel."""
     if protocol in (UDP, GRE) and at + 4 > end:
         return SHORT, at
@@ -190,7 +190,7 @@ def _tunnel(buf, at, end, protocol, located):
             return ETHERNET, at + 16
         for other in UNREAD_UDP_PORTS:
             if port == other:
-                located[PROTOCOL] = UDP | port << UDP_PORT_SHIFT
+                segment[PROTOCOL] = UDP | port << UDP_PORT_SHIFT
         return NO_ETHERTYPE, at
     if protocol == GRE:
         flags = load_u8(buf, at)
@@ -221,7 +221,7 @@ def _after_erspan_3(buf, at, end):
 
 
 @device
-def _after_ip4(buf, at, end, wire, located):
+def _after_ip4(buf, at, end, wire, segment):
     """Write an IPv4 packet's addresses. Return (IS_TCP or the reason why not, protocol, payload position, its end)."""
     if at + 20 > end:
         return TOO_SHORT, 0, at, wire
@@ -232,12 +232,12 @@ def _after_ip4(buf, at, end, wire, located):
     # The size is 0 if the network card splits segments (TSO), and larger than the frame if a mirror port cut it.
     if total >= header:
         wire = at + total
-    located[SRC_HIGH] = 0
-    located[SRC_LOW] = 0xFFFF00000000 | load_u32(buf, at + 12)
-    located[DST_HIGH] = 0
-    located[DST_LOW] = 0xFFFF00000000 | load_u32(buf, at + 16)
+    segment[SRC_HIGH] = 0
+    segment[SRC_LOW] = 0xFFFF00000000 | load_u32(buf, at + 12)
+    segment[DST_HIGH] = 0
+    segment[DST_LOW] = 0xFFFF00000000 | load_u32(buf, at + 16)
     if load_big_u16(buf, at + 6) & 0x3FFF:
-        located[AT_IP] = at
+        segment[AT_IP] = at
         return IS_FRAGMENT, 0, at, wire
     protocol = load_u8(buf, at + 9)
     at += header
@@ -252,7 +252,7 @@ def _after_ip4(buf, at, end, wire, located):
 
 
 @device
-def _after_ip6(buf, at, end, wire, located):
+def _after_ip6(buf, at, end, wire, segment):
     """Write an IPv6 packet's addresses and skip its extension headers. Return the same values as for IPv4."""
     if at + 40 > end:
         return TOO_SHORT, 0, at, wire
@@ -260,11 +260,11 @@ def _after_ip6(buf, at, end, wire, located):
     if size:
         wire = at + 40 + size
     protocol = load_u8(buf, at + 6)
-    located[SRC_HIGH] = load_i64(buf, at + 8)
-    located[SRC_LOW] = load_i64(buf, at + 16)
-    located[DST_HIGH] = load_i64(buf, at + 24)
-    located[DST_LOW] = load_i64(buf, at + 32)
-    located[AT_IP] = at
+    segment[SRC_HIGH] = load_i64(buf, at + 8)
+    segment[SRC_LOW] = load_i64(buf, at + 16)
+    segment[DST_HIGH] = load_i64(buf, at + 24)
+    segment[DST_LOW] = load_i64(buf, at + 32)
+    segment[AT_IP] = at
     at += 40
     for _ in range(12):
         if protocol not in (HOP_BY_HOP, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, DESTINATION):
@@ -285,22 +285,22 @@ def _after_ip6(buf, at, end, wire, located):
 
 
 @device
-def locate_tcp(buf, at, end, wire, link, located):
-    """Find the TCP header of a packet, also within VLANs and tunnels, and write its position to ``located``.
+def locate_tcp(buf, at, end, wire, link, segment):
+    """Find the TCP header of a packet, also within VLANs and tunnels, and write its position to ``segment``.
 
-    Returns IS_TCP, IS_FRAGMENT or the reason why there is no segment. In the latter case ``located`` identifies the
+    Returns IS_TCP, IS_FRAGMENT or the reason why there is no segment. In the latter case ``segment`` identifies the
     packet: LINK, ETHERTYPE (NO_ETHERTYPE if there is none), PROTOCOL (-1 if there is no IP packet).
     """
     if link in (PKTAP, PKTAP_USER):
         link, at = _after_pktap(buf, at, end, link)
-    located[LINK] = link
-    located[ETHERTYPE] = NO_ETHERTYPE
-    located[PROTOCOL] = -1
+    segment[LINK] = link
+    segment[ETHERTYPE] = NO_ETHERTYPE
+    segment[PROTOCOL] = -1
     if link == SHORT:
-        located[LINK] = PKTAP
+        segment[LINK] = PKTAP
         return TOO_SHORT
     if link == NO_ETHERTYPE:
-        located[LINK] = PKTAP
+        segment[LINK] = PKTAP
         return NOT_TCP
     kind, at = _link(buf, at, end, link)
     for _ in range(MAX_HEADERS):
@@ -309,12 +309,12 @@ def locate_tcp(buf, at, end, wire, link, located):
         if kind == SHORT:
             return TOO_SHORT
         if kind >= 0:
-            located[ETHERTYPE] = kind
+            segment[ETHERTYPE] = kind
         if kind != IP4 and kind != IP6 and kind != BY_NIBBLE:
             before = at
             following, at = _step(buf, kind, at, end)
             if following == LLC:
-                located[ETHERTYPE] = LLC
+                segment[ETHERTYPE] = LLC
             if at == before and following != SHORT:
                 return NOT_TCP
             kind = following
@@ -323,24 +323,24 @@ def locate_tcp(buf, at, end, wire, link, located):
             return TOO_SHORT
         nibble = load_u8(buf, at) >> 4
         if kind in (IP4, BY_NIBBLE) and nibble == 4:
-            located[ETHERTYPE] = IP4
-            what, protocol, at, wire = _after_ip4(buf, at, end, wire, located)
+            segment[ETHERTYPE] = IP4
+            what, protocol, at, wire = _after_ip4(buf, at, end, wire, segment)
         elif kind in (IP6, BY_NIBBLE) and nibble == 6:
-            located[ETHERTYPE] = IP6
-            what, protocol, at, wire = _after_ip6(buf, at, end, wire, located)
+            segment[ETHERTYPE] = IP6
+            what, protocol, at, wire = _after_ip6(buf, at, end, wire, segment)
         else:
             return NOT_TCP if kind == BY_NIBBLE else MALFORMED
         end = min(end, wire)
-        located[TCP_END] = end
+        segment[TCP_END] = end
         if what != IS_TCP:
             return what
-        located[PROTOCOL] = protocol
+        segment[PROTOCOL] = protocol
         if protocol == TCP:
-            located[AT_TCP] = at
-            located[TCP_WIRE_END] = wire
+            segment[AT_TCP] = at
+            segment[TCP_WIRE_END] = wire
             return IS_TCP if at + 20 <= end else TOO_SHORT
-        kind, at = _tunnel(buf, at, end, protocol, located)
+        kind, at = _tunnel(buf, at, end, protocol, segment)
         if kind == NO_ETHERTYPE:
             return NOT_TCP
-        located[PROTOCOL] = -1
+        segment[PROTOCOL] = -1
     return TOO_DEEP

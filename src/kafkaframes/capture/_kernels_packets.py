@@ -57,7 +57,7 @@ from kafkaframes.capture._kernels_headers import (
 from kafkaframes.wire._jit import BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import load_u8, load_u32
 
-MOST = 0x7FFFFFFFFFFFFFFF
+INT64_MAX = 0x7FFFFFFFFFFFFFFF
 NS = 1_000_000_000  # per second
 FINEST = 33  # largest number of bits of a fraction of a second that can be multiplied by NS without overflow
 
@@ -69,8 +69,8 @@ WILD = 1 << 29  # a segment whose sequence number is this far from the last one 
 @device
 def _distance(number, base):
     """Return the signed difference ``number - base``, modulo 2^32."""
-    gone = (number - base) & 0xFFFFFFFF
-    return gone - (1 << 32) if gone >= 1 << 31 else gone
+    distance = (number - base) & 0xFFFFFFFF
+    return distance - (1 << 32) if distance >= 1 << 31 else distance
 
 
 @device
@@ -82,7 +82,7 @@ def _hash(a_high, a_low, b_high, b_low, ports):
 
 
 @device
-def _opened(connections, row, time, number):
+def _initialize_connection(connections, row, time, number):
     """Initialise a connection's row. The caller has set its addresses and ports."""
     for column in range(layout.PORTS + 1, layout.CONNECTION_COLUMNS):
         connections[row, column] = 0
@@ -100,7 +100,7 @@ def _opened(connections, row, time, number):
 def _is_another(connections, row, base, other, flags, sequence, size):
     """Return whether a packet is the first of another connection between the same endpoints."""
     initial = connections[row, base + layout.INITIAL]
-    closed = connections[row, layout.RESET] or (
+    is_closed = connections[row, layout.RESET] or (
         connections[row, base + layout.ENDED] and connections[row, other + layout.ENDED]
     )
     if flags & layout.SYN:
@@ -109,41 +109,41 @@ def _is_another(connections, row, base, other, flags, sequence, size):
         if initial >= 0:
             return True
         if not connections[row, base + layout.STARTED]:
-            return bool(closed)
-        gone = (
+            return bool(is_closed)
+        distance = (
             _distance(sequence + 1, connections[row, base + layout.BASE_NUMBER])
             + connections[row, base + layout.BASE_OFFSET]
         )
-        return bool(closed) or gone > 0 or gone < -FAR
-    if not closed or not size or not connections[row, base + layout.STARTED]:
+        return bool(is_closed) or distance > 0 or distance < -FAR
+    if not is_closed or not size or not connections[row, base + layout.STARTED]:
         return False
-    gone = _distance(sequence, connections[row, base + layout.BASE_NUMBER])
-    return gone > FAR or gone < -FAR
+    distance = _distance(sequence, connections[row, base + layout.BASE_NUMBER])
+    return distance > FAR or distance < -FAR
 
 
 @device
-def _find(connections, count, slots, located, source, target, flags, sequence, size, time, number, share, shares):
+def _find(connections, count, slots, segment, source, target, flags, sequence, size, time, number, share, shares):
     """Return (connection, side, count). The connection is -1 if another task reads it, and -2 if the table is full."""
-    swap = located[SRC_HIGH] > located[DST_HIGH] or (
-        located[SRC_HIGH] == located[DST_HIGH]
-        and (located[SRC_LOW] > located[DST_LOW] or (located[SRC_LOW] == located[DST_LOW] and source > target))
+    swap = segment[SRC_HIGH] > segment[DST_HIGH] or (
+        segment[SRC_HIGH] == segment[DST_HIGH]
+        and (segment[SRC_LOW] > segment[DST_LOW] or (segment[SRC_LOW] == segment[DST_LOW] and source > target))
     )
     side = 1 if swap else 0
     a, b = (DST_HIGH, SRC_HIGH) if swap else (SRC_HIGH, DST_HIGH)
     ports = (target << 16 | source) if swap else (source << 16 | target)
-    mixed = _hash(located[a], located[a + 1], located[b], located[b + 1], ports)
-    if shares > 1 and ((mixed >> 24) & 0xFFFFFF) % shares != share:
+    hash_value = _hash(segment[a], segment[a + 1], segment[b], segment[b + 1], ports)
+    if shares > 1 and ((hash_value >> 24) & 0xFFFFFF) % shares != share:
         return -1, side, count
     mask = slots.size - 1
-    slot = mixed & mask
+    slot = hash_value & mask
     row = slots[slot] - 1
     while row >= 0:
         if (
             connections[row, layout.PORTS] == ports
-            and connections[row, layout.A_LOW] == located[a + 1]
-            and connections[row, layout.B_LOW] == located[b + 1]
-            and connections[row, layout.A_HIGH] == located[a]
-            and connections[row, layout.B_HIGH] == located[b]
+            and connections[row, layout.A_LOW] == segment[a + 1]
+            and connections[row, layout.B_LOW] == segment[b + 1]
+            and connections[row, layout.A_HIGH] == segment[a]
+            and connections[row, layout.B_HIGH] == segment[b]
         ):
             break
         slot = (slot + 1) & mask
@@ -155,24 +155,24 @@ def _find(connections, count, slots, located, source, target, flags, sequence, s
     if count == connections.shape[0]:
         return -2, side, count
     slots[slot] = count + 1
-    connections[count, layout.A_HIGH] = located[a]
-    connections[count, layout.A_LOW] = located[a + 1]
-    connections[count, layout.B_HIGH] = located[b]
-    connections[count, layout.B_LOW] = located[b + 1]
+    connections[count, layout.A_HIGH] = segment[a]
+    connections[count, layout.A_LOW] = segment[a + 1]
+    connections[count, layout.B_HIGH] = segment[b]
+    connections[count, layout.B_LOW] = segment[b + 1]
     connections[count, layout.PORTS] = ports
-    _opened(connections, count, time, number)
+    _initialize_connection(connections, count, time, number)
     return count, side, count + 1
 
 
 @device
-def _count_unread(located, what, size, time, number, unread, counters):
+def _count_unread(segment, what, size, time, number, unread, counters):
     """Count a packet without a TCP segment by its link type, ethertype, protocol and reason."""
     count = counters[layout.UNREAD_KINDS]
     row = 0
     while row < count and not (
-        unread[row, layout.U_LINK] == located[LINK]
-        and unread[row, layout.U_ETHERTYPE] == located[ETHERTYPE]
-        and unread[row, layout.U_PROTOCOL] == located[PROTOCOL]
+        unread[row, layout.U_LINK] == segment[LINK]
+        and unread[row, layout.U_ETHERTYPE] == segment[ETHERTYPE]
+        and unread[row, layout.U_PROTOCOL] == segment[PROTOCOL]
         and unread[row, layout.U_WHAT] == what
     ):
         row += 1
@@ -181,9 +181,9 @@ def _count_unread(located, what, size, time, number, unread, counters):
         unread[row, layout.U_WHAT] = layout.MANY_KINDS
     elif row == count:
         counters[layout.UNREAD_KINDS] += 1
-        unread[row, layout.U_LINK] = located[LINK]
-        unread[row, layout.U_ETHERTYPE] = located[ETHERTYPE]
-        unread[row, layout.U_PROTOCOL] = located[PROTOCOL]
+        unread[row, layout.U_LINK] = segment[LINK]
+        unread[row, layout.U_ETHERTYPE] = segment[ETHERTYPE]
+        unread[row, layout.U_PROTOCOL] = segment[PROTOCOL]
         unread[row, layout.U_WHAT] = what
         unread[row, layout.U_PACKETS] = 0
         unread[row, layout.U_BYTES] = 0
@@ -194,23 +194,23 @@ def _count_unread(located, what, size, time, number, unread, counters):
 
 
 @device
-def _segment(buf, located, time, number, share, shares, every, rows, row, connections, count, slots, counters):
+def _segment(buf, segment, time, number, share, shares, every, rows, row, connections, count, slots, counters):
     """Process one TCP segment. Return (full?, rows, connections). Full is -1 if the header contradicts itself."""
-    at = located[AT_TCP]
-    end = located[TCP_END]
-    wire = located[TCP_WIRE_END]
+    at = segment[AT_TCP]
+    end = segment[TCP_END]
+    wire = segment[TCP_WIRE_END]
     sequence = load_u32(buf, at + 4)
     flags = load_u8(buf, at + 13)
     payload = at + (load_u8(buf, at + 12) >> 4) * 4
     length = wire - payload
     if payload < at + 20 or length < 0:
         return -1, row, count
-    captured = max(min(end - payload, length), 0)
+    captured_bytes = max(min(end - payload, length), 0)
     connection, side, count = _find(
         connections,
         count,
         slots,
-        located,
+        segment,
         load_big_u16(buf, at),
         load_big_u16(buf, at + 2),
         flags,
@@ -232,8 +232,10 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
         if connections[connection, base + layout.INITIAL] != sequence:
             connections[connection, base + layout.INITIAL] = sequence
             if connections[connection, base + layout.STARTED]:
-                gone = _distance(sequence + 1, connections[connection, base + layout.BASE_NUMBER])
-                connections[connection, base + layout.START] = connections[connection, base + layout.BASE_OFFSET] + gone
+                distance = _distance(sequence + 1, connections[connection, base + layout.BASE_NUMBER])
+                connections[connection, base + layout.START] = (
+                    connections[connection, base + layout.BASE_OFFSET] + distance
+                )
         connections[connection, layout.CLIENT] = 1 - side if flags & layout.ACK else side
         sequence = (sequence + 1) & 0xFFFFFFFF
     if not connections[connection, base + layout.STARTED]:
@@ -243,33 +245,35 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
         connections[connection, base + layout.STARTED] = 1
         connections[connection, base + layout.BASE_NUMBER] = sequence
         connections[connection, base + layout.BASE_OFFSET] = 0
-    gone = _distance(sequence, connections[connection, base + layout.BASE_NUMBER])
-    offset = connections[connection, base + layout.BASE_OFFSET] + gone
+    distance = _distance(sequence, connections[connection, base + layout.BASE_NUMBER])
+    offset = connections[connection, base + layout.BASE_OFFSET] + distance
     if flags & layout.RST:
         connections[connection, layout.RESET] = 1
     if flags & layout.FIN:
         connections[connection, base + layout.ENDED] = 1
     if every == 0 and (length == 0 or flags & layout.RST):
         return 0, row, count
-    if gone > WILD or gone < -WILD:
+    if distance > WILD or distance < -WILD:
         connections[connection, base + layout.STRAY_SEGMENTS] += 1
         return 0, row, count
-    if captured < length:
+    if captured_bytes < length:
         connections[connection, base + layout.CUT_SEGMENTS] += 1
-    if gone > 0 and not flags & layout.RST:
+    if distance > 0 and not flags & layout.RST:
         connections[connection, base + layout.BASE_NUMBER] = sequence
         connections[connection, base + layout.BASE_OFFSET] = offset
     connections[connection, base + layout.SIDE_BYTES] += length
     counters[layout.PAYLOAD] += length
     protocol = connections[connection, layout.PROTOCOL]
-    done = connections[connection, layout.MET] and offset + captured <= connections[connection, base + layout.AT]
-    if every == 0 and (protocol in (layout.TLS, layout.OTHER, layout.UNRECOGNISED) or done):
+    is_duplicate = (
+        connections[connection, layout.MET] and offset + captured_bytes <= connections[connection, base + layout.AT]
+    )
+    if every == 0 and (protocol in (layout.TLS, layout.OTHER, layout.UNRECOGNISED) or is_duplicate):
         return 0, row, count
     rows[row, layout.TIME] = time
     rows[row, layout.DIRECTION] = connection * 2 + side
     rows[row, layout.OFFSET] = offset
     rows[row, layout.POSITION] = payload
-    rows[row, layout.CAPTURED] = captured
+    rows[row, layout.CAPTURED] = captured_bytes
     rows[row, layout.LENGTH] = length
     rows[row, layout.FLAGS] = flags
     rows[row, layout.NUMBER] = number
@@ -278,24 +282,24 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
 
 @device
 def _packet(
-    buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, located,
+    buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, segment,
     unread, counters,
 ):  # fmt: skip
     """Process one packet. Return (full?, rows, connections)."""
-    what = locate_tcp(buf, at, end, wire, link, located)
+    what = locate_tcp(buf, at, end, wire, link, segment)
     if what == IS_TCP:
         full, row, count = _segment(
-            buf, located, time, number, share, shares, every, rows, row, connections, count, slots, counters,
+            buf, segment, time, number, share, shares, every, rows, row, connections, count, slots, counters,
         )  # fmt: skip
         if full < 0:
-            _count_unread(located, layout.BAD_HEADERS, wire - at, time, number, unread, counters)
+            _count_unread(segment, layout.BAD_HEADERS, wire - at, time, number, unread, counters)
         return full > 0, row, count
     if what == IS_FRAGMENT:
         rows[row, layout.TIME] = time
         rows[row, layout.DIRECTION] = layout.FRAGMENT
         rows[row, layout.OFFSET] = 0
-        rows[row, layout.POSITION] = located[AT_IP]
-        rows[row, layout.CAPTURED] = located[TCP_END] - located[AT_IP]
+        rows[row, layout.POSITION] = segment[AT_IP]
+        rows[row, layout.CAPTURED] = segment[TCP_END] - segment[AT_IP]
         rows[row, layout.LENGTH] = 0
         rows[row, layout.FLAGS] = 0
         rows[row, layout.NUMBER] = number
@@ -310,7 +314,7 @@ def _packet(
         why = layout.UNREAD_LINK
     elif what == TOO_DEEP:
         why = layout.NESTED_HEADERS
-    _count_unread(located, why, wire - at, time, number, unread, counters)
+    _count_unread(segment, why, wire - at, time, number, unread, counters)
     return False, row, count
 
 
@@ -318,18 +322,18 @@ def _packet(
 def _nanoseconds(high, low, interfaces, interface):
     """Return a pcapng time in ns since 1970, 0 if out of range. Ticks are unsigned, so half of them is divided."""
     ticks = (high << 32) | low
-    half = (ticks >> 1) & MOST
+    half = (ticks >> 1) & INT64_MAX
     kind = interfaces[interface, layout.TICKS]
     factor = interfaces[interface, layout.FACTOR]
     if kind == layout.BINARY:
         whole = half >> (factor - 1)
         small = min(factor, FINEST)
-        rest = (ticks & (MOST >> (63 - factor))) >> (factor - small)
-        return whole * NS + ((rest * NS) >> small) if whole < MOST // NS else 0
+        rest = (ticks & (INT64_MAX >> (63 - factor))) >> (factor - small)
+        return whole * NS + ((rest * NS) >> small) if whole < INT64_MAX // NS else 0
     if kind == layout.DIVIDE:
         time = half // factor * 2
         return time + (ticks - time * factor) // factor
-    return ticks * factor if 0 <= ticks <= MOST // factor else 0
+    return ticks * factor if 0 <= ticks <= INT64_MAX // factor else 0
 
 
 @kernel(
@@ -340,7 +344,7 @@ def _nanoseconds(high, low, interfaces, interface):
 )  # fmt: skip
 def scan_packets(
     buf, position, end, number, kind, little, interfaces, share, shares, every, rows, row, connections, count, slots,
-    located, unread, counters,
+    segment, unread, counters,
 ):  # fmt: skip
     """Scan records or blocks from ``position`` on. Return (status, position, packet number, rows, connections)."""
     while True:
@@ -351,11 +355,11 @@ def scan_packets(
         if kind == layout.PCAP:
             if position + 16 > end:
                 return layout.MORE, position, number, row, count
-            captured = load_u32_of(buf, position + 8, little)
+            captured_bytes = load_u32_of(buf, position + 8, little)
             size = load_u32_of(buf, position + 12, little)
-            if captured > layout.LARGEST_PACKET or captured > size:
+            if captured_bytes > layout.MAX_PACKET_BYTES or captured_bytes > size:
                 return layout.DAMAGED, position, number, row, count
-            after = position + 16 + captured
+            after = position + 16 + captured_bytes
             if after > end:
                 return layout.MORE, position, number, row, count
             time = (
@@ -371,7 +375,7 @@ def scan_packets(
             length = load_u32_of(buf, position + 4, little)
             if block == 0x0A0D0D0A or block == 1:
                 return layout.BLOCK, position, number, row, count
-            if length < 12 or length % 4 or length > layout.LARGEST_PACKET + 4096:
+            if length < 12 or length % 4 or length > layout.MAX_PACKET_BYTES + 4096:
                 return layout.DAMAGED, position, number, row, count
             after = position + length
             if after > end:
@@ -385,9 +389,9 @@ def scan_packets(
             time = 0
             if block == 3:
                 size = load_u32_of(buf, position + 8, little)
-                captured = min(size, length - 16)
+                captured_bytes = min(size, length - 16)
                 if interfaces.shape[0] and interfaces[0, layout.SNAP]:
-                    captured = min(captured, interfaces[0, layout.SNAP])
+                    captured_bytes = min(captured_bytes, interfaces[0, layout.SNAP])
                 start = position + 12
             else:
                 if length < 32:
@@ -395,10 +399,10 @@ def scan_packets(
                 interface = load_u32_of(buf, position + 8, little)
                 if block == 2:
                     interface = interface & 0xFFFF if little else interface >> 16
-                captured = load_u32_of(buf, position + 20, little)
+                captured_bytes = load_u32_of(buf, position + 20, little)
                 size = load_u32_of(buf, position + 24, little)
                 start = position + 28
-                if captured > length - 32 or captured > size:
+                if captured_bytes > length - 32 or captured_bytes > size:
                     return layout.DAMAGED, position, number, row, count
             if interface >= interfaces.shape[0]:
                 return layout.DAMAGED, position, number, row, count
@@ -412,9 +416,8 @@ def scan_packets(
                 time += interfaces[interface, layout.SHIFT_NS]
         counters[layout.PACKETS] += 1
         full, row, count = _packet(
-            buf, start, start + captured, start + size, interfaces[interface, layout.LINK], time, number + 1, share,
-            shares,
-            every, rows, row, connections, count, slots, located, unread, counters,
+            buf, start, start + captured_bytes, start + size, interfaces[interface, layout.LINK], time, number + 1,
+            share, shares, every, rows, row, connections, count, slots, segment, unread, counters,
         )  # fmt: skip
         if full:
             counters[layout.PACKETS] -= 1
@@ -430,11 +433,11 @@ def scan_packets(
     )
 )  # fmt: skip
 def take_datagram(
-    buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, located, unread, counters
+    buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, segment, unread, counters
 ):
     """Process one reassembled IP datagram. Return (full?, rows, connections)."""
     full, row, count = _packet(
-        buf, at, end, end, RAW_IP, time, number, share, shares, every, rows, row, connections, count, slots, located,
+        buf, at, end, end, RAW_IP, time, number, share, shares, every, rows, row, connections, count, slots, segment,
         unread, counters,
     )  # fmt: skip
     return 1 if full else 0, row, count
@@ -456,13 +459,13 @@ def rehash(connections, count, slots):
             & mask
         )
         while slots[slot]:
-            known = slots[slot] - 1
+            other = slots[slot] - 1
             if (
-                connections[known, layout.PORTS] == connections[row, layout.PORTS]
-                and connections[known, layout.A_LOW] == connections[row, layout.A_LOW]
-                and connections[known, layout.B_LOW] == connections[row, layout.B_LOW]
-                and connections[known, layout.A_HIGH] == connections[row, layout.A_HIGH]
-                and connections[known, layout.B_HIGH] == connections[row, layout.B_HIGH]
+                connections[other, layout.PORTS] == connections[row, layout.PORTS]
+                and connections[other, layout.A_LOW] == connections[row, layout.A_LOW]
+                and connections[other, layout.B_LOW] == connections[row, layout.B_LOW]
+                and connections[other, layout.A_HIGH] == connections[row, layout.A_HIGH]
+                and connections[other, layout.B_HIGH] == connections[row, layout.B_HIGH]
             ):
                 break
             slot = (slot + 1) & mask
@@ -477,25 +480,31 @@ def next_record(buf, position, end, kind, little, interfaces):
     """
     for at in range(position, end - 32):
         if kind == layout.PCAP:
-            captured = load_u32_of(buf, at + 8, little)
+            captured_bytes = load_u32_of(buf, at + 8, little)
             size = load_u32_of(buf, at + 12, little)
-            after = at + 16 + captured
-            if captured < 20 or captured > 1 << 18 or captured > size or size > 1 << 18 or after + 16 > end:
+            after = at + 16 + captured_bytes
+            if (
+                captured_bytes < 20
+                or captured_bytes > 1 << 18
+                or captured_bytes > size
+                or size > 1 << 18
+                or after + 16 > end
+            ):
                 continue
             then = load_u32_of(buf, after + 8, little)
-            gone = load_u32_of(buf, after, little) - load_u32_of(buf, at, little)
+            seconds = load_u32_of(buf, after, little) - load_u32_of(buf, at, little)
             fraction = load_u32_of(buf, at + 4, little)
             if (
                 then <= load_u32_of(buf, after + 12, little) <= 1 << 18
-                and -1 <= gone <= 86400
+                and -1 <= seconds <= 86400
                 and fraction < 1_000_000_000
             ):
                 return at
         else:
             block = load_u32_of(buf, at, little)
             length = load_u32_of(buf, at + 4, little)
-            known = block == 0x0A0D0D0A or 1 <= block <= 6
-            if not known or length < 12 or length % 4 or length > layout.LARGEST_PACKET or at + length > end:
+            is_known_block = block == 0x0A0D0D0A or 1 <= block <= 6
+            if not is_known_block or length < 12 or length % 4 or length > layout.MAX_PACKET_BYTES or at + length > end:
                 continue
             if load_u32_of(buf, at + length - 4, little) == length:
                 return at

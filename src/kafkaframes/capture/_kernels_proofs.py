@@ -55,47 +55,47 @@ def _id_hash(at, size):
 
 
 @device
-def parse(address, got, apis, parsed):
+def parse(address, got, apis, header):
     """Parse the start of a request from its size prefix on, and write whether it is a valid Kafka request."""
-    parsed[P_STRICT] = 0
-    parsed[P_LOOSE] = 0
-    parsed[P_NO_REPLY] = 0
-    parsed[P_HASH] = 0
-    parsed[P_ID_LENGTH] = -2
-    parsed[P_API] = -1
+    header[P_STRICT] = 0
+    header[P_LOOSE] = 0
+    header[P_NO_REPLY] = 0
+    header[P_HASH] = 0
+    header[P_ID_LENGTH] = -2
+    header[P_API] = -1
     if got < 12:
         return
     size = load_i32(address, 0)
     api = load_i16(address, 4)
     version = load_i16(address, 6)
     correlation = load_i32(address, 8)
-    parsed[P_API] = api
-    parsed[P_VERSION] = version
-    parsed[P_CORRELATION] = correlation
-    known = 0 <= api < apis.shape[0] and apis[api, layout.API_HIGHEST] >= 0
-    valid = known and (
+    header[P_API] = api
+    header[P_VERSION] = version
+    header[P_CORRELATION] = correlation
+    is_known_api = 0 <= api < apis.shape[0] and apis[api, layout.API_HIGHEST] >= 0
+    valid = is_known_api and (
         apis[api, layout.API_LOWEST] <= version <= apis[api, layout.API_HIGHEST]
         or (api == API_VERSIONS and 0 <= version < 128)
     )
-    in_range = 8 <= size <= layout.LARGEST_REQUEST and api >= 0 and version >= 0
+    in_range = 8 <= size <= layout.MAX_REQUEST_BYTES and api >= 0 and version >= 0
     if api == CONTROLLED_SHUTDOWN and version == 0:
-        parsed[P_LOOSE] = 1 if in_range else 0
-        parsed[P_STRICT] = parsed[P_LOOSE]
+        header[P_LOOSE] = 1 if in_range else 0
+        header[P_STRICT] = header[P_LOOSE]
         return
     if got < 14 or size < 10:
         return
     length = load_i16(address, 12)
     if length < -1 or length > size - 10:
         return
-    hashed = _id_hash(address + 14, min(max(length, 0), got - 14))
-    if hashed < 0 or not in_range:
+    id_hash = _id_hash(address + 14, min(max(length, 0), got - 14))
+    if id_hash < 0 or not in_range:
         return
-    parsed[P_ID_LENGTH] = length
-    parsed[P_HASH] = hashed
-    parsed[P_LOOSE] = 1
-    parsed[P_STRICT] = 1 if valid and correlation >= 0 else 0
+    header[P_ID_LENGTH] = length
+    header[P_HASH] = id_hash
+    header[P_LOOSE] = 1
+    header[P_STRICT] = 1 if valid and correlation >= 0 else 0
     if api == PRODUCE and valid:
-        parsed[P_NO_REPLY] = (
+        header[P_NO_REPLY] = (
             1 if _acks(address, got, 14 + max(length, 0), version, apis[api, layout.API_FLEXIBLE]) == 0 else 0
         )
 
@@ -133,7 +133,7 @@ def _is_end(extents, extent, last, offset):
 
 
 @device
-def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, parsed):
+def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, header):
     """Return PROVEN if a request starts at ``at``, MAYBE if its end is not captured yet, else NOWHERE.
 
     The header must have an existing API and version and a printable client id. In addition, the client id must be the
@@ -144,22 +144,22 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
     address, got = peek(buf, extents, extent, last, at, PEEK, scratch)
     if got < 14 or load_u8(address, 0) > 6:
         return NOWHERE
-    parse(address, got, apis, parsed)
-    if not parsed[P_STRICT]:
+    parse(address, got, apis, header)
+    if not header[P_STRICT]:
         return NOWHERE
-    if known_hash > 0 and parsed[P_HASH] == known_hash:
+    if known_hash > 0 and header[P_HASH] == known_hash:
         return PROVEN
     end = at + 4 + load_i32(address, 0)
     if end > extents[last - 1, layout.E_END]:
         return MAYBE
     if extents[extent, layout.E_OFFSET] == at and _is_end(extents, extent, last, end):
         return PROVEN
-    own_hash = parsed[P_HASH]
-    own_length = parsed[P_ID_LENGTH]  # also compared, since a cut client id may have the hash of an empty one
+    own_hash = header[P_HASH]
+    own_length = header[P_ID_LENGTH]  # also compared, since a cut client id may have the hash of an empty one
     address, got = peek(buf, extents, extent, last, end, PEEK, scratch)
-    parse(address, got, apis, parsed)
-    is_same = parsed[P_HASH] == own_hash and parsed[P_ID_LENGTH] == own_length
-    return PROVEN if parsed[P_STRICT] and is_same else NOWHERE
+    parse(address, got, apis, header)
+    is_same = header[P_HASH] == own_hash and header[P_ID_LENGTH] == own_length
+    return PROVEN if header[P_STRICT] and is_same else NOWHERE
 
 
 @device
@@ -181,14 +181,14 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
     offset = at
     before = -1
     here = extent
-    counted = 0
+    matches = 0
     for step in range(3):
         address, got = peek(buf, extents, here, last, offset, 8, scratch)
         if got < 8:
             break
         size = load_i32(address, 0)
         correlation = load_i32(address, 4)
-        if size < 4 or correlation < 0 or size > layout.LARGEST_REQUEST * 2:
+        if size < 4 or correlation < 0 or size > layout.MAX_REQUEST_BYTES * 2:
             return NOWHERE
         if before >= 0 and not before < correlation <= before + STEP:
             return NOWHERE
@@ -212,15 +212,15 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
             return PROVEN
         before = correlation
         offset = end
-        counted += 1
+        matches += 1
         while here < last and extents[here, layout.E_END] <= offset:
             here += 1
-    is_chain = counted == 3 or (before >= 0 and offset == extents[last - 1, layout.E_END])
+    is_chain = matches == 3 or (before >= 0 and offset == extents[last - 1, layout.E_END])
     return PROVEN if is_chain and extents[extent, layout.E_OFFSET] == at else NOWHERE
 
 
 @device
-def search(buf, extents, extent, last, at, response, known_hash, frames, first, requests, apis, scratch, parsed):
+def search(buf, extents, extent, last, at, response, known_hash, frames, first, requests, apis, scratch, header):
     """Return (PROVEN, offset) of the next proven frame, (MAYBE, offset) of a possible one, or (NOWHERE, end)."""
     maybe = -1
     while extent < last:
@@ -229,7 +229,7 @@ def search(buf, extents, extent, last, at, response, known_hash, frames, first, 
             if response:
                 proof = _prove_response(buf, extents, extent, last, offset, frames, first, requests, scratch)
             else:
-                proof = _prove_request(buf, extents, extent, last, offset, known_hash, apis, scratch, parsed)
+                proof = _prove_request(buf, extents, extent, last, offset, known_hash, apis, scratch, header)
             if proof == PROVEN:
                 return PROVEN, offset
             if proof == MAYBE and maybe < 0 and offset == extents[extent, layout.E_OFFSET]:

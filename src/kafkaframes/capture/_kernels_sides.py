@@ -35,20 +35,20 @@ NOT_KAFKA = -1  # result instead of a frame's flags
 
 
 @device
-def record_gap(rows, extents, gaps, cut, start, size, reason, extent):
+def record_gap(rows, extents, gaps, side, start, size, reason, extent):
     """Write a gap of the side. ``extent`` is the next extent after it."""
-    row = cut[layout.C_GAP]
-    gaps[row, layout.G_DIRECTION] = cut[layout.C_DIRECTION]
-    gaps[row, layout.G_OFFSET] = start - cut[layout.C_START]
+    row = side[layout.C_GAP]
+    gaps[row, layout.G_DIRECTION] = side[layout.C_DIRECTION]
+    gaps[row, layout.G_OFFSET] = start - side[layout.C_START]
     gaps[row, layout.G_SIZE] = size
     gaps[row, layout.G_REASON] = reason
-    gaps[row, layout.G_TIME] = rows[extents[extent, layout.E_ROW], layout.TIME] if extent < cut[layout.C_LAST] else -1
+    gaps[row, layout.G_TIME] = rows[extents[extent, layout.E_ROW], layout.TIME] if extent < side[layout.C_LAST] else -1
     gaps[row, layout.G_NUMBER] = (
-        rows[extents[extent, layout.E_ROW], layout.NUMBER] if extent < cut[layout.C_LAST] else -1
+        rows[extents[extent, layout.E_ROW], layout.NUMBER] if extent < side[layout.C_LAST] else -1
     )
-    gaps[row, layout.G_RESPONSE] = cut[layout.C_RESPONSE]
-    cut[layout.C_GAP] += 1
-    cut[layout.C_GAPS] += 1
+    gaps[row, layout.G_RESPONSE] = side[layout.C_RESPONSE]
+    side[layout.C_GAP] += 1
+    side[layout.C_GAPS] += 1
 
 
 @device
@@ -61,32 +61,32 @@ def is_snapped(rows, extents, extent, first, at):
 
 
 @device
-def is_final(rows, extents, settings, cut, extent, at):
+def is_final(rows, extents, settings, side, extent, at):
     """Return whether the missing bytes before ``extent`` can no longer arrive."""
-    last = cut[layout.C_LAST]
+    last = side[layout.C_LAST]
     if settings[layout.S_FLUSH] or last - extent > settings[layout.S_PATIENCE_ROWS]:
         return True
     if extents[last - 1, layout.E_END] - extents[extent, layout.E_OFFSET] > settings[layout.S_PATIENCE_BYTES]:
         return True
-    if is_snapped(rows, extents, extent, cut[layout.C_FIRST], at):
+    if is_snapped(rows, extents, extent, side[layout.C_FIRST], at):
         return True
     return settings[layout.S_NOW] - rows[extents[extent, layout.E_ROW], layout.TIME] > settings[layout.S_PATIENCE_NS]
 
 
 @device
-def missing_reason(rows, extents, cut, extent, at):
-    return layout.SNAPPED if is_snapped(rows, extents, extent, cut[layout.C_FIRST], at) else layout.LOST_BYTES
+def missing_reason(rows, extents, side, extent, at):
+    return layout.SNAPPED if is_snapped(rows, extents, extent, side[layout.C_FIRST], at) else layout.LOST_BYTES
 
 
 @device
-def walk(rows, extents, settings, cut, end, walked):
-    """Determine how much of the frame from the current offset to ``end`` is captured, and write that to ``walked``.
+def walk(rows, extents, settings, side, end, frame_extent):
+    """Write to ``frame_extent`` how much of the frame from the current offset to ``end`` is captured.
 
     Returns WHOLE, IN_PART if bytes are missing permanently, or WAITS if missing bytes may still arrive.
     """
-    start = at = cut[layout.C_AT]
-    extent = cut[layout.C_EXTENT]
-    last = cut[layout.C_LAST]
+    start = at = side[layout.C_AT]
+    extent = side[layout.C_EXTENT]
+    last = side[layout.C_LAST]
     missing = 0
     have = -1
     latest = rows[extents[extent, layout.E_ROW], layout.TIME]
@@ -101,7 +101,7 @@ def walk(rows, extents, settings, cut, end, walked):
         begin = extents[extent, layout.E_OFFSET]
         if begin > at:
             begin = min(begin, end)
-            if not is_final(rows, extents, settings, cut, extent, at):
+            if not is_final(rows, extents, settings, side, extent, at):
                 return layout.WAITS
             have = at - start if have < 0 else have
             missing += begin - at
@@ -112,11 +112,11 @@ def walk(rows, extents, settings, cut, end, walked):
         at = min(extents[extent, layout.E_END], end)
         if extents[extent, layout.E_END] <= end:
             extent += 1
-    walked[layout.W_MISSING] = missing
-    walked[layout.W_HAVE] = have if have >= 0 else end - start
-    walked[layout.W_TIME] = latest
-    walked[layout.W_LAST] = min(extent + 1, last)
-    walked[layout.W_NUMBER] = number
+    frame_extent[layout.W_MISSING] = missing
+    frame_extent[layout.W_HAVE] = have if have >= 0 else end - start
+    frame_extent[layout.W_TIME] = latest
+    frame_extent[layout.W_LAST] = min(extent + 1, last)
+    frame_extent[layout.W_NUMBER] = number
     return layout.IN_PART if missing else layout.WHOLE
 
 
@@ -125,224 +125,224 @@ def fill_extents(rows, order, first, last, at, has_start, extents, into):
     """Write the captured bytes of one side from ``at`` on as extents without overlap. Return the next free row."""
     if first == last:
         return into
-    covered = at if has_start else rows[order[first], layout.OFFSET]
+    covered_end = at if has_start else rows[order[first], layout.OFFSET]
     for index in range(first, last):
         row = order[index]
         offset = rows[row, layout.OFFSET]
         end = offset + rows[row, layout.CAPTURED]
-        start = max(offset, covered)
+        start = max(offset, covered_end)
         if end > start:
             extents[into, layout.E_OFFSET] = start
             extents[into, layout.E_END] = end
             extents[into, layout.E_POSITION] = rows[row, layout.POSITION] + (start - offset)
             extents[into, layout.E_ROW] = row
             into += 1
-            covered = end
+            covered_end = end
     return into
 
 
 @device
-def _lose(cut, lost_from):
+def _lose(side, lost_from):
     """Accept only proven frames from here on. ``lost_from`` is -1 if the missing bytes are already written as a gap."""
-    cut[layout.C_MODE] = layout.LOST
-    cut[layout.C_LOST_FROM] = lost_from
-    cut[layout.C_SUSPECT] = 0
+    side[layout.C_MODE] = layout.LOST
+    side[layout.C_LOST_FROM] = lost_from
+    side[layout.C_SUSPECT] = 0
 
 
 @device
-def _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, cut):
+def _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, header, side):
     """Move to the next proven frame. Return False if more bytes are needed first."""
-    last = cut[layout.C_LAST]
+    last = side[layout.C_LAST]
     proof, where = search(
-        buf, extents, cut[layout.C_EXTENT], last, cut[layout.C_AT], cut[layout.C_RESPONSE], cut[layout.C_HASH],
-        frames, cut[layout.C_REQUESTS_FROM],
-        cut[layout.C_REQUESTS_TO], apis, scratch, parsed,
+        buf, extents, side[layout.C_EXTENT], last, side[layout.C_AT], side[layout.C_RESPONSE], side[layout.C_HASH],
+        frames, side[layout.C_REQUESTS_FROM],
+        side[layout.C_REQUESTS_TO], apis, scratch, header,
     )  # fmt: skip
-    if cut[layout.C_LOST_FROM] < 0:
-        cut[layout.C_LOST_FROM] = cut[layout.C_AT]
+    if side[layout.C_LOST_FROM] < 0:
+        side[layout.C_LOST_FROM] = side[layout.C_AT]
     if proof == NOWHERE:
-        cut[layout.C_AT] = where if settings[layout.S_FLUSH] else max(cut[layout.C_AT], where - TAIL)
+        side[layout.C_AT] = where if settings[layout.S_FLUSH] else max(side[layout.C_AT], where - TAIL)
         return settings[layout.S_FLUSH] != 0
-    cut[layout.C_AT] = where
+    side[layout.C_AT] = where
     if proof == MAYBE and not settings[layout.S_FLUSH]:
         return False
-    lost_from = cut[layout.C_LOST_FROM]
+    lost_from = side[layout.C_LOST_FROM]
     if where > lost_from:
-        _go_to_extent(extents, cut)
-        reason = layout.BEFORE if cut[layout.C_FRAMES] == 0 else layout.NOT_FOUND
-        record_gap(rows, extents, gaps, cut, lost_from, where - lost_from, reason, cut[layout.C_EXTENT])
-    cut[layout.C_LOST_FROM] = -1
-    cut[layout.C_MODE] = layout.ALIGNED
-    cut[layout.C_SUSPECT] = 0
+        _go_to_extent(extents, side)
+        reason = layout.BEFORE if side[layout.C_FRAMES] == 0 else layout.NOT_FOUND
+        record_gap(rows, extents, gaps, side, lost_from, where - lost_from, reason, side[layout.C_EXTENT])
+    side[layout.C_LOST_FROM] = -1
+    side[layout.C_MODE] = layout.ALIGNED
+    side[layout.C_SUSPECT] = 0
     return True
 
 
 @device
-def _go_to_extent(extents, cut):
+def _go_to_extent(extents, side):
     """Move to the extent that contains the current offset, or to the next one."""
-    extent = cut[layout.C_EXTENT]
-    while extent < cut[layout.C_LAST] and extents[extent, layout.E_END] <= cut[layout.C_AT]:
+    extent = side[layout.C_EXTENT]
+    while extent < side[layout.C_LAST] and extents[extent, layout.E_END] <= side[layout.C_AT]:
         extent += 1
-    cut[layout.C_EXTENT] = extent
+    side[layout.C_EXTENT] = extent
 
 
 @device
-def _pass_hole(rows, extents, gaps, settings, cut):
+def _pass_hole(rows, extents, gaps, settings, side):
     """Skip missing bytes between two frames. Return False if they may still arrive."""
-    extent = cut[layout.C_EXTENT]
-    at = cut[layout.C_AT]
-    if not is_final(rows, extents, settings, cut, extent, at):
+    extent = side[layout.C_EXTENT]
+    at = side[layout.C_AT]
+    if not is_final(rows, extents, settings, side, extent, at):
         return False
-    reason = missing_reason(rows, extents, cut, extent, at)
-    record_gap(rows, extents, gaps, cut, at, extents[extent, layout.E_OFFSET] - at, reason, extent)
-    cut[layout.C_AT] = extents[extent, layout.E_OFFSET]
-    _lose(cut, -1)
+    reason = missing_reason(rows, extents, side, extent, at)
+    record_gap(rows, extents, gaps, side, at, extents[extent, layout.E_OFFSET] - at, reason, extent)
+    side[layout.C_AT] = extents[extent, layout.E_OFFSET]
+    _lose(side, -1)
     return True
 
 
 @device
-def _pass_prefix(rows, extents, gaps, settings, cut, got):
+def _pass_prefix(rows, extents, gaps, settings, side, got):
     """Skip a size prefix with only ``got`` captured bytes. Return False if the other bytes may still arrive."""
-    at = cut[layout.C_AT]
+    at = side[layout.C_AT]
     there = at + got
-    extent = cut[layout.C_EXTENT]
-    while extent < cut[layout.C_LAST] and extents[extent, layout.E_END] <= there:
+    extent = side[layout.C_EXTENT]
+    while extent < side[layout.C_LAST] and extents[extent, layout.E_END] <= there:
         extent += 1
-    if extent == cut[layout.C_LAST]:
+    if extent == side[layout.C_LAST]:
         if settings[layout.S_FLUSH]:
-            reason = layout.HALF_FRAME if cut[layout.C_ENDED] else layout.AFTER
-            if is_snapped(rows, extents, extent, cut[layout.C_FIRST], there):
+            reason = layout.HALF_FRAME if side[layout.C_ENDED] else layout.AFTER
+            if is_snapped(rows, extents, extent, side[layout.C_FIRST], there):
                 reason = layout.SNAPPED
-            record_gap(rows, extents, gaps, cut, at, got, reason, extent)
-            cut[layout.C_AT] = there
+            record_gap(rows, extents, gaps, side, at, got, reason, extent)
+            side[layout.C_AT] = there
         return False
-    if not is_final(rows, extents, settings, cut, extent, there):
+    if not is_final(rows, extents, settings, side, extent, there):
         return False
-    record_gap(rows, extents, gaps, cut, at, extents[extent, layout.E_OFFSET] - at, layout.LOST_BYTES, extent)
-    cut[layout.C_AT] = extents[extent, layout.E_OFFSET]
-    _lose(cut, -1)
+    record_gap(rows, extents, gaps, side, at, extents[extent, layout.E_OFFSET] - at, layout.LOST_BYTES, extent)
+    side[layout.C_AT] = extents[extent, layout.E_OFFSET]
+    _lose(side, -1)
     return True
 
 
 @device
-def _recognise_response(address, got, size, frames, parsed, cut):
+def _recognise_response(address, got, size, frames, header, side):
     """Return the flags of the response that starts at the current offset, or NOT_KAFKA if none does."""
-    first = cut[layout.C_REQUESTS_FROM]
-    requests = cut[layout.C_REQUESTS_TO]
-    parsed[P_CORRELATION] = load_i32(address, 4) if got >= 8 else -1
-    if not 0 <= size <= layout.LARGEST_RESPONSE:
+    first = side[layout.C_REQUESTS_FROM]
+    requests = side[layout.C_REQUESTS_TO]
+    header[P_CORRELATION] = load_i32(address, 4) if got >= 8 else -1
+    if not 0 <= size <= layout.MAX_RESPONSE_BYTES:
         return NOT_KAFKA
     if (
-        cut[layout.C_SUSPECT]
+        side[layout.C_SUSPECT]
         and requests > first
         and got >= 8
-        and not is_open(frames, first, requests, parsed[P_CORRELATION])
+        and not is_open(frames, first, requests, header[P_CORRELATION])
     ):
         return NOT_KAFKA
     return 0
 
 
 @device
-def _recognise_request(address, got, size, apis, parsed, cut):
+def _recognise_request(address, got, size, apis, header, side):
     """Return the flags of the request that starts at the current offset, or NOT_KAFKA if none does."""
-    parse(address, got, apis, parsed)
-    if cut[layout.C_SASL] and parsed[P_STRICT] and parsed[P_HASH] == cut[layout.C_SASL_ID]:
-        cut[layout.C_SASL] = 0
-    if cut[layout.C_SASL]:
-        return layout.TOKEN if 0 <= size <= layout.LARGEST_REQUEST else NOT_KAFKA
-    if got < 14 and not parsed[P_LOOSE] and 8 <= size <= layout.LARGEST_REQUEST and got < 4 + size:
+    parse(address, got, apis, header)
+    if side[layout.C_SASL] and header[P_STRICT] and header[P_HASH] == side[layout.C_SASL_ID]:
+        side[layout.C_SASL] = 0
+    if side[layout.C_SASL]:
+        return layout.TOKEN if 0 <= size <= layout.MAX_REQUEST_BYTES else NOT_KAFKA
+    if got < 14 and not header[P_LOOSE] and 8 <= size <= layout.MAX_REQUEST_BYTES and got < 4 + size:
         return layout.CUT_OFF  # too few bytes to decide
-    is_believed = not cut[layout.C_SUSPECT] or parsed[P_STRICT] or parsed[P_HASH] == cut[layout.C_HASH]
-    return 0 if parsed[P_LOOSE] and is_believed else NOT_KAFKA
+    is_believed = not side[layout.C_SUSPECT] or header[P_STRICT] or header[P_HASH] == side[layout.C_HASH]
+    return 0 if header[P_LOOSE] and is_believed else NOT_KAFKA
 
 
 @device
-def _pass_unknown(rows, extents, gaps, settings, cut, size, walked):
+def _pass_unknown(rows, extents, gaps, settings, side, size, frame_extent):
     """Skip bytes that are not a frame. Return False if more bytes are needed first.
 
     In an unbroken stream of requests, the bytes are skipped up to the end that the size prefix specifies, if the size
     is plausible.
     """
-    at = cut[layout.C_AT]
-    if cut[layout.C_SUSPECT]:
-        _lose(cut, at)
+    at = side[layout.C_AT]
+    if side[layout.C_SUSPECT]:
+        _lose(side, at)
         return True
-    extent = cut[layout.C_EXTENT]
-    if cut[layout.C_RESPONSE] == 0 and 0 <= size <= layout.LARGEST_REQUEST:
+    extent = side[layout.C_EXTENT]
+    if side[layout.C_RESPONSE] == 0 and 0 <= size <= layout.MAX_REQUEST_BYTES:
         end = at + 4 + size
-        if walk(rows, extents, settings, cut, end, walked) == layout.WAITS:
+        if walk(rows, extents, settings, side, end, frame_extent) == layout.WAITS:
             return False
-        reason = layout.HALF_FRAME if walked[layout.W_MISSING] and cut[layout.C_ENDED] else layout.NO_FRAME
-        if walked[layout.W_MISSING]:
-            end = min(end, extents[cut[layout.C_LAST] - 1, layout.E_END])
-        record_gap(rows, extents, gaps, cut, at, end - at, reason, extent)
-        cut[layout.C_AT] = end
-        cut[layout.C_SUSPECT] = 1 if walked[layout.W_MISSING] else 0
+        reason = layout.HALF_FRAME if frame_extent[layout.W_MISSING] and side[layout.C_ENDED] else layout.NO_FRAME
+        if frame_extent[layout.W_MISSING]:
+            end = min(end, extents[side[layout.C_LAST] - 1, layout.E_END])
+        record_gap(rows, extents, gaps, side, at, end - at, reason, extent)
+        side[layout.C_AT] = end
+        side[layout.C_SUSPECT] = 1 if frame_extent[layout.W_MISSING] else 0
         return True
-    record_gap(rows, extents, gaps, cut, at, 1, layout.NO_FRAME, extent)
-    cut[layout.C_AT] = at + 1
-    _lose(cut, -1)
+    record_gap(rows, extents, gaps, side, at, 1, layout.NO_FRAME, extent)
+    side[layout.C_AT] = at + 1
+    _lose(side, -1)
     return True
 
 
 @device
-def _take_frame(rows, extents, frames, gaps, settings, parsed, cut, size, flags, walked):
+def _take_frame(rows, extents, frames, gaps, settings, header, side, size, flags, frame_extent):
     """Write the frame that starts here and move past it. Return False if more bytes are needed first."""
-    at = cut[layout.C_AT]
+    at = side[layout.C_AT]
     end = at + 4 + size
-    what = walk(rows, extents, settings, cut, end, walked)
+    what = walk(rows, extents, settings, side, end, frame_extent)
     if what == layout.WAITS:
         return False
-    ends = extents[cut[layout.C_LAST] - 1, layout.E_END]
-    is_half = walked[layout.W_MISSING] > 0 and end > ends and cut[layout.C_ENDED] != 0
-    if is_half and not is_snapped(rows, extents, cut[layout.C_LAST], cut[layout.C_FIRST], ends):
-        record_gap(rows, extents, gaps, cut, at, ends - at, layout.HALF_FRAME, cut[layout.C_EXTENT])
-        cut[layout.C_AT] = ends
+    ends = extents[side[layout.C_LAST] - 1, layout.E_END]
+    is_half = frame_extent[layout.W_MISSING] > 0 and end > ends and side[layout.C_ENDED] != 0
+    if is_half and not is_snapped(rows, extents, side[layout.C_LAST], side[layout.C_FIRST], ends):
+        record_gap(rows, extents, gaps, side, at, ends - at, layout.HALF_FRAME, side[layout.C_EXTENT])
+        side[layout.C_AT] = ends
         return True
-    cut[layout.C_SUSPECT] = 1 if what == layout.IN_PART else 0
+    side[layout.C_SUSPECT] = 1 if what == layout.IN_PART else 0
     if what == layout.IN_PART:
         flags |= layout.BROKEN
-        missing_at = at + walked[layout.W_HAVE]
-        here = cut[layout.C_EXTENT]
-        while here < cut[layout.C_LAST] and extents[here, layout.E_END] <= missing_at:
+        missing_at = at + frame_extent[layout.W_HAVE]
+        here = side[layout.C_EXTENT]
+        while here < side[layout.C_LAST] and extents[here, layout.E_END] <= missing_at:
             here += 1
-        reason = missing_reason(rows, extents, cut, here, missing_at)
+        reason = missing_reason(rows, extents, side, here, missing_at)
         if reason == layout.LOST_BYTES and missing_at == ends:  # the capture ends before the connection does
             reason = layout.AFTER
-        record_gap(rows, extents, gaps, cut, missing_at, walked[layout.W_MISSING], reason, here)
-    _write_frame(rows, extents, frames, cut, size, flags, walked)
-    if cut[layout.C_RESPONSE]:
-        frames[cut[layout.C_FRAME], layout.F_CORRELATION] = parsed[P_CORRELATION]
+        record_gap(rows, extents, gaps, side, missing_at, frame_extent[layout.W_MISSING], reason, here)
+    _write_frame(rows, extents, frames, side, size, flags, frame_extent)
+    if side[layout.C_RESPONSE]:
+        frames[side[layout.C_FRAME], layout.F_CORRELATION] = header[P_CORRELATION]
     elif not flags & layout.TOKEN:
-        _write_header(frames, parsed, cut)
-    cut[layout.C_FRAME] += 1
-    cut[layout.C_FRAMES] += 1
-    cut[layout.C_AT] = end
+        _write_header(frames, header, side)
+    side[layout.C_FRAME] += 1
+    side[layout.C_FRAMES] += 1
+    side[layout.C_AT] = end
     return True
 
 
 @device
-def _write_frame(rows, extents, frames, cut, size, flags, walked):
+def _write_frame(rows, extents, frames, side, size, flags, frame_extent):
     """Write a frame's row, without the columns that ``_write_header`` writes."""
-    row = cut[layout.C_FRAME]
-    at = cut[layout.C_AT]
-    extent = cut[layout.C_EXTENT]
+    row = side[layout.C_FRAME]
+    at = side[layout.C_AT]
+    extent = side[layout.C_EXTENT]
     for column in range(layout.FRAME_COLUMNS):
         frames[row, column] = 0
     packet = extents[extent, layout.E_ROW]
-    frames[row, layout.F_CONNECTION] = cut[layout.C_CONNECTION]
-    frames[row, layout.F_RESPONSE] = cut[layout.C_RESPONSE]
-    frames[row, layout.F_OFFSET] = at - cut[layout.C_START]
+    frames[row, layout.F_CONNECTION] = side[layout.C_CONNECTION]
+    frames[row, layout.F_RESPONSE] = side[layout.C_RESPONSE]
+    frames[row, layout.F_OFFSET] = at - side[layout.C_START]
     frames[row, layout.F_SIZE] = size
     frames[row, layout.F_TIME] = rows[packet, layout.TIME]
     frames[row, layout.F_NUMBER] = rows[packet, layout.NUMBER]
-    frames[row, layout.F_END_TIME] = walked[layout.W_TIME]
-    frames[row, layout.F_END_NUMBER] = walked[layout.W_NUMBER]
+    frames[row, layout.F_END_TIME] = frame_extent[layout.W_TIME]
+    frames[row, layout.F_END_NUMBER] = frame_extent[layout.W_NUMBER]
     frames[row, layout.F_FLAGS] = flags
-    frames[row, layout.F_MISSING] = walked[layout.W_MISSING]
-    frames[row, layout.F_HAVE] = max(walked[layout.W_HAVE] - 4, 0)
+    frames[row, layout.F_MISSING] = frame_extent[layout.W_MISSING]
+    frames[row, layout.F_HAVE] = max(frame_extent[layout.W_HAVE] - 4, 0)
     frames[row, layout.F_FIRST] = extent
-    frames[row, layout.F_LAST] = walked[layout.W_LAST]
+    frames[row, layout.F_LAST] = frame_extent[layout.W_LAST]
     frames[row, layout.F_API] = -1
     frames[row, layout.F_VERSION] = -1
     frames[row, layout.F_CORRELATION] = -1
@@ -355,106 +355,113 @@ def _write_frame(rows, extents, frames, cut, size, flags, walked):
 
 
 @device
-def _write_header(frames, parsed, cut):
+def _write_header(frames, header, side):
     """Write the columns of a request's header, and remember the client id that identifies later requests."""
-    row = cut[layout.C_FRAME]
-    if parsed[P_API] >= 0:
-        frames[row, layout.F_API] = parsed[P_API]
-        frames[row, layout.F_VERSION] = parsed[P_VERSION]
-        frames[row, layout.F_CORRELATION] = parsed[P_CORRELATION]
-        is_there = parsed[P_ID_LENGTH] <= frames[row, layout.F_HAVE] - 10
-        frames[row, layout.F_ID_LENGTH] = parsed[P_ID_LENGTH] if is_there else -2
-        if parsed[P_NO_REPLY]:
+    row = side[layout.C_FRAME]
+    if header[P_API] >= 0:
+        frames[row, layout.F_API] = header[P_API]
+        frames[row, layout.F_VERSION] = header[P_VERSION]
+        frames[row, layout.F_CORRELATION] = header[P_CORRELATION]
+        is_there = header[P_ID_LENGTH] <= frames[row, layout.F_HAVE] - 10
+        frames[row, layout.F_ID_LENGTH] = header[P_ID_LENGTH] if is_there else -2
+        if header[P_NO_REPLY]:
             frames[row, layout.F_FLAGS] |= layout.NO_REPLY
-    if parsed[P_STRICT]:
-        cut[layout.C_HASH] = parsed[P_HASH]
-        if parsed[P_API] == SASL_HANDSHAKE and parsed[P_VERSION] == 0:
-            cut[layout.C_SASL] = 1
-            cut[layout.C_SASL_ID] = parsed[P_HASH]
+    if header[P_STRICT]:
+        side[layout.C_HASH] = header[P_HASH]
+        if header[P_API] == SASL_HANDSHAKE and header[P_VERSION] == 0:
+            side[layout.C_SASL] = 1
+            side[layout.C_SASL_ID] = header[P_HASH]
 
 
 @device
-def _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, walked, cut):
+def _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, header, frame_extent, side):
     """Process the next frame of the side. Return False if more bytes are needed first."""
-    extent = cut[layout.C_EXTENT]
-    if cut[layout.C_MODE] == layout.LOST:
-        return _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, cut)
-    if extents[extent, layout.E_OFFSET] > cut[layout.C_AT]:
-        return _pass_hole(rows, extents, gaps, settings, cut)
-    most = 12 if cut[layout.C_RESPONSE] else PEEK
-    address, got = peek(buf, extents, extent, cut[layout.C_LAST], cut[layout.C_AT], most, scratch)
+    extent = side[layout.C_EXTENT]
+    if side[layout.C_MODE] == layout.LOST:
+        return _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, header, side)
+    if extents[extent, layout.E_OFFSET] > side[layout.C_AT]:
+        return _pass_hole(rows, extents, gaps, settings, side)
+    most = 12 if side[layout.C_RESPONSE] else PEEK
+    address, got = peek(buf, extents, extent, side[layout.C_LAST], side[layout.C_AT], most, scratch)
     if got < 4:
-        return _pass_prefix(rows, extents, gaps, settings, cut, got)
+        return _pass_prefix(rows, extents, gaps, settings, side, got)
     size = load_i32(address, 0)
-    if cut[layout.C_RESPONSE]:
-        flags = _recognise_response(address, got, size, frames, parsed, cut)
+    if side[layout.C_RESPONSE]:
+        flags = _recognise_response(address, got, size, frames, header, side)
     else:
-        flags = _recognise_request(address, got, size, apis, parsed, cut)
+        flags = _recognise_request(address, got, size, apis, header, side)
     if flags == NOT_KAFKA:
-        return _pass_unknown(rows, extents, gaps, settings, cut, size, walked)
-    return _take_frame(rows, extents, frames, gaps, settings, parsed, cut, size, flags, walked)
+        return _pass_unknown(rows, extents, gaps, settings, side, size, frame_extent)
+    return _take_frame(rows, extents, frames, gaps, settings, header, side, size, flags, frame_extent)
 
 
 @device
-def cut_side(buf, rows, extents, connections, frames, gaps, apis, settings, scratch, parsed, walked, cut):
+def split_side(buf, rows, extents, connections, frames, gaps, apis, settings, scratch, header, frame_extent, side):
     """Split the captured stream of one side into frames. Return False if a table is full.
 
     The caller sets the first seven columns of ``cut``, which select the side, and the next rows of frames and gaps. The
     side's columns in ``connections`` are only written if all rows fit.
     """
-    _load_side(connections, cut)
-    while cut[layout.C_FRAME] + 2 < frames.shape[0] and cut[layout.C_GAP] + 2 < gaps.shape[0]:
-        _go_to_extent(extents, cut)
+    _load_side(connections, side)
+    while side[layout.C_FRAME] + 2 < frames.shape[0] and side[layout.C_GAP] + 2 < gaps.shape[0]:
+        _go_to_extent(extents, side)
         goes_on = False
-        if cut[layout.C_EXTENT] < cut[layout.C_LAST]:
-            goes_on = _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, walked, cut)
+        if side[layout.C_EXTENT] < side[layout.C_LAST]:
+            goes_on = _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, header, frame_extent, side)
         elif (
             settings[layout.S_FLUSH]
-            and cut[layout.C_MODE] == layout.LOST
-            and -1 < cut[layout.C_LOST_FROM] < cut[layout.C_AT]
+            and side[layout.C_MODE] == layout.LOST
+            and -1 < side[layout.C_LOST_FROM] < side[layout.C_AT]
         ):
-            lost_from = cut[layout.C_LOST_FROM]
+            lost_from = side[layout.C_LOST_FROM]
             record_gap(
-                rows, extents, gaps, cut, lost_from, cut[layout.C_AT] - lost_from, layout.NOT_FOUND, cut[layout.C_LAST]
+                rows,
+                extents,
+                gaps,
+                side,
+                lost_from,
+                side[layout.C_AT] - lost_from,
+                layout.NOT_FOUND,
+                side[layout.C_LAST],
             )
-            cut[layout.C_LOST_FROM] = -1
+            side[layout.C_LOST_FROM] = -1
         if not goes_on:
-            _store_side(connections, cut)
+            _store_side(connections, side)
             return True
     return False
 
 
 @device
-def _load_side(connections, cut):
-    connection = cut[layout.C_CONNECTION]
-    base = layout.SIDE + cut[layout.C_SIDE] * layout.SIDE_COLUMNS
-    cut[layout.C_DIRECTION] = connection * 2 + cut[layout.C_SIDE]
-    cut[layout.C_START] = connections[connection, base + layout.START]
-    cut[layout.C_AT] = connections[connection, base + layout.AT]
-    cut[layout.C_MODE] = connections[connection, base + layout.MODE]
-    cut[layout.C_HASH] = connections[connection, base + layout.ID_HASH]
-    cut[layout.C_LOST_FROM] = connections[connection, base + layout.LOST_FROM]
-    cut[layout.C_FRAMES] = connections[connection, base + layout.FRAMES]
-    cut[layout.C_GAPS] = connections[connection, base + layout.GAPS]
-    cut[layout.C_SASL] = connections[connection, layout.SASL]
-    cut[layout.C_SASL_ID] = connections[connection, layout.SASL_ID]
-    cut[layout.C_ENDED] = (
+def _load_side(connections, side):
+    connection = side[layout.C_CONNECTION]
+    base = layout.SIDE + side[layout.C_SIDE] * layout.SIDE_COLUMNS
+    side[layout.C_DIRECTION] = connection * 2 + side[layout.C_SIDE]
+    side[layout.C_START] = connections[connection, base + layout.START]
+    side[layout.C_AT] = connections[connection, base + layout.AT]
+    side[layout.C_MODE] = connections[connection, base + layout.MODE]
+    side[layout.C_HASH] = connections[connection, base + layout.ID_HASH]
+    side[layout.C_LOST_FROM] = connections[connection, base + layout.LOST_FROM]
+    side[layout.C_FRAMES] = connections[connection, base + layout.FRAMES]
+    side[layout.C_GAPS] = connections[connection, base + layout.GAPS]
+    side[layout.C_SASL] = connections[connection, layout.SASL]
+    side[layout.C_SASL_ID] = connections[connection, layout.SASL_ID]
+    side[layout.C_ENDED] = (
         1 if connections[connection, base + layout.ENDED] or connections[connection, layout.RESET] else 0
     )
-    cut[layout.C_SUSPECT] = 0
-    cut[layout.C_EXTENT] = cut[layout.C_FIRST]
+    side[layout.C_SUSPECT] = 0
+    side[layout.C_EXTENT] = side[layout.C_FIRST]
 
 
 @device
-def _store_side(connections, cut):
-    connection = cut[layout.C_CONNECTION]
-    base = layout.SIDE + cut[layout.C_SIDE] * layout.SIDE_COLUMNS
-    connections[connection, base + layout.AT] = cut[layout.C_AT]
-    connections[connection, base + layout.MODE] = cut[layout.C_MODE]
-    connections[connection, base + layout.ID_HASH] = cut[layout.C_HASH]
-    connections[connection, base + layout.LOST_FROM] = cut[layout.C_LOST_FROM]
-    connections[connection, base + layout.FRAMES] = cut[layout.C_FRAMES]
-    connections[connection, base + layout.GAPS] = cut[layout.C_GAPS]
-    if cut[layout.C_RESPONSE] == 0:
-        connections[connection, layout.SASL] = cut[layout.C_SASL]
-        connections[connection, layout.SASL_ID] = cut[layout.C_SASL_ID]
+def _store_side(connections, side):
+    connection = side[layout.C_CONNECTION]
+    base = layout.SIDE + side[layout.C_SIDE] * layout.SIDE_COLUMNS
+    connections[connection, base + layout.AT] = side[layout.C_AT]
+    connections[connection, base + layout.MODE] = side[layout.C_MODE]
+    connections[connection, base + layout.ID_HASH] = side[layout.C_HASH]
+    connections[connection, base + layout.LOST_FROM] = side[layout.C_LOST_FROM]
+    connections[connection, base + layout.FRAMES] = side[layout.C_FRAMES]
+    connections[connection, base + layout.GAPS] = side[layout.C_GAPS]
+    if side[layout.C_RESPONSE] == 0:
+        connections[connection, layout.SASL] = side[layout.C_SASL]
+        connections[connection, layout.SASL_ID] = side[layout.C_SASL_ID]

@@ -24,7 +24,7 @@ apis                                  versions of each API
 ports                                 ports of brokers; if empty, the roles of the sides are detected from the bytes
 settings                              settings of the pass (``S_``)
 scratch                               PEEK bytes for the start of a frame that spans several extents
-parsed, walked, cut                   results of ``parse``, ``walk`` and ``cut_side`` (``P_``, ``W_``, ``C_``)
+parsed, walked, cut                   results of ``parse``, ``walk`` and ``split_side`` (``P_``, ``W_``, ``C_``)
 bounds                                first and end extent of both sides; from SAVED on, the saved columns of the sides
 response, known_hash                  whether to search for a response; hash of the connection's proven client id
 ====================================  ==================================================================================
@@ -48,7 +48,7 @@ from kafkaframes.capture._kernels_proofs import (
     peek,
     search,
 )
-from kafkaframes.capture._kernels_sides import cut_side, fill_extents
+from kafkaframes.capture._kernels_sides import fill_extents, split_side
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 
 I64 = types.int64
@@ -171,7 +171,7 @@ def _listens(ports, port):
 
 
 @device
-def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, parsed, frames):
+def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, header, frames):
     """Detect a connection's protocol and which side is the client. Both may stay undecided if few bytes were seen."""
     client = connections[connection, layout.CLIENT]
     port_a = connections[connection, layout.PORTS] >> 16
@@ -209,13 +209,13 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
         base = layout.SIDE + side * layout.SIDE_COLUMNS
         at = extents[first, layout.E_OFFSET]
         address, got = peek(buf, extents, first, last, at, PEEK, scratch)
-        parse(address, got, apis, parsed)
+        parse(address, got, apis, header)
         if (
             client == side
             and connections[connection, base + layout.INITIAL] >= 0
             and at == connections[connection, base + layout.START]
         ):
-            if parsed[P_STRICT] or (parsed[P_LOOSE] and parsed[P_ID_LENGTH] > 0):
+            if header[P_STRICT] or (header[P_LOOSE] and header[P_ID_LENGTH] > 0):
                 connections[connection, layout.PROTOCOL] = layout.KAFKA
                 return
             waiting = got < 14
@@ -224,12 +224,12 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
                 return
             if first + 1 == last and not settings[layout.S_FLUSH]:
                 continue
-        proof, where = search(buf, extents, first, last, at, 0, 0, frames, 0, 0, apis, scratch, parsed)
+        proof, where = search(buf, extents, first, last, at, 0, 0, frames, 0, 0, apis, scratch, header)
         far = where - at + (1 << 40) if proof == MAYBE else where - at
         if proof != NOWHERE:
             address, got = peek(buf, extents, first, last, where, PEEK, scratch)
-            parse(address, got, apis, parsed)
-            if parsed[P_HASH] == 0:  # without a client id, a response may look like a Produce request of version 0
+            parse(address, got, apis, header)
+            if header[P_HASH] == 0:  # without a client id, a response may look like a Produce request of version 0
                 far += 1 << 41
         if (proof == PROVEN or (proof == MAYBE and settings[layout.S_FLUSH])) and far < nearest:
             best = side
@@ -246,7 +246,7 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
         if client == side or first == last or best >= 0 or (waiting and not settings[layout.S_FLUSH]):
             continue
         proof, where = search(
-            buf, extents, first, last, extents[first, layout.E_OFFSET], 1, 0, frames, 0, 0, apis, scratch, parsed
+            buf, extents, first, last, extents[first, layout.E_OFFSET], 1, 0, frames, 0, 0, apis, scratch, header
         )
         if proof == PROVEN:
             connections[connection, layout.PROTOCOL] = layout.KAFKA
@@ -305,9 +305,9 @@ def _fill_both(rows, order, starts, connections, connection, extents, into, boun
 
 
 @device
-def _cut_both(
+def _split_both_sides(
     buf, rows, extents, bounds, connections, connection, pending, frames, frame, gaps, gap, apis, settings, scratch,
-    parsed, walked, cut,
+    header, frame_extent, cut,
 ):  # fmt: skip
     """Split the requests, then the responses into frames, each after the waiting ones.
 
@@ -329,7 +329,9 @@ def _cut_both(
         cut[layout.C_FIRST] = bounds[2 * side]
         cut[layout.C_LAST] = bounds[2 * side + 1]
         cut[layout.C_REQUESTS_TO] = responses_from
-        if not cut_side(buf, rows, extents, connections, frames, gaps, apis, settings, scratch, parsed, walked, cut):
+        if not split_side(
+            buf, rows, extents, connections, frames, gaps, apis, settings, scratch, header, frame_extent, cut
+        ):
             return False, responses_from
         if response == 0:
             responses_from = cut[layout.C_FRAME]
@@ -351,9 +353,9 @@ def _is_all_cut(extents, bounds, connections, connection):
         OUT_TABLE, I64, TABLE, INT64S, INT64S, OUT_BYTES, OUT_INT64S, OUT_INT64S, OUT_INT64S, OUT_INT64S,
     )
 )  # fmt: skip
-def cut_streams(
+def split_streams(
     buf, rows, order, starts, connections, connection, count, pending, extents, into, frames, frame, calls, call, gaps,
-    gap, apis, ports, settings, scratch, parsed, walked, cut, bounds,
+    gap, apis, ports, settings, scratch, header, frame_extent, side, bounds,
 ):  # fmt: skip
     """Process the connections from ``connection`` on. Return (status, connection, extents, frames, calls, gaps)."""
     while connection < count:
@@ -367,7 +369,7 @@ def cut_streams(
             continue
         end = _fill_both(rows, order, starts, connections, connection, extents, into, bounds)
         if protocol == layout.UNDECIDED:
-            _decide(buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, parsed, frames)
+            _decide(buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, header, frames)
         if connections[connection, layout.PROTOCOL] != layout.KAFKA:
             connection += 1
             continue
@@ -375,21 +377,21 @@ def cut_streams(
         if frame + waiting + 8 > frames.shape[0]:
             return layout.FRAMES_FULL, connection, into, frame, call, gap
         _save(connections, connection, bounds)
-        fit, responses_from = _cut_both(
+        fit, responses_from = _split_both_sides(
             buf, rows, extents, bounds, connections, connection, pending, frames, frame, gaps, gap, apis, settings,
-            scratch, parsed, walked, cut,
+            scratch, header, frame_extent, side,
         )  # fmt: skip
-        if not fit or call + (cut[layout.C_FRAME] - frame) + 1 > calls.shape[0]:
+        if not fit or call + (side[layout.C_FRAME] - frame) + 1 > calls.shape[0]:
             _restore(connections, connection, bounds)
             return layout.FRAMES_FULL, connection, into, frame, call, gap
         connections[connection, layout.MET] = 1
         call = match_calls(
-            frames, frame, responses_from, cut[layout.C_FRAME], connection, calls, call, settings[layout.S_FLUSH],
+            frames, frame, responses_from, side[layout.C_FRAME], connection, calls, call, settings[layout.S_FLUSH],
             settings[layout.S_HASTE],
             _is_all_cut(extents, bounds, connections, connection),
         )  # fmt: skip
-        frame = cut[layout.C_FRAME]
-        gap = cut[layout.C_GAP]
+        frame = side[layout.C_FRAME]
+        gap = side[layout.C_GAP]
         into = end
         connection += 1
     return layout.DONE, connection, into, frame, call, gap

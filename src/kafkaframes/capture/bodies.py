@@ -128,16 +128,16 @@ def texts_of(raw: Bytes, starts: Ints, kind: Kind, *, secrets: bool) -> TextColu
     headers = bodies = pa.nulls(count, pa.string())
     if not hides and kind.is_known:
         headers, bodies = _texts_of_columns(raw, starts, kind)
-    left = np.flatnonzero((headers.is_null() if not bodies.null_count else bodies.is_null()).to_numpy(False))
-    if not len(left):
+    missing_rows = np.flatnonzero((headers.is_null() if not bodies.null_count else bodies.is_null()).to_numpy(False))
+    if not len(missing_rows):
         return TextColumns(headers, bodies, {})
-    result = [_text(raw[starts[row] : starts[row + 1]].tobytes(), kind, hides=hides) for row in left.tolist()]
+    result = [_text(raw[starts[row] : starts[row + 1]].tobytes(), kind, hides=hides) for row in missing_rows.tolist()]
     indexes = np.arange(count)
-    indexes[left] = count + np.arange(len(left))
+    indexes[missing_rows] = count + np.arange(len(missing_rows))
     return TextColumns(
         pa.concat_arrays([headers, pa.array([one.header for one in result], pa.string())]).take(pa.array(indexes)),
         pa.concat_arrays([bodies, pa.array([one.body for one in result], pa.string())]).take(pa.array(indexes)),
-        {index: one.error for index, one in zip(left.tolist(), result, strict=True) if one.error is not None},
+        {index: one.error for index, one in zip(missing_rows.tolist(), result, strict=True) if one.error is not None},
     )
 
 
@@ -160,10 +160,10 @@ def _text(data: bytes, kind: Kind, *, hides: bool) -> Texts:
         frame, note = _frame(data, kind)
         header = _json(frame.header.to_json(frame.header_version))
         if isinstance(frame.body, bytes):
-            return Texts(header, _kept(frame.body), note)
+            return Texts(header, _decode_message(frame.body), note)
         body = frame.body.to_json(frame.api_version, records=kind.records_shown)
     except KafkaframesError as error:
-        return Texts(None, None if hides else _kept(data), f"{kind.direction}: {error}")
+        return Texts(None, None if hides else _decode_message(data), f"{kind.direction}: {error}")
     return Texts(header, _json(redact_json(kind.api_key, kind.direction, body) if hides else body), note)
 
 
@@ -180,7 +180,7 @@ def _frame(data: bytes, kind: Kind) -> tuple[Frame, str | None]:
         return kind.decode(data[:end]), f"{kind.direction}: {len(data) - end} bytes left over after the message"
 
 
-def _kept(data: bytes) -> str:
+def _decode_message(data: bytes) -> str:
     return _json({"_bytes": base64.b64encode(data).decode("ascii")})
 
 
@@ -204,9 +204,9 @@ class Decoded:
     def __init__(self, raw: Bytes, starts: Ints, kind: Kind) -> None:
         self.plan = kind.plan.root.fields[1].struct
         result = kind.columns(as_array(raw, starts))
-        trimmed = _trimmed(raw, starts, result.field("_error"), kind)
-        if trimmed is not None:
-            result = kind.columns(trimmed)
+        messages = _trim_messages(raw, starts, result.field("_error"), kind)
+        if messages is not None:
+            result = kind.columns(messages)
         self.errors: pa.Array = result.field("_error")
         self.frames: pa.StructArray = result  # header and body
         self.body: pa.StructArray = result.field("body")
@@ -217,29 +217,33 @@ class Decoded:
         """Rows of the messages that cannot be decoded."""
         if self.errors.null_count == self.count:
             return np.zeros(0, np.int64)
-        return flagged(self.errors)
+        return rows_with_errors(self.errors)
 
     def error_codes(self) -> Iterator[ErrorCodes]:
         """Yield the nonzero error codes of decoded messages, field by field."""
         assert self.plan is not None
         for codes in _codes(self.body, self.plan, np.arange(self.count), lambda indexes: pa.array([""] * len(indexes))):
-            kept = ~np.isin(codes.rows, self.bad)
-            yield codes if kept.all() else ErrorCodes(codes.rows[kept], codes.paths.filter(kept), codes.codes[kept])
+            is_valid = ~np.isin(codes.rows, self.bad)
+            yield (
+                codes
+                if is_valid.all()
+                else ErrorCodes(codes.rows[is_valid], codes.paths.filter(is_valid), codes.codes[is_valid])
+            )
 
     def summaries(self) -> tuple[Ints, Ints]:
         """Return each message's batches, records and bytes by format and codec, and its number of cut record sets."""
         assert self.plan is not None
         counts = np.zeros((self.count, SUMMARY_COLUMNS), np.int64)
-        cut = np.zeros(self.count, np.int64)
+        truncations = np.zeros(self.count, np.int64)
         for owners, blobs in sets_of_records(self.body, self.plan, np.arange(self.count)):
             data, starts, sizes = binary_extents(blobs)
-            summarise_records(data, starts, sizes, owners, counts, cut)
-        return counts, cut
+            summarise_records(data, starts, sizes, owners, counts, truncations)
+        return counts, truncations
 
 
-def _trimmed(raw: Bytes, starts: Ints, errors: pa.Array, kind: Kind) -> list[bytes] | None:
+def _trim_messages(raw: Bytes, starts: Ints, errors: pa.Array, kind: Kind) -> list[bytes] | None:
     """Return all messages, without surplus bytes at their ends (which Kafka ignores); None if none has an error."""
-    bad = flagged(errors).tolist()
+    bad = rows_with_errors(errors).tolist()
     if not bad:
         return None
     data = [raw[starts[index] : starts[index + 1]].tobytes() for index in range(len(starts) - 1)]
@@ -268,7 +272,7 @@ def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> It
             yield from sets_of_records(child.values, field.struct, owners[parents])
 
 
-def flagged(errors: pa.Array) -> Ints:
+def rows_with_errors(errors: pa.Array) -> Ints:
     """Return the rows of a column of errors that are not null."""
     return np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False))
 
@@ -287,10 +291,10 @@ def _is_error_code(field: FieldPlan) -> bool:
 
 
 @cache
-def _has(plan: StructPlan, requested: Callable[[FieldPlan], bool]) -> bool:
+def _has(plan: StructPlan, predicate: Callable[[FieldPlan], bool]) -> bool:
     """Return whether a struct has a matching field, at any depth."""
     return any(
-        requested(field) or (field.struct is not None and _has(field.struct, requested))
+        predicate(field) or (field.struct is not None and _has(field.struct, predicate))
         for field in (*plan.fields, *plan.tagged)
     )
 
@@ -302,7 +306,7 @@ def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) 
             values = (values.fill_null(0) if values.null_count else values).to_numpy()
             indexes = np.flatnonzero(values)
             if len(indexes):
-                paths = _joined(path_of(indexes), field.json_name)
+                paths = _join_texts(path_of(indexes), field.json_name)
                 yield ErrorCodes(rows[indexes], paths, values[indexes].astype(np.int32))
         elif field.struct is not None and _has(field.struct, _is_error_code):
             child = array.field(field.json_name)
@@ -314,18 +318,18 @@ def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) 
                 yield from _codes(child.values, field.struct, rows[parents], deeper)
 
 
-def _joined(*parts: pa.Array | str) -> pa.Array:
+def _join_texts(*parts: pa.Array | str) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
 def _member(path_of: Paths, name: str) -> Paths:
-    return lambda indexes: _joined(path_of(indexes), f"{name}.")
+    return lambda indexes: _join_texts(path_of(indexes), f"{name}.")
 
 
 def _element(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
     def path(indexes: Ints) -> pa.Array:
         owners = parents[indexes]
         indices = pa.array(indexes - (offsets[owners] - offsets[0])).cast(pa.string())
-        return _joined(path_of(owners), f"{name}[", indices, "].")
+        return _join_texts(path_of(owners), f"{name}[", indices, "].")
 
     return path

@@ -42,15 +42,15 @@ class CallMaker:
         files: Sequence[str],
         *,
         secrets: bool = False,
-        typed: ApiTypes | None = None,
+        types: ApiTypes | None = None,
         span: Span | None = None,
         apis: Apis = CATALOG,
         names_of: str | None = None,
     ) -> None:
         self.columns = tuple(columns)
         self.apis = apis
-        self.named = None if names_of is None else NamedBodies(names_of, apis)
-        self.typed = typed
+        self.named_bodies = None if names_of is None else NamedBodies(names_of, apis)
+        self.types = types
         self.span = span
         self.schema = pa.schema([(column.name, column.type) for column in columns])
         self.files = list(files)
@@ -59,18 +59,18 @@ class CallMaker:
         self.software = ClientFacts()
         self.principals = ClientFacts()
         self.logins = Logins()
-        self._followed: Pass | None = None
+        self._last_traffic: Pass | None = None
 
-    def follow(self, made: Pass) -> None:
+    def follow(self, traffic: Pass) -> None:
         """Apply a pass's renumbering of connections. Repeated calls for the same pass have no effect."""
-        if made.renumbered is not None and made is not self._followed:
+        if traffic.new_numbers is not None and traffic is not self._last_traffic:
             for entry in (self.names, self.software, self.principals, self.logins):
-                entry.renumber(made.renumbered)
-        self._followed = made
+                entry.renumber(traffic.new_numbers)
+        self._last_traffic = traffic
 
-    def rows(self, made: Pass) -> pa.RecordBatch:
+    def rows(self, traffic: Pass) -> pa.RecordBatch:
         """Return the calls of a pass, sorted by request time."""
-        calls = Calls(self, made)
+        calls = Calls(self, traffic)
         arrays = [_MAKERS[column.name](calls) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -78,21 +78,21 @@ class CallMaker:
 class Calls:
     """The calls of one pass. Values that several columns need are computed once."""
 
-    def __init__(self, maker: CallMaker, made: Pass) -> None:
-        maker.follow(made)
-        self.maker, self.made = maker, made
+    def __init__(self, maker: CallMaker, traffic: Pass) -> None:
+        maker.follow(traffic)
+        self.maker, self.traffic = maker, traffic
         self.column_names = {column.name for column in maker.columns}
-        frames, calls = made.frames, made.calls
-        if maker.typed is not None and len(calls):
+        frames, calls = traffic.frames, traffic.calls
+        if maker.types is not None and len(calls):
             keys = np.where(calls[:, layout.CALL_REQUEST] >= 0, frames[calls[:, layout.CALL_REQUEST], layout.F_API], -1)
-            calls = calls[keys == maker.typed.api_key]
+            calls = calls[keys == maker.types.api_key]
         if maker.span is not None and len(calls):
-            calls = calls[maker.span.chosen(made, calls)]
+            calls = calls[maker.span.is_in_span(traffic, calls)]
         calls = calls[np.argsort(_times(frames, calls), kind="stable")]
         self.request, self.response = calls[:, layout.CALL_REQUEST].copy(), calls[:, layout.CALL_RESPONSE].copy()
         self.connection = calls[:, layout.CALL_CONNECTION].copy()
         self.count = len(calls)
-        self._facts = {REQUEST: made.facts_of(self.request), RESPONSE: made.facts_of(self.response)}
+        self._facts = {REQUEST: traffic.facts_of(self.request), RESPONSE: traffic.facts_of(self.response)}
         self.errors: dict[int, str] = {}
         self._note_missing()
 
@@ -123,8 +123,8 @@ class Calls:
     def state(self, direction: str) -> list[str]:
         """Return the state of each request or response: whole, damaged, missing or none (acks=0)."""
         rows = self.side(direction)
-        broken = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
-        result = np.where(rows < 0, "missing", np.where(broken, "damaged", "whole"))
+        is_damaged = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
+        result = np.where(rows < 0, "missing", np.where(is_damaged, "damaged", "whole"))
         if direction == RESPONSE:
             silent = (rows < 0) & ((self.of(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) != 0)
             result = np.where(silent, "none", result)
@@ -132,9 +132,9 @@ class Calls:
 
     def _note_missing(self) -> None:
         for direction in (REQUEST, RESPONSE):
-            broken = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
+            is_damaged = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
             missing, size = self.of(direction, layout.F_MISSING), self.of(direction, layout.F_SIZE)
-            for row in np.flatnonzero(broken).tolist():
+            for row in np.flatnonzero(is_damaged).tolist():
                 self.add_error(row, f"{direction}: {missing[row]} of its {size[row]} bytes are not in the capture")
         for row in np.flatnonzero(self.request < 0).tolist():
             self.add_error(row, "request: not in the capture")
@@ -158,9 +158,9 @@ class Calls:
     def kinds_of_calls(self) -> tuple[Ints, list[tuple[int, Ints]]]:
         """The distinct kinds, and (kind, rows of its calls) for each."""
         order = np.argsort(self.kinds, kind="stable")
-        ordered = self.kinds[order]
-        edges = np.flatnonzero(np.diff(ordered, prepend=-2, append=-2)).tolist()
-        result = [(int(ordered[start]), order[start:end]) for start, end in pairwise(edges)]
+        sorted_kinds = self.kinds[order]
+        edges = np.flatnonzero(np.diff(sorted_kinds, prepend=-2, append=-2)).tolist()
+        result = [(int(sorted_kinds[start]), order[start:end]) for start, end in pairwise(edges)]
         return np.array([kind for kind, _ in result], np.int64), result
 
     def by_kind(self, values: Callable[[int], Any], type_: pa.DataType) -> pa.Array:
@@ -183,7 +183,7 @@ class Calls:
 
     def bytes_of(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
         """Return the bytes of the requests or responses of the calls in ``rows``, and their start positions."""
-        return self.made.bytes_of(self.side(direction)[rows])
+        return self.traffic.bytes_of(self.side(direction)[rows])
 
     @cached_property
     def texts(self) -> dict[str, pa.Array]:
@@ -192,20 +192,20 @@ class Calls:
         for direction in (REQUEST, RESPONSE):
             if not any(_NEEDS_JSON.get(name) == direction for name in self.column_names):
                 continue
-            headers, bodies, named, indexes = [], [], [], []
+            headers, bodies, named_texts, indexes = [], [], [], []
             for kind, rows in self.groups(direction):
                 result = texts_of(*self.bytes_of(direction, rows), kind, secrets=self.maker.secrets)
                 headers.append(result.headers)
                 bodies.append(result.bodies)
                 indexes.append(rows)
-                if self.maker.named is not None:
-                    named.append(self.maker.named.texts(result.bodies, kind.api_key, direction))
+                if self.maker.named_bodies is not None:
+                    named_texts.append(self.maker.named_bodies.texts(result.bodies, kind.api_key, direction))
                 for index, error in result.errors.items():
                     self.add_error(int(rows[index]), error)
             out[f"{direction}Header"] = self.spread(headers, indexes, pa.string())
             out[direction] = self.spread(bodies, indexes, pa.string())
-            if named:
-                out[f"{direction}Named"] = self.spread(named, indexes, pa.string())
+            if named_texts:
+                out[f"{direction}Named"] = self.spread(named_texts, indexes, pa.string())
         return out
 
     def spread(self, parts: Sequence[pa.Array], indexes: Sequence[Ints], kind: pa.DataType) -> pa.Array:
@@ -217,17 +217,17 @@ class Calls:
         which[rows] = np.arange(len(rows))
         return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 
-    def typed_bodies(self, direction: str, typed: ApiTypes) -> pa.Array:
+    def typed_bodies(self, direction: str, types: ApiTypes) -> pa.Array:
         """Return the bodies as structs, with null for bodies that are incomplete or cannot be decoded."""
         parts, indexes = [], []
         for kind, rows in self.groups(direction):
             if kind.is_known:
-                decoded = Decoded(*self.bytes_of(direction, rows), kind)
-                parts.append(typed.aligned(decoded.body, decoded.errors, direction))
+                bodies = Decoded(*self.bytes_of(direction, rows), kind)
+                parts.append(types.align_bodies(bodies.body, bodies.errors, direction))
                 indexes.append(rows)
-                for index in decoded.bad.tolist():
-                    self.add_error(int(rows[index]), f"{direction}: {decoded.errors[index].as_py()}")
-        return self.spread(parts, indexes, typed.type_of(direction))
+                for index in bodies.bad.tolist():
+                    self.add_error(int(rows[index]), f"{direction}: {bodies.errors[index].as_py()}")
+        return self.spread(parts, indexes, types.type_of(direction))
 
     @cached_property
     def decoded(self) -> list[tuple[Kind, Ints, Decoded]]:
@@ -251,16 +251,16 @@ class Calls:
         is_read_by_json = "response" in self.column_names or "responseHeader" in self.column_names
         valid = np.zeros(self.count, bool)
         result = []
-        for kind, rows, decoded in self.decoded:
+        for kind, rows, bodies in self.decoded:
             if kind.direction != RESPONSE:
                 continue
-            bad = rows[decoded.bad]
+            bad = rows[bodies.bad]
             valid[rows] = True
             valid[bad] = False
-            result += [codes._replace(rows=rows[codes.rows]) for codes in decoded.error_codes()]
+            result += [codes._replace(rows=rows[codes.rows]) for codes in bodies.error_codes()]
             if not is_read_by_json:
-                for row, index in zip(bad.tolist(), decoded.bad.tolist(), strict=True):
-                    self.add_error(row, f"response: {decoded.errors[index].as_py()}")
+                for row, index in zip(bad.tolist(), bodies.bad.tolist(), strict=True):
+                    self.add_error(row, f"response: {bodies.errors[index].as_py()}")
         return error_column(result, valid)
 
     @cached_property
@@ -268,11 +268,11 @@ class Calls:
         """The column of record summaries, null if a call carries no records."""
         counts, cuts, valid = [], np.zeros(self.count, np.int64), np.zeros(self.count, bool)
         indexes = []
-        for kind, rows, decoded in self.decoded:
+        for kind, rows, bodies in self.decoded:
             if kind.has_records:
-                sums, cut = decoded.summaries()
-                good = decoded.errors.is_null().to_numpy(zero_copy_only=False)
-                cuts[rows], valid[rows] = cut, good
+                sums, truncations = bodies.summaries()
+                good = bodies.errors.is_null().to_numpy(zero_copy_only=False)
+                cuts[rows], valid[rows] = truncations, good
                 counts.append(sums[good])
                 indexes.append(rows[good])
         return summary_column(self.count, indexes, counts, cuts, valid)
@@ -282,11 +282,11 @@ class Calls:
     @cached_property
     def ends(self) -> tuple[list[Any], Ints]:
         """The endpoints of this pass's connections, and for each call the index of its connection among them."""
-        indexes = np.full(self.made.connection_count, -1, np.int64)
+        indexes = np.full(self.traffic.connection_count, -1, np.int64)
         indexes[self.connection] = 0
         unique = np.flatnonzero(indexes == 0)
         indexes[unique] = np.arange(len(unique))
-        return self.maker.names.of(self.made.connections, unique.tolist()), indexes[self.connection]
+        return self.maker.names.of(self.traffic.connections, unique.tolist()), indexes[self.connection]
 
     def end(self, field: str, kind: pa.DataType) -> pa.Array:
         """Return a field of the connection's endpoints (such as ``client_port``) as a column."""
@@ -298,14 +298,14 @@ class Calls:
     def software(self) -> tuple[pa.Array, pa.Array]:
         """Name and version of the client software, from the ApiVersions requests of each call's connection."""
         facts = self.maker.software
-        events = software_events(self.made, facts, self.maker.apis)
+        events = software_events(self.traffic, facts, self.maker.apis)
         return facts.pairs(facts.fill(events, self.connection, self.of(REQUEST, layout.F_OFFSET), after=False))
 
     @cached_property
     def principals(self) -> pa.Array:
         """The authenticated principal of each call's connection."""
         facts = self.maker.principals
-        events = self.maker.logins.events(self.made, facts, self.maker.apis)
+        events = self.maker.logins.events(self.traffic, facts, self.maker.apis)
         return facts.column(facts.fill(events, self.connection, self.of(REQUEST, layout.F_OFFSET), after=True))
 
     # ------------------------------------------------------------------------------------------ plain columns
@@ -317,14 +317,14 @@ class Calls:
 
     def latency(self) -> pa.Array:
         """Return the time between request and response, in milliseconds."""
-        taken = (self.of(RESPONSE, layout.F_END_TIME) - self.of(REQUEST, layout.F_END_TIME)) / 1e6
-        return pa.array(taken, pa.float64(), mask=(self.request < 0) | (self.response < 0))
+        milliseconds = (self.of(RESPONSE, layout.F_END_TIME) - self.of(REQUEST, layout.F_END_TIME)) / 1e6
+        return pa.array(milliseconds, pa.float64(), mask=(self.request < 0) | (self.response < 0))
 
     def client_ids(self) -> pa.Array:
         """Return the client ids, null if the header has none."""
         lengths = self.of(REQUEST, layout.F_ID_LENGTH)
         rows = np.flatnonzero((self.request >= 0) & (lengths >= 0))
-        raw, starts = self.made.bytes_of(self.request[rows], lead=_ID_AT, sizes=lengths[rows])
+        raw, starts = self.traffic.bytes_of(self.request[rows], lead=_ID_AT, sizes=lengths[rows])
         offsets = np.zeros(self.count + 1, np.int64)
         offsets[rows + 1] = np.diff(starts)
         np.cumsum(offsets, out=offsets)
@@ -343,10 +343,10 @@ class Calls:
 
     def correlation_ids(self) -> pa.Array:
         """Return the correlation id of each request, or of the response if the request is missing."""
-        requested = self.of(REQUEST, layout.F_CORRELATION)
-        values = np.where(self.request >= 0, requested, self.of(RESPONSE, layout.F_CORRELATION))
-        known = self.has_api | ((self.request < 0) & (self.of(RESPONSE, layout.F_HAVE) >= 4))
-        return pa.array(values, pa.int64(), mask=~known).cast(pa.int32())
+        request_ids = self.of(REQUEST, layout.F_CORRELATION)
+        values = np.where(self.request >= 0, request_ids, self.of(RESPONSE, layout.F_CORRELATION))
+        has_id = self.has_api | ((self.request < 0) & (self.of(RESPONSE, layout.F_HAVE) >= 4))
+        return pa.array(values, pa.int64(), mask=~has_id).cast(pa.int32())
 
     def file_names(self) -> pa.Array:
         """Return the capture file of each request, or of the response if the request is missing."""
@@ -372,7 +372,7 @@ class Calls:
 
     def error_texts(self) -> pa.Array:
         """Return the ``_error`` column, including the errors found while the other columns are computed."""
-        if self.column_names & _NEEDS_JSON.keys() and self.maker.typed is None:
+        if self.column_names & _NEEDS_JSON.keys() and self.maker.types is None:
             _ = self.texts
         if "errors" in self.column_names:
             _ = self.error_codes
@@ -414,9 +414,9 @@ def _text(array: pa.Array) -> pa.Array:
 
 def _text_column(name: str) -> Callable[[Calls], pa.Array]:
     def column(calls: Calls) -> pa.Array:
-        typed = calls.maker.typed
-        if typed is not None and name in (REQUEST, RESPONSE):
-            return calls.typed_bodies(name, typed)
+        types = calls.maker.types
+        if types is not None and name in (REQUEST, RESPONSE):
+            return calls.typed_bodies(name, types)
         return calls.texts[name]
 
     return column

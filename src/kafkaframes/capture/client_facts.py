@@ -60,10 +60,10 @@ class ClientFacts:
 
     def renumber(self, numbers: Ints) -> None:
         """Apply the new numbers of connections, -1 for forgotten ones."""
-        known = self._last[: len(numbers)]
-        kept = numbers[: len(known)] >= 0
+        last_rows = self._last[: len(numbers)]
+        is_current = numbers[: len(last_rows)] >= 0
         self._last = np.full_like(self._last, NOTHING)
-        self._last[numbers[: len(known)][kept]] = known[kept]
+        self._last[numbers[: len(last_rows)][is_current]] = last_rows[is_current]
 
     def last(self, connection: int) -> str | None:
         """Return the latest fact about a connection."""
@@ -84,10 +84,10 @@ class ClientFacts:
         result: Ints = self._last[connections]
         if len(events):
             events = events[np.argsort(_keys(events[:, 0], events[:, 1]), kind="stable")]
-            keys, requested = _keys(events[:, 0], events[:, 1]), _keys(connections, offsets)
-            indexes = np.searchsorted(keys, requested, side="left" if after else "right") - 1
-            known = (indexes >= 0) & (events[indexes, 0] == connections)
-            result = np.where(known, events[indexes, 2], result)
+            keys, lookup_keys = _keys(events[:, 0], events[:, 1]), _keys(connections, offsets)
+            indexes = np.searchsorted(keys, lookup_keys, side="left" if after else "right") - 1
+            has_event = (indexes >= 0) & (events[indexes, 0] == connections)
+            result = np.where(has_event, events[indexes, 2], result)
             self._keep(events[events[:, 3] != 0])
         return result
 
@@ -102,7 +102,7 @@ class ClientFacts:
 
     def pairs(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
         """Return names and versions of software at indexes as two columns."""
-        halves = [unpaired(text) for text in self.texts]
+        halves = [split_software(text) for text in self.texts]
         first, second = (self._column([one[half] for one in halves], numbers) for half in (0, 1))
         return first, second
 
@@ -118,7 +118,7 @@ def _keys(connections: Ints, offsets: Ints) -> Ints:
     return (connections << 40) + np.clip(offsets, 0, (1 << 40) - 1)
 
 
-def unpaired(text: str) -> tuple[str, str]:
+def split_software(text: str) -> tuple[str, str]:
     """Split a text into name and version of software."""
     name, _, version = text.partition(_SEPARATOR)
     return name, version
@@ -132,27 +132,29 @@ def events_of(events: Iterable[Event]) -> Ints:
 # ------------------------------------------------------------------------------------------------------ software
 
 
-def software_events(made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
+def software_events(traffic: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
     """Return the software events of a pass, from its ApiVersions requests.
 
     They come from frames, because a call exists only after its response. A broker registers the software of each
     ApiVersions request; versions before 3 have none. If the broker rejected the request's version, it has not read the
     software, so the event is valid from the next request on, if the request can be decoded here.
     """
-    rows = _requests_of(made, API_VERSIONS)
-    versions = made.frames[rows, layout.F_VERSION]
-    result = [_registered(made, facts, int(one), rows[versions == one], apis) for one in np.unique(versions)]
+    rows = _requests_of(traffic, API_VERSIONS)
+    versions = traffic.frames[rows, layout.F_VERSION]
+    result = [
+        _registration_events(traffic, facts, int(one), rows[versions == one], apis) for one in np.unique(versions)
+    ]
     return np.concatenate([events_of(()), *result])
 
 
-def _registered(made: Pass, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
-    frames = made.frames
+def _registration_events(traffic: Pass, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
+    frames = traffic.frames
     values, later = np.full(len(rows), NOTHING), np.zeros(len(rows), bool)
     if version >= 3:
-        later = _refused(made, rows, version, apis)
+        later = _is_rejected(traffic, rows, version, apis)
         kind = Kind(API_VERSIONS, version, REQUEST, apis)
         if kind.is_known:
-            values = _software_numbers(Decoded(*made.bytes_of(rows), kind).body, facts)
+            values = _software_numbers(Decoded(*traffic.bytes_of(rows), kind).body, facts)
     return np.stack(
         [frames[rows, layout.F_CONNECTION], frames[rows, layout.F_OFFSET] + later, values, frames[rows, layout.F_DONE]],
         axis=1,
@@ -167,29 +169,29 @@ def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
     return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NOTHING)
 
 
-def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
+def _is_rejected(traffic: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
     """Return a mask of ApiVersions requests that the broker rejected. Without a response: versions above its latest."""
     newest = apis.table[API_VERSIONS].current_versions.highest
-    answers = _answers(made)[rows]
-    there = (answers >= 0) & (made.frames[answers, layout.F_HAVE] >= 6)
+    answers = _answers(traffic)[rows]
+    there = (answers >= 0) & (traffic.frames[answers, layout.F_HAVE] >= 6)
     result = np.full(len(rows), version >= newest)
     sizes = np.full(int(there.sum()), 2, np.int64)
-    raw, _ = made.bytes_of(answers[there], lead=4, sizes=sizes)
+    raw, _ = traffic.bytes_of(answers[there], lead=4, sizes=sizes)
     codes = raw[: 2 * len(sizes)].reshape(-1, 2)
     result[there] = (codes[:, 0] == 0) & (codes[:, 1] == ErrorCode.UNSUPPORTED_VERSION)
     return result
 
 
-def _requests_of(made: Pass, api_key: int) -> Ints:
+def _requests_of(traffic: Pass, api_key: int) -> Ints:
     """Return the frame rows of an API's complete requests."""
-    api, response, flags = (made.frames[:, column] for column in (layout.F_API, layout.F_RESPONSE, layout.F_FLAGS))
+    api, response, flags = (traffic.frames[:, column] for column in (layout.F_API, layout.F_RESPONSE, layout.F_FLAGS))
     return np.flatnonzero((api == api_key) & (response == 0) & (flags & layout.BROKEN == 0))
 
 
-def _answers(made: Pass) -> Ints:
+def _answers(traffic: Pass) -> Ints:
     """Return the frame row of each request's response, -1 if there is none."""
-    result = np.full(len(made.frames), -1, np.int64)
-    calls = made.calls[made.calls[:, layout.CALL_REQUEST] >= 0]
+    result = np.full(len(traffic.frames), -1, np.int64)
+    calls = traffic.calls[traffic.calls[:, layout.CALL_REQUEST] >= 0]
     result[calls[:, layout.CALL_REQUEST]] = calls[:, layout.CALL_RESPONSE]
     return result
 
@@ -207,54 +209,54 @@ class Logins:
         """Apply the new numbers of connections, -1 for forgotten ones."""
         self._waiting = {int(numbers[one]): user for one, user in self._waiting.items() if numbers[one] >= 0}
 
-    def events(self, made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
+    def events(self, traffic: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
         """Return the principal events of a pass."""
-        return events_of([*self._by_authenticate(made, facts, apis), *_by_tokens(made, facts)])
+        return events_of([*self._by_authenticate(traffic, facts, apis), *_by_tokens(traffic, facts)])
 
-    def _by_authenticate(self, made: Pass, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
-        frames = made.frames
-        rows = _requests_of(made, SASL_AUTHENTICATE)
-        answers = _answers(made)[rows] if len(rows) else rows
+    def _by_authenticate(self, traffic: Pass, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
+        frames = traffic.frames
+        rows = _requests_of(traffic, SASL_AUTHENTICATE)
+        answers = _answers(traffic)[rows] if len(rows) else rows
         for row, answer in zip(rows.tolist(), answers.tolist(), strict=True):
             if answer < 0 or not frames[answer, layout.F_HAVE]:
                 continue
             connection, version = int(frames[row, layout.F_CONNECTION]), int(frames[row, layout.F_VERSION])
-            raw, _ = made.bytes_of(np.array([row]))
+            raw, _ = traffic.bytes_of(np.array([row]))
             token = _token_of(raw.tobytes(), version, apis)
             user = sasl_user(token)
             if user is not None:
                 self._waiting[connection] = user
-            code = _error_of_authenticate(made, answer, version, apis)
+            code = _error_of_authenticate(traffic, answer, version, apis)
             is_scram_first = user is not None and b"\0" not in token
             if code == 0 and not is_scram_first and connection in self._waiting:
                 number = facts.number(f"User:{self._waiting.pop(connection)}")
                 yield Event(connection, int(frames[row, layout.F_OFFSET]), number, 1)
 
 
-def _by_tokens(made: Pass, facts: ClientFacts) -> Iterator[Event]:
-    frames = made.frames
+def _by_tokens(traffic: Pass, facts: ClientFacts) -> Iterator[Event]:
+    frames = traffic.frames
     tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_RESPONSE] == 0))
     for frame in tokens.tolist():
-        raw, _ = made.bytes_of(np.array([frame]))
+        raw, _ = traffic.bytes_of(np.array([frame]))
         user = sasl_user(raw[: int(frames[frame, layout.F_HAVE])].tobytes())
         if user is not None:
             begin = int(frames[frame, layout.F_CONNECTION]), int(frames[frame, layout.F_OFFSET])
             yield Event(*begin, facts.number(f"User:{user}"), int(frames[frame, layout.F_DONE]))
 
 
-def _error_of_authenticate(made: Pass, answer: int, version: int, apis: Apis) -> int:
+def _error_of_authenticate(traffic: Pass, answer: int, version: int, apis: Apis) -> int:
     """Return a response's error code, -1 if it cannot be read. Bytes after the code may be missing."""
     if apis.is_own(SASL_AUTHENTICATE):
-        raw, _ = made.bytes_of(np.array([answer]))
+        raw, _ = traffic.bytes_of(np.array([answer]))
         spec = apis.spec(SASL_AUTHENTICATE, RESPONSE, version)
         try:
             return int(decode_response(raw.tobytes(), SASL_AUTHENTICATE, version, specs=spec).body.error_code)
         except DecodeError:
             return -1
     lead = 5 if version >= 2 else 4  # a flexible header ends with a tag section
-    if made.frames[answer, layout.F_HAVE] < lead + 2:
+    if traffic.frames[answer, layout.F_HAVE] < lead + 2:
         return -1
-    raw, _ = made.bytes_of(np.array([answer]), lead=lead, sizes=np.array([2]))
+    raw, _ = traffic.bytes_of(np.array([answer]), lead=lead, sizes=np.array([2]))
     return int.from_bytes(raw[:2].tobytes(), "big")
 
 

@@ -191,16 +191,16 @@ def choose(table: str, names: Sequence[str] | None = None) -> tuple[Column, ...]
     """
     if table not in TABLES:
         raise OptionError(f"no table {table!r}; there are {', '.join(TABLES)}")
-    known = {column.name.lower(): column for column in TABLES[table]}
+    columns_by_name = {column.name.lower(): column for column in TABLES[table]}
     if names is None:
         return tuple(column for column in TABLES[table] if column.default)
-    unknown = [name for name in names if name.lower() not in known]
+    unknown = [name for name in names if name.lower() not in columns_by_name]
     if unknown:
         raise OptionError(
             f"table {table} has no column {', '.join(map(repr, unknown))}; "
             f"it has {', '.join(column.name for column in TABLES[table])}"
         )
-    return tuple(known[name.lower()] for name in names)
+    return tuple(columns_by_name[name.lower()] for name in names)
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:

@@ -166,14 +166,14 @@ class MemberFile(_CompressedFile):
         """Decompress input into ``_output``, and return the number of consumed bytes."""
         assert self._member is not None
         try:
-            output, consumed = self._member.decompress(data, _MAX_OUTPUT_BYTES)
+            output, input_bytes = self._member.decompress(data, _MAX_OUTPUT_BYTES)
         except self._errors as error:
             self._member, self._input = None, memoryview(b"")
             raise self._damage_error(error) from error
         self._output = memoryview(output)
         if self._member.is_complete:
             self._member = None
-        return consumed
+        return input_bytes
 
     def _read_more(self) -> bool:
         """Read more input, or flush the decompressor at the end of the file. Return False if no output can follow."""

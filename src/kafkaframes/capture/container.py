@@ -28,7 +28,7 @@ _BYTE_ORDER: Final = 0x1A2B3C4D
 _MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 _IF_TSRESOL, _IF_TSOFFSET = 9, 14
 INTERFACE: Final = 1
-MOST_INTERFACES: Final = 1 << 20  # per section; these need 40 MB of memory
+MAX_INTERFACES: Final = 1 << 20  # per section; these need 40 MB of memory
 
 LINK_TYPES: Final = {
     0: "BSD loopback",
@@ -177,8 +177,8 @@ def take_block(container: Container, block: memoryview, position: int, file: str
     if is_section and size:
         container.begin_section(little=little)
     elif size:
-        if len(container.interfaces) >= MOST_INTERFACES:
-            raise DecodeError(f"more than {MOST_INTERFACES:,} interfaces in one section", file=file, position=position)
+        if len(container.interfaces) >= MAX_INTERFACES:
+            raise DecodeError(f"more than {MAX_INTERFACES:,} interfaces in one section", file=file, position=position)
         if size < 20:
             raise DecodeError("an interface block of too few bytes", file=file, position=position)
         container.add_interface(_interface(block[:size], order))
@@ -187,7 +187,7 @@ def take_block(container: Container, block: memoryview, position: int, file: str
 
 def _size(block: memoryview, order: str, position: int, file: str) -> int:
     size = int(struct.unpack_from(order + "I", block, 4)[0])
-    if size < 12 or size % 4 or size > layout.LARGEST_PACKET:
+    if size < 12 or size % 4 or size > layout.MAX_PACKET_BYTES:
         raise DecodeError(f"a pcapng block of {size} bytes", file=file, position=position + 4)
     if len(block) < size:
         return 0
@@ -222,7 +222,7 @@ def _resolution(value: int) -> tuple[int, int]:
     return (layout.MULTIPLY, 10 ** (9 - value)) if value <= 9 else (layout.DIVIDE, 10 ** min(value - 9, 18))
 
 
-LARGEST_SEGMENT: Final = 60_000
+MAX_SEGMENT_BYTES: Final = 60_000
 _RAW_IP, _IN_NANOSECONDS = 101, 9
 _PACKET: Final = struct.Struct("<IIIIIII")
 
@@ -274,8 +274,8 @@ class Conversation:
 
     def data(self, side: int, data: bytes | memoryview, time_ns: int) -> Iterator[bytes]:
         """Yield packets with bytes of one side (0: client, 1: server)."""
-        for start in range(0, len(data), LARGEST_SEGMENT):
-            part = data[start : start + LARGEST_SEGMENT]
+        for start in range(0, len(data), MAX_SEGMENT_BYTES):
+            part = data[start : start + MAX_SEGMENT_BYTES]
             yield _record(time_ns, self._packet(side, self.next[side], self.next[1 - side], PSH | ACK, part))
             self.next[side] = (self.next[side] + len(part)) & 0xFFFFFFFF
 

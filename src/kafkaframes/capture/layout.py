@@ -26,7 +26,7 @@ MULTIPLY, DIVIDE, BINARY = range(3)
 
 # Status of a packet scan.
 MORE, ROWS_FULL, CONNECTIONS_FULL, BLOCK, DAMAGED = range(5)
-LARGEST_PACKET = 16 << 20  # libpcap writes at most 256 KiB; packets of BIG TCP on loopback may be larger
+MAX_PACKET_BYTES = 16 << 20  # libpcap writes at most 256 KiB; packets of BIG TCP on loopback may be larger
 
 # Counters of a scan. UNREAD_KINDS is the number of rows in the table of unread packets.
 PACKETS, TCP_PACKETS, FRAGMENTS, PAYLOAD, UNREAD_KINDS = range(5)
@@ -125,8 +125,8 @@ EXTENT_COLUMNS = 4
 # For a key without an API the highest version is -1.
 API_LOWEST, API_HIGHEST, API_FLEXIBLE = range(3)
 
-LARGEST_REQUEST = 104857600  # default of the broker's socket.request.max.bytes
-LARGEST_RESPONSE = (1 << 31) - 1
+MAX_REQUEST_BYTES = 104857600  # default of the broker's socket.request.max.bytes
+MAX_RESPONSE_BYTES = (1 << 31) - 1
 # Status of a pass over the streams.
 DONE, FRAMES_FULL, UNSORTED = range(3)
 
@@ -137,7 +137,7 @@ S_FLUSH, S_PATIENCE_NS, S_PATIENCE_ROWS, S_PATIENCE_BYTES, S_NOW, S_HASTE = rang
 # Results of ``walk`` for a frame: number of missing bytes, number of bytes before the first missing one, latest time
 # of its packets, the extent after its last one, and highest number of its packets.
 W_MISSING, W_HAVE, W_TIME, W_LAST, W_NUMBER = range(5)
-# State of ``cut_side``: the side, which the caller sets ...
+# State of ``split_side``: the side, which the caller sets ...
 C_CONNECTION, C_SIDE, C_RESPONSE, C_FIRST, C_LAST, C_REQUESTS_FROM, C_REQUESTS_TO = range(7)
 # ... the next rows to write ...
 C_FRAME, C_GAP = 7, 8

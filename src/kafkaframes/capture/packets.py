@@ -33,9 +33,9 @@ Bytes = npt.NDArray[np.uint8]
 WINDOW_BYTES: Final = 32 << 20
 _BYTES_OF_A_PACKET: Final = 96  # estimate for the size of the row table; smaller packets result in more windows
 _SPARE: Final = 1 << 16
-MOST_PROBLEMS: Final = 10_000
-MOST_DATAGRAMS: Final = 1024  # incomplete datagrams in memory; above this the oldest one is dropped
-_LARGEST: Final = 65535
+MAX_PROBLEMS: Final = 10_000
+MAX_DATAGRAMS: Final = 1024  # incomplete datagrams in memory; above this the oldest one is dropped
+_MAX_DATAGRAM_BYTES: Final = 65535
 _UNIT: Final = 8  # unit of fragment offsets, in bytes
 # IP protocols whose datagrams may contain TCP segments. Tunnels over UDP are not fragmented.
 _HOLDS_TCP: Final = frozenset({TCP, GRE, IP4_IN_IP, IP6_IN_IP})
@@ -117,7 +117,7 @@ class Defragmenter:
     def add(self, packet: bytes) -> bytes | None:
         """Add a fragment, which starts with its IP header. Return the datagram if this fragment completes it."""
         part = _version_4(packet) if packet[:1] and packet[0] >> 4 == 4 else _version_6(packet)
-        if part is None or part.offset + len(part.payload) > _LARGEST:
+        if part is None or part.offset + len(part.payload) > _MAX_DATAGRAM_BYTES:
             self._count(DAMAGED, "IP fragments that contradict themselves", 1, len(packet))
             return None
         entry = self.waiting.setdefault(part.key, _Waiting())
@@ -126,7 +126,7 @@ class Defragmenter:
         if payload is not None:
             del self.waiting[part.key]
             return _with_size(entry.header, payload)
-        if len(self.waiting) > MOST_DATAGRAMS:
+        if len(self.waiting) > MAX_DATAGRAMS:
             self._give_up(next(iter(self.waiting)))
         return None
 
@@ -213,17 +213,17 @@ class Connections:
         """Return a mask of connections that ended before ``time``: reset, or closed by every side that was seen."""
         table = self.table[: self.count]
         sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :] for side in (0, 1)]
-        ended = [(one[:, layout.ENDED] != 0) | (one[:, layout.SIDE_PACKETS] == 0) for one in sides]
-        seen: npt.NDArray[np.bool_] = ((table[:, layout.RESET] != 0) | (ended[0] & ended[1])) & (
+        is_ended = [(one[:, layout.ENDED] != 0) | (one[:, layout.SIDE_PACKETS] == 0) for one in sides]
+        is_closed: npt.NDArray[np.bool_] = ((table[:, layout.RESET] != 0) | (is_ended[0] & is_ended[1])) & (
             table[:, layout.LAST_TIME] < time
         )
-        return seen
+        return is_closed
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> Ints:
+    def keep(self, is_kept: npt.NDArray[np.bool_]) -> Ints:
         """Remove the connections outside the mask. Return the new number of each connection, -1 if removed."""
-        numbers = np.where(kept, np.cumsum(kept) - 1, -1)
-        count = int(kept.sum())
-        self.table[:count] = self.table[: self.count][kept]
+        numbers = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
+        count = int(is_kept.sum())
+        self.table[:count] = self.table[: self.count][is_kept]
         self.count = count
         self.slots[:] = 0
         kernels.rehash(self.table, self.count, self.slots)
@@ -232,10 +232,10 @@ class Connections:
 
 @dataclass
 class _Filling:
-    """A partly filled window: bytes up to ``filled``, rows up to ``row``. Several small files share one window."""
+    """A partly filled window: bytes up to ``end``, rows up to ``row``. Several small files share one window."""
 
     buf: Bytes
-    filled: int
+    end: int
     rows: Ints
     row: int
     most: int  # position at which the space for file bytes ends
@@ -271,7 +271,7 @@ class PacketReader:
         self.connections = Connections()
         self.counters = np.zeros(layout.COUNTERS, np.int64)
         self.unread: list[UnreadData] = []  # entries for files and packets; gaps in connections are in the passes
-        self._taken = 0  # entries of ``unread`` that ``take_unread`` has already returned
+        self._returned = 0  # entries of ``unread`` that ``take_unread`` has already returned
         self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMNS), np.int64))
         self.file = 0  # number of the current file
         self._damages = 0
@@ -286,8 +286,8 @@ class PacketReader:
 
         Every share reads the headers of all files, so only the first share returns entries.
         """
-        new = self.unread[self._taken :] if self.share == 0 else []
-        self._taken = len(self.unread)
+        new = self.unread[self._returned :] if self.share == 0 else []
+        self._returned = len(self.unread)
         return new
 
     def __iter__(self) -> Iterator[Window]:
@@ -313,22 +313,22 @@ class PacketReader:
             raise
         goes_on = True
         while goes_on:
-            filling = self._filled(walk)
-            goes_on = self._scanned(walk, filling)
-            if goes_on or filling.filled > len(self.carried[0]) + self.window_bytes // 2:
+            filling = self._extend_window(walk)
+            goes_on = self._scan_window(walk, filling)
+            if goes_on or filling.end > len(self.carried[0]) + self.window_bytes // 2:
                 self._filling = None
                 yield self._window(filling)
         self._count_packets()
 
     def _buffer(self, size: int) -> Bytes:
         """Return a buffer that starts with the carried bytes and has space for ``size`` more, plus some spare bytes."""
-        carried, _ = self.carried
-        needed = len(carried) + size + _SPARE
+        carried_bytes, _ = self.carried
+        min_bytes = len(carried_bytes) + size + _SPARE
         buf = self._buffers.pop(0) if len(self._buffers) > 1 else np.empty(0, np.uint8)
-        if len(buf) < needed:
-            buf = np.empty(needed, np.uint8)
+        if len(buf) < min_bytes:
+            buf = np.empty(min_bytes, np.uint8)
         self._buffers.append(buf)
-        buf[: len(carried)] = carried
+        buf[: len(carried_bytes)] = carried_bytes
         return buf
 
     def _rows(self, size: int) -> Ints:
@@ -337,71 +337,71 @@ class PacketReader:
         table[: len(rows)] = rows
         return table
 
-    def _filled(self, walk: _Walk) -> _Filling:
+    def _extend_window(self, walk: _Walk) -> _Filling:
         """Add the remaining bytes of the last window, and the next bytes of the file, to a window with free space."""
         if self._filling is None:
-            self._filling = self._begun(walk)
+            self._filling = self._start_window(walk)
         filling = self._filling
         rest = len(walk.rest)
-        if filling.filled + rest > filling.most:  # the header of a file that follows others in this window
-            filling.most = filling.filled + rest
-        filling.buf[filling.filled : filling.filled + rest] = walk.rest
-        at = filling.filled + rest
+        if filling.end + rest > filling.most:  # the header of a file that follows others in this window
+            filling.most = filling.end + rest
+        filling.buf[filling.end : filling.end + rest] = walk.rest
+        at = filling.end + rest
         space = filling.buf.data[at : filling.most]
         got, problem = read_into(walk.file, space, walk.path)
         if problem is not None:
             self._note(walk.position + rest + got, -1, problem.reason)
-        walk.ended = got < len(space)
-        walk.start, filling.filled = filling.filled, at + got
+        walk.is_at_end = got < len(space)
+        walk.start, filling.end = filling.end, at + got
         return filling
 
-    def _begun(self, walk: _Walk) -> _Filling:
+    def _start_window(self, walk: _Walk) -> _Filling:
         """Return a window that contains the carried bytes and has space for the bytes that the walk needs."""
         size = max(self.window_bytes, 2 * len(walk.rest) if walk.stuck else len(walk.rest))
-        size = max(min(size, layout.LARGEST_PACKET * 2 + self.window_bytes), len(walk.rest))
+        size = max(min(size, layout.MAX_PACKET_BYTES * 2 + self.window_bytes), len(walk.rest))
         buf, start = self._buffer(size), len(self.carried[0])
         return _Filling(buf, start, self._rows(size), len(self.carried[1]), start + size)
 
-    def _scanned(self, walk: _Walk, filling: _Filling) -> bool:
+    def _scan_window(self, walk: _Walk, filling: _Filling) -> bool:
         """Scan the packets of a window and leave its unscanned bytes in ``walk``. Return whether the file continues."""
-        buf, filled, rows, row = filling.buf, filling.filled, filling.rows, filling.row
+        buf, end, rows, row = filling.buf, filling.end, filling.rows, filling.row
         start = position = walk.start
         container = walk.container
-        known = self.connections
+        connections = self.connections
         while True:
             first = walk.number | self.file << FILE_SHIFT
-            status, position, number, row, known.count = kernels.scan_packets(
-                buf, position, filled, first, container.kind, int(container.little), container.interfaces,
-                self.share, self.shares, int(self.every), rows, row, known.table, known.count, known.slots,
-                self._fields, self._unread_packets, self.counters,
+            status, position, number, row, connections.count = kernels.scan_packets(
+                buf, position, end, first, container.kind, int(container.little), container.interfaces,
+                self.share, self.shares, int(self.every), rows, row, connections.table, connections.count,
+                connections.slots, self._fields, self._unread_packets, self.counters,
             )  # fmt: skip
             walk.number = number & FILE_MASK
             here = walk.position + position - start
             if status == layout.CONNECTIONS_FULL:
-                known.grow()
-            elif status == layout.BLOCK and (size := _take_blocks(walk, buf.data[position:filled], here)):
+                connections.grow()
+            elif status == layout.BLOCK and (size := _take_blocks(walk, buf.data[position:end], here)):
                 position += size
             elif status == layout.DAMAGED or (status == layout.BLOCK and walk.reason):
-                position = self._skipped(walk, buf, position, filled, here)
+                position = self._skip_damage(walk, buf, position, end, here)
             else:
                 break
         walk.take(
-            buf[position:filled], position - start, stuck=position == start and status in (layout.MORE, layout.BLOCK)
+            buf[position:end], position - start, stuck=position == start and status in (layout.MORE, layout.BLOCK)
         )
-        if walk.done and len(walk.rest):
+        if walk.is_complete and len(walk.rest):
             self._note(walk.position, len(walk.rest), "the file ends inside a packet")
         filling.row = row
-        return not walk.done
+        return not walk.is_complete
 
-    def _skipped(self, walk: _Walk, buf: Bytes, position: int, filled: int, here: int) -> int:
+    def _skip_damage(self, walk: _Walk, buf: Bytes, position: int, end: int, here: int) -> int:
         """Return the position after damage: the next record that is followed by another record."""
         container = walk.container
         reason, walk.reason = walk.reason or "no packet starts here: the file is damaged", ""
         result = kernels.next_record(
-            buf, position + 1, filled, container.kind, int(container.little), container.interfaces
+            buf, position + 1, end, container.kind, int(container.little), container.interfaces
         )
-        after = int(result) if result >= 0 else (filled if walk.ended else max(filled - 64, position + 1))
-        if walk.lost_until == here and self._damages < MOST_PROBLEMS and self._taken < len(self.unread):
+        after = int(result) if result >= 0 else (end if walk.is_at_end else max(end - 64, position + 1))
+        if walk.lost_until == here and self._damages < MAX_PROBLEMS and self._returned < len(self.unread):
             last = self.unread[-1]
             self.unread[-1] = replace(last, size_bytes=(last.size_bytes or 0) + after - position)
         else:
@@ -412,9 +412,9 @@ class PacketReader:
     def _note(self, position: int, size: int, reason: str) -> None:
         """Add an entry for damage in the file. Their number is bounded, since a damaged file may have millions."""
         entry = UnreadData(DAMAGED, reason, self.files[self.file], position, size)
-        if self._damages < MOST_PROBLEMS - 1:
+        if self._damages < MAX_PROBLEMS - 1:
             self.unread.append(entry)
-        elif self._damages < MOST_PROBLEMS:
+        elif self._damages < MAX_PROBLEMS:
             self.unread.append(replace(entry, size_bytes=-1, reason="more is damaged than is listed"))
         self._damages += 1
 
@@ -433,10 +433,10 @@ class PacketReader:
     def _window(self, filling: _Filling) -> Window:
         buf, rows = filling.buf, filling.rows[: filling.row]
         if self.counters[layout.FRAGMENTS]:
-            buf, rows = self._whole_datagrams(buf, filling.filled, rows)
+            buf, rows = self._whole_datagrams(buf, filling.end, rows)
         return Window(buf, rows, last=False)
 
-    def _whole_datagrams(self, buf: Bytes, filled: int, rows: Ints) -> tuple[Bytes, Ints]:
+    def _whole_datagrams(self, buf: Bytes, end: int, rows: Ints) -> tuple[Bytes, Ints]:
         """Reassemble fragments and add the rows of their segments after the others. Datagrams may nest fragments."""
         while (is_fragment := rows[:, layout.DIRECTION] == layout.FRAGMENT).any():
             datagrams = []
@@ -448,25 +448,26 @@ class PacketReader:
             rows = rows[~is_fragment]
             if not datagrams:
                 break
-            joined = np.frombuffer(b"".join(one[0] for one in datagrams), np.uint8)
-            if filled + len(joined) > len(buf):
-                buf = np.concatenate([buf[:filled], joined])
+            data = np.frombuffer(b"".join(one[0] for one in datagrams), np.uint8)
+            if end + len(data) > len(buf):
+                buf = np.concatenate([buf[:end], data])
             else:
-                buf[filled : filled + len(joined)] = joined
-            rows = self._datagram_rows(buf, filled, rows, datagrams)
-            filled += len(joined)
+                buf[end : end + len(data)] = data
+            rows = self._datagram_rows(buf, end, rows, datagrams)
+            end += len(data)
         return buf, np.ascontiguousarray(rows)
 
     def _datagram_rows(self, buf: Bytes, at: int, rows: Ints, datagrams: list[tuple[bytes, int, int]]) -> Ints:
         count = len(rows)
         table = np.concatenate([rows, np.zeros((len(datagrams) + 1, layout.PACKET_COLUMNS), np.int64)])
-        known = self.connections
+        connections = self.connections
         for data, time, number in datagrams:
-            if (known.count + 1) * 2 > len(known.slots) or known.count == len(known.table):
-                known.grow()
-            _, count, known.count = kernels.take_datagram(
+            if (connections.count + 1) * 2 > len(connections.slots) or connections.count == len(connections.table):
+                connections.grow()
+            _, count, connections.count = kernels.take_datagram(
                 buf, at, at + len(data), time, number, self.share, self.shares, int(self.every), table, count,
-                known.table, known.count, known.slots, self._fields, self._unread_packets, self.counters,
+                connections.table, connections.count, connections.slots, self._fields,
+                self._unread_packets, self.counters,
             )  # fmt: skip
             at += len(data)
         return table[:count]
@@ -481,9 +482,9 @@ class _Walk:
         self.number = 0  # packets read so far
         self.rest: Bytes = np.zeros(0, np.uint8)
         self.start = 0  # position of the first unscanned byte in the window
-        self.ended = False
+        self.is_at_end = False
         self.stuck = False
-        self.done = False
+        self.is_complete = False
         self.reason = ""  # reason why the current block is damaged
         self.lost_until = -1  # file position at which the last damage ended
         self.container: Container
@@ -497,11 +498,11 @@ class _Walk:
         self.position = self.container.start
         self.rest = np.frombuffer(bytes(head[self.container.start : got]), np.uint8)
 
-    def take(self, rest: Bytes, consumed: int, *, stuck: bool) -> None:
-        self.position += consumed
+    def take(self, rest: Bytes, size: int, *, stuck: bool) -> None:
+        self.position += size
         self.rest = rest.copy()
         self.stuck = stuck
-        self.done = self.ended and (stuck or not len(rest))
+        self.is_complete = self.is_at_end and (stuck or not len(rest))
 
 
 def _take_blocks(walk: _Walk, blocks: memoryview, position: int) -> int:
@@ -509,10 +510,10 @@ def _take_blocks(walk: _Walk, blocks: memoryview, position: int) -> int:
 
     The size is 0 if the first block is damaged or incomplete. ``walk.reason`` then holds the reason for damage.
     """
-    taken = 0
+    size_of_blocks = 0
     try:
-        while size := take_block(walk.container, blocks[taken:], position + taken, walk.path):
-            taken += size
+        while size := take_block(walk.container, blocks[size_of_blocks:], position + size_of_blocks, walk.path):
+            size_of_blocks += size
     except DecodeError as error:
-        walk.reason = "" if taken else error.reason  # after other blocks, the next call reports the damage
-    return taken
+        walk.reason = "" if size_of_blocks else error.reason  # after other blocks, the next call reports the damage
+    return size_of_blocks

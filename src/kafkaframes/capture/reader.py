@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture.calls import CallMaker
-from kafkaframes.capture.client_facts import unpaired
+from kafkaframes.capture.client_facts import split_software
 from kafkaframes.capture.columns import Column, choose, schema_of
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import find_files, has_log_name, read_head
 from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.request_log import MARK, LogReader
-from kafkaframes.capture.streams import Pass, Span, Streams, covered_passes
+from kafkaframes.capture.streams import Pass, Span, Streams, passes_with_coverage
 from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, unread_rows
-from kafkaframes.capture.typed import ApiTypes, typed_columns
+from kafkaframes.capture.typed import ApiTypes, build_typed_columns
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
@@ -72,7 +72,7 @@ class CaptureOptions:
         """
         return None if self.api is None else ApiTypes(self.api, secrets=self.secrets, apis=self.apis)
 
-    def chosen(self) -> tuple[Column, ...]:
+    def selected_columns(self) -> tuple[Column, ...]:
         """Return the selected columns.
 
         Raises:
@@ -120,7 +120,7 @@ class CaptureBatches:
     ) -> None:
         self.files = list(files)
         self.options = options
-        self.columns = options.chosen()
+        self.columns = options.selected_columns()
         self.schema = schema_of(self.columns)
         self.coverage = Coverage() if coverage is None else coverage
         self._packets = PacketReader(
@@ -144,7 +144,9 @@ class CaptureBatches:
         return pa.Table.from_batches(list(self), self.schema)
 
     def _passes(self) -> Iterator[Pass]:
-        return covered_passes(Streams(self._packets, ports=self.options.ports, apis=self.options.apis), self.coverage)
+        return passes_with_coverage(
+            Streams(self._packets, ports=self.options.ports, apis=self.options.apis), self.coverage
+        )
 
     def _span(self) -> Span | None:
         lead = self.options.lead_files
@@ -157,13 +159,13 @@ class CaptureBatches:
             self.columns,
             self.files,
             secrets=options.secrets,
-            typed=options.types(),
+            types=options.types(),
             span=self._span(),
             apis=options.apis,
             names_of=options.names_of,
         )
-        for made in self._passes():
-            rows = maker.rows(made)  # even without calls: waiting frames may identify the client
+        for traffic in self._passes():
+            rows = maker.rows(traffic)  # even without calls: waiting frames may identify the client
             if rows.num_rows:
                 yield rows
 
@@ -174,9 +176,9 @@ class CaptureBatches:
         maker = RecordMaker(
             self.columns, self.files, names, self.coverage, secrets=secrets, span=self._span(), apis=apis
         )
-        for made in self._passes():
-            if len(made.calls):
-                yield from maker.rows(made)
+        for traffic in self._passes():
+            if len(traffic.calls):
+                yield from maker.rows(traffic)
 
     def connections(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of connections. Ended ones are yielded once they are forgotten, the others at the end."""
@@ -185,12 +187,12 @@ class CaptureBatches:
 
         def facts_of(number: int) -> tuple[str | None, str | None, str | None]:
             software = maker.software.last(number)
-            name, version = (None, None) if software is None else unpaired(software)
+            name, version = (None, None) if software is None else split_software(software)
             return name, version, maker.principals.last(number)
 
-        for made in self._passes():
-            yield from self._connections(*made.forgotten, facts_of)
-            maker.rows(made)
+        for traffic in self._passes():
+            yield from self._connections(*traffic.forgotten_connections, facts_of)
+            maker.rows(traffic)
         known = self._packets.connections
         yield from self._connections(known.table[: known.count], np.arange(known.count), facts_of)
 
@@ -203,10 +205,10 @@ class CaptureBatches:
     def gaps(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of gaps: first gaps in streams, then other unread data by file and reason."""
         maker = CallMaker((), self.files)
-        for made in self._passes():
-            maker.follow(made)
-            if len(made.gaps):
-                rows = list(gap_rows(made.gaps, made.connections, maker.names, self.files, made.file))
+        for traffic in self._passes():
+            maker.follow(traffic)
+            if len(traffic.gaps):
+                rows = list(gap_rows(traffic.gaps, traffic.connections, maker.names, self.files, traffic.file))
                 yield batch_of(rows, self.columns)
         others = list(unread_rows(self.coverage.entries_without_gaps))
         if others:
@@ -319,17 +321,17 @@ def _traffic(files: Sequence[str], options: CaptureOptions, coverage: Coverage) 
 def _log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
     types = options.types()
     if types is not None:
-        yield from _typed_batches(log, options, types)
+        yield from _batches_with_types(log, options, types)
         return
     rows = log.rows(secrets=options.secrets, apis=options.apis, names_of=options.names_of)
     while some := list(islice(rows, _ROWS)):
-        yield batch_of(some, options.chosen())
+        yield batch_of(some, options.selected_columns())
 
 
-def _typed_batches(log: LogReader, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
+def _batches_with_types(log: LogReader, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
     """Yield the calls of one API with their bodies as structs, built from the log's JSON."""
     logged = log.rows(secrets=True, apis=options.apis, names_of=options.names_of)
     rows = (row for row in logged if row["apiKey"] == types.api_key)
     while some := list(islice(rows, _ROWS)):
-        made = typed_columns(some, types)
-        yield batch_of(some, options.chosen(), made)
+        typed_arrays = build_typed_columns(some, types)
+        yield batch_of(some, options.selected_columns(), typed_arrays)

@@ -37,7 +37,7 @@ class SecuredSocket:
     def recv_into(self, buffer: bytearray) -> int:
         """Read the available bytes, at least one. Return 0 at the end of the stream."""
         try:
-            return int(self._done(lambda: self._tls.recv_into(buffer)))
+            return int(self._call_until_done(lambda: self._tls.recv_into(buffer)))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # closed with or, like many clients do, without close_notify
             return 0
         except ValueError:  # both sides have sent close_notify
@@ -48,9 +48,9 @@ class SecuredSocket:
         view = memoryview(data)
         while len(view):
             part = view[: 1 << 18]
-            view = view[self._done(lambda part=part: self._tls.send(part)) :]  # type: ignore[misc]
+            view = view[self._call_until_done(lambda part=part: self._tls.send(part)) :]  # type: ignore[misc]
 
-    def _done(self, call: Callable[[], Any]) -> Any:
+    def _call_until_done(self, call: Callable[[], Any]) -> Any:
         while True:
             try:
                 with self._lock:
@@ -84,7 +84,7 @@ CHUNK_BYTES: Final = 256 << 10
 SLOW_SECONDS: Final = 1.0
 FLUSH_SECONDS: Final = 1.0  # longest time between two writes to the disk
 CONNECT_SECONDS: Final = 10.0
-MOST_UNKNOWN: Final = 1000
+MAX_UNKNOWN_ADDRESSES: Final = 1000
 CLIENT, SERVER = 0, 1
 Channel = socket.socket | SecuredSocket
 
@@ -154,7 +154,7 @@ class Recorder:
         self._ports = list(settings.ports)
         self._open: set[Channel] = set()  # guarded by ``_listener_lock``, as is ``_closed``
         self._threads: list[threading.Thread] = []
-        self._closed = False
+        self._is_closed = False
         self.failure: OSError | None = None  # the first error while writing the file
         self.failed = threading.Event()
         self._closing = threading.Event()
@@ -180,7 +180,7 @@ class Recorder:
         """
         with self._listener_lock:
             listener = self.listeners.get(broker)
-            if listener is None and self._closed:
+            if listener is None and self._is_closed:
                 raise OptionError(f"no listener for {broker[0]}:{broker[1]}: recording has ended")
             if listener is None:
                 listener = self.listeners[broker] = self._listen(broker)
@@ -212,7 +212,7 @@ class Recorder:
         return thread
 
     def _accept(self, listener: socket.socket, broker: Address) -> None:
-        while not self._closed:
+        while not self._is_closed:
             try:
                 client, _ = listener.accept()
             except OSError:
@@ -224,8 +224,8 @@ class Recorder:
         ends: list[Channel] = [client]
         try:
             peer, own = client.getpeername()[:2], client.getsockname()[0]  # fails if the client already disconnected
-            ends[0] = self._secured(client)
-            ends.append(self._connected(broker))
+            ends[0] = self._secure_client(client)
+            ends.append(self._connect_broker(broker))
             real = ends[1].getpeername()[:2]
         except (OSError, ValueError, OverflowError):  # also raised for an invalid host or port, even a broker's own
             with self.counts.lock:
@@ -233,7 +233,7 @@ class Recorder:
             _close(ends)
             return
         with self._listener_lock:
-            if self._closed:  # closed while this connection was set up; ``close`` does not know it
+            if self._is_closed:  # closed while this connection was set up; ``close`` does not know it
                 _close(ends)
                 return
             self._open.update(ends)
@@ -267,7 +267,7 @@ class Recorder:
     def _report_unknown(self, what: str) -> None:
         """Report an unreplaced address once for each description. With ``strict``, raise to end the connection."""
         with self.counts.lock:
-            is_new = what not in self.unknown and len(self.unknown) < MOST_UNKNOWN
+            is_new = what not in self.unknown and len(self.unknown) < MAX_UNKNOWN_ADDRESSES
             if is_new:
                 self.unknown[what] = None
         if is_new:
@@ -275,14 +275,14 @@ class Recorder:
         if self.settings.strict:
             raise ConnectionAbortedError(what)
 
-    def _secured(self, client: socket.socket) -> Channel:
+    def _secure_client(self, client: socket.socket) -> Channel:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.settings.server_tls is None:
             return client
         client.settimeout(CONNECT_SECONDS)
         return SecuredSocket(self.settings.server_tls.wrap_socket(client, server_side=True))
 
-    def _connected(self, broker: Address) -> Channel:
+    def _connect_broker(self, broker: Address) -> Channel:
         server = socket.create_connection(broker, CONNECT_SECONDS)
         server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.settings.upstream_tls is not None:
@@ -314,7 +314,7 @@ class Recorder:
             target.shutdown(socket.SHUT_RDWR if reset else socket.SHUT_WR)
 
     def _record(self, packets: list[bytes], size: int = 0) -> None:
-        started = time.monotonic()
+        start = time.monotonic()
         with self._file_lock:
             if self.failure is not None:
                 raise self.failure
@@ -323,9 +323,9 @@ class Recorder:
                     for packet in packets:
                         self._out.write(packet)
                     self._is_flushed = False
-        taken = time.monotonic() - started
-        if taken > SLOW_SECONDS:
-            self.on_slow(taken)
+        seconds = time.monotonic() - start
+        if seconds > SLOW_SECONDS:
+            self.on_slow(seconds)
         with self.counts.lock:
             self.counts.bytes += size
 
@@ -358,7 +358,7 @@ class Recorder:
         """Stop listening, end all connections and flush the file."""
         self._closing.set()
         with self._listener_lock:
-            self._closed = True
+            self._is_closed = True
             listeners, connections = [*self.listeners.values()], [*self._open]
         for entry in [*listeners, *connections]:
             with contextlib.suppress(OSError):

@@ -53,16 +53,16 @@ def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: Apis =
     """Return topic names by topic id, from all responses in a capture that contain both."""
     result: dict[bytes, str] = {}
     maker = CallMaker(choose("calls", ("errors",)), files, apis=apis)
-    for made in Streams(PacketReader(files), ports=ports, apis=apis):
-        calls = Calls(maker, made)
+    for traffic in Streams(PacketReader(files), ports=ports, apis=apis):
+        calls = Calls(maker, traffic)
         for kind, rows in calls.groups(RESPONSE, only=lambda key: key in _WITH_IDS):
             if kind.is_known:
                 _add_names(result, Decoded(*calls.bytes_of(RESPONSE, rows), kind))
     return result
 
 
-def _add_names(result: dict[bytes, str], decoded: Decoded) -> None:
-    topics = decoded.body.field("topics").values
+def _add_names(result: dict[bytes, str], bodies: Decoded) -> None:
+    topics = bodies.body.field("topics").values
     if topics.type.get_field_index("topicId") < 0:
         return
     for name, topic_id in zip(topics.field("name").to_pylist(), topics.field("topicId").to_pylist(), strict=True):
@@ -103,10 +103,10 @@ class RecordMaker:
         self._calls = CallMaker(columns_of_calls, files, span=span, apis=apis)
         self._files = files
 
-    def rows(self, made: Pass) -> Iterator[pa.RecordBatch]:
+    def rows(self, traffic: Pass) -> Iterator[pa.RecordBatch]:
         """Yield the records of a pass."""
-        calls = Calls(self._calls, made)
-        file = self._files[made.file]
+        calls = Calls(self._calls, traffic)
+        file = self._files[traffic.file]
         for key, (direction, *names) in _FIELDS_OF_SETS.items():
             for kind, rows in calls.groups(direction, only=key.__eq__):
                 message = f"{_API_NAMES[key]} {direction}"
@@ -114,20 +114,20 @@ class RecordMaker:
                     reason = f"{message}: version {kind.api_version} is not in the specs"
                     self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
                     continue
-                decoded = Decoded(*calls.bytes_of(direction, rows), kind)
-                if not _has_sets(decoded.body.type, names):
+                bodies = Decoded(*calls.bytes_of(direction, rows), kind)
+                if not _has_sets(bodies.body.type, names):
                     reason = f"{message}: the fields of version {kind.api_version} are not Kafka's"
                     self.coverage.add(UnreadData(UNSUPPORTED, reason, file))
                     continue
-                if len(decoded.bad):
+                if len(bodies.bad):
                     self.coverage.add(UnreadData(DAMAGED, f"{message}: cannot be decoded", file))
-                sets = self._sets(decoded, rows, names)
+                sets = self._sets(bodies, rows, names)
                 if len(sets.starts):
                     yield from self._records(calls, kind, sets, file)
 
-    def _sets(self, decoded: Decoded, rows: Ints, names: Sequence[str]) -> _Sets:
+    def _sets(self, bodies: Decoded, rows: Ints, names: Sequence[str]) -> _Sets:
         topics_name, topic_name, partitions_name, index_name = names
-        topics = decoded.body.field(topics_name)
+        topics = bodies.body.field(topics_name)
         of_topic = rows[parents_of(topics)]
         partitions = topics.values.field(partitions_name)
         owner = parents_of(partitions)
@@ -135,13 +135,13 @@ class RecordMaker:
         numbers = partitions.values.field(index_name)
         names_of = _column(topics.values, topic_name)
         ids = _column(topics.values, "topicId")
-        known = [name or self.names.get(one or _NIL) or None for name, one in zip(names_of, ids, strict=True)]
+        topic_names = [name or self.names.get(one or _NIL) or None for name, one in zip(names_of, ids, strict=True)]
         texts = [None if one is None or one == _NIL else uuid_to_text(UUID(bytes=one)) for one in ids]
         keep = np.flatnonzero(sizes > 0)
         owner = owner[keep]
         return _Sets(
             of_topic[owner],
-            [known[index] for index in owner.tolist()],
+            [topic_names[index] for index in owner.tolist()],
             [texts[index] for index in owner.tolist()],
             numbers.to_numpy()[keep],
             data,
@@ -151,14 +151,14 @@ class RecordMaker:
 
     def _records(self, calls: Calls, kind: Kind, sets: _Sets, file: str) -> Iterator[pa.RecordBatch]:
         """Read all sets as one sequence of batches. The position of a record's batch identifies its set."""
-        joined, indexes = joined_sets(sets.data, sets.starts, sets.sizes)
+        joined, indexes = join_record_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(Memory(joined), ReadOptions(columns=_READ))
-        reported = 0
+        reported_errors = 0
         for batch in reader:
             position = batch.column("position").to_numpy()
             which = np.searchsorted(indexes, position, side="right") - 1
-            errors = _first_of(which, reader.errors[reported:], indexes)
-            reported = len(reader.errors)
+            errors = _first_of(which, reader.errors[reported_errors:], indexes)
+            reported_errors = len(reader.errors)
             yield self._batch(calls, kind, sets, which, batch, errors)
         for error in reader.errors:  # also those of sets without a readable record, which have no row
             reason = f"{_API_NAMES[kind.api_key]} {kind.direction}: records are damaged: {error.reason}"
@@ -180,8 +180,8 @@ class RecordMaker:
             "timestamp": lambda: _timestamps(batch.column("timestamp")),
             "timestampMs": lambda: _far_times(batch.column("timestamp")),
             "timestampType": lambda: batch.column("timestamp_type").cast(pa.int32()),
-            "key": lambda: self._shown(batch.column("key"), topics),
-            "value": lambda: self._shown(batch.column("value"), topics),
+            "key": lambda: self._hide_credentials(batch.column("key"), topics),
+            "value": lambda: self._hide_credentials(batch.column("value"), topics),
             "headers": lambda: batch.column("headers").cast(HEADERS),
             "magic": lambda: batch.column("magic").cast(pa.int32()),
             "codec": lambda: batch.column("codec").cast(pa.string()),
@@ -191,18 +191,18 @@ class RecordMaker:
         }
         return pa.RecordBatch.from_arrays([columns[one.name]() for one in self.columns], schema=self.schema)
 
-    def _shown(self, values: pa.Array, topics: pa.Array) -> pa.Array:
+    def _hide_credentials(self, values: pa.Array, topics: pa.Array) -> pa.Array:
         """Return keys or values, null for the topic that contains credentials unless secrets are included."""
         import pyarrow.compute as pc
 
         values = values.cast(pa.binary())
         if self.secrets:
             return values
-        hidden = pc.equal(topics, _SECRET_TOPIC).fill_null(False)
-        return pc.if_else(hidden, pa.scalar(None, pa.binary()), values)
+        is_secret = pc.equal(topics, _SECRET_TOPIC).fill_null(False)
+        return pc.if_else(is_secret, pa.scalar(None, pa.binary()), values)
 
 
-def joined_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
+def join_record_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
     """Return the concatenated whole batches of record sets, and the start of each set plus the end of the last one."""
     wholes = np.zeros(len(starts), np.int64)
     whole_batches(data, starts, sizes, wholes)

@@ -26,7 +26,7 @@ from kafkaframes.capture import layout
 from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.packets import PacketReader
-from kafkaframes.capture.streams import Pass, Streams, covered_passes
+from kafkaframes.capture.streams import Pass, Streams, passes_with_coverage
 from kafkaframes.capture.tables import Names
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -96,16 +96,16 @@ class Pseudonyms:
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = secrets.token_bytes(32) if key is None else key
-        self._known: dict[bytes, bytes] = {}
+        self._pseudonyms: dict[bytes, bytes] = {}
 
     def of(self, text: bytes) -> bytes:
         """Return the pseudonym of a text."""
-        result = self._known.get(text)
+        result = self._pseudonyms.get(text)
         if result is None:
             stream = hashlib.shake_256(self._key + text).digest(len(text)) if text else b""
             result = bytes(_LETTERS[byte & 31] for byte in stream)
-            if len(self._known) < 1 << 20:
-                self._known[text] = result
+            if len(self._pseudonyms) < 1 << 20:
+                self._pseudonyms[text] = result
         return result
 
     def address(self, address: str) -> str:
@@ -129,10 +129,10 @@ def redact(
     """Write the calls of captures to ``out`` without payloads, names and secrets."""
     out.write(file_header("kafkaframes"))
     work = _Redaction(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
-    for made in covered_passes(Streams(PacketReader(files), ports=ports, apis=apis), work.done.coverage):
-        work.take(made)
-    work.done.bytes_written = out.tell()
-    return work.done
+    for traffic in passes_with_coverage(Streams(PacketReader(files), ports=ports, apis=apis), work.result.coverage):
+        work.take(traffic)
+    work.result.bytes_written = out.tell()
+    return work.result
 
 
 class _Redaction:
@@ -146,18 +146,18 @@ class _Redaction:
     ) -> None:
         self.out, self.pseudonyms, self.apis = out, pseudonyms, apis
         self.keep_addresses, self.keep_client_ids = keep_addresses, keep_client_ids
-        self.done = Redacted()
+        self.result = Redacted()
         self._open: dict[int, Conversation] = {}
         self._names = Names()
 
-    def take(self, made: Pass) -> None:
+    def take(self, traffic: Pass) -> None:
         """Write the calls of a pass, sorted by time."""
-        if made.renumbered is not None:
-            self._names.renumber(made.renumbered)
-            kept = [(int(made.renumbered[number]), talk) for number, talk in self._open.items()]
-            self._open = {number: talk for number, talk in kept if number >= 0}
-        frames, result = made.frames, []
-        for call in made.calls:
+        if traffic.new_numbers is not None:
+            self._names.renumber(traffic.new_numbers)
+            conversations = [(int(traffic.new_numbers[number]), talk) for number, talk in self._open.items()]
+            self._open = {number: talk for number, talk in conversations if number >= 0}
+        frames, result = traffic.frames, []
+        for call in traffic.calls:
             request, response = int(call[layout.CALL_REQUEST]), int(call[layout.CALL_RESPONSE])
             api = (
                 (int(frames[request, layout.F_API]), int(frames[request, layout.F_VERSION]))
@@ -166,34 +166,34 @@ class _Redaction:
             )
             both = [(frame, api) for frame in (request, response) if frame >= 0]
             if _is_known(*api, self.apis):
-                self.done.calls += 1
+                self.result.calls += 1
                 result += both
             else:  # the header may contain anything
-                self.done.frames_left_out += len(both)
+                self.result.frames_left_out += len(both)
         tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_DONE] != 0))
         result += [(int(frame), _TOKEN) for frame in tokens]
         result.sort(
             key=lambda entry: (int(frames[entry[0], layout.F_END_TIME]), int(frames[entry[0], layout.F_RESPONSE]))
         )
         for frame, api in result:
-            self._frame(made, frame, api)
+            self._frame(traffic, frame, api)
 
-    def _frame(self, made: Pass, frame: int, api: tuple[int, int]) -> None:
-        row = made.frames[frame]
+    def _frame(self, traffic: Pass, frame: int, api: tuple[int, int]) -> None:
+        row = traffic.frames[frame]
         connection, side = int(row[layout.F_CONNECTION]), int(row[layout.F_RESPONSE])
         have, size = int(row[layout.F_HAVE]), int(row[layout.F_SIZE])
-        talk = self._conversation(made, connection)
-        raw, _ = made.bytes_of(np.array([frame]))
-        data = self._masked(raw[:have].tobytes(), api, side, whole=have == size)
+        talk = self._conversation(traffic, connection)
+        raw, _ = traffic.bytes_of(np.array([frame]))
+        data = self._mask_frame(raw[:have].tobytes(), api, side, whole=have == size)
         talk.next[side] = talk.at(int(row[layout.F_OFFSET]))
         for packet in talk.data(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
             self.out.write(packet)
 
-    def _conversation(self, made: Pass, connection: int) -> Conversation:
+    def _conversation(self, traffic: Pass, connection: int) -> Conversation:
         talk = self._open.get(connection)
         if talk is not None:
             return talk
-        (ends,) = self._names.of(made.connections, [connection])
+        (ends,) = self._names.of(traffic.connections, [connection])
         client, server = (
             address if self.keep_addresses else self.pseudonyms.address(address)
             for address in (ends.client, ends.server)
@@ -201,24 +201,24 @@ class _Redaction:
         talk = self._open[connection] = Conversation(
             (client, ends.client_port), (server, ends.server_port), initial=connection << 12
         )
-        row = made.connections[connection]
+        row = traffic.connections[connection]
         if max(row[layout.SIDE + layout.INITIAL], row[layout.SIDE + layout.SIDE_COLUMNS + layout.INITIAL]) >= 0:
             self.out.write(talk.opening(int(row[layout.FIRST_TIME])))
         return talk
 
-    def _masked(self, data: bytes, api: tuple[int, int], side: int, *, whole: bool) -> bytes:
+    def _mask_frame(self, data: bytes, api: tuple[int, int], side: int, *, whole: bool) -> bytes:
         """Return a frame of the same size without sensitive data."""
-        masked = b""
+        redacted = b""
         if whole and api != _TOKEN:
             try:
-                masked = self._message(data, api, side)
+                redacted = self._message(data, api, side)
             except (KafkaframesError, UnicodeError):
-                masked = b""
-        if not masked or len(masked) > len(data):
-            self.done.frames_zeroed += 1
-            self.done.frames_not_decoded += whole and api != _TOKEN
-            masked = b"" if api == _TOKEN else self._start(data, api, side)
-        return masked.ljust(len(data), b"\0")
+                redacted = b""
+        if not redacted or len(redacted) > len(data):
+            self.result.frames_zeroed += 1
+            self.result.frames_not_decoded += whole and api != _TOKEN
+            redacted = b"" if api == _TOKEN else self._start(data, api, side)
+        return redacted.ljust(len(data), b"\0")
 
     def _start(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
         """Return the numbers of the header, and the client id's pseudonym if the client id is complete."""
@@ -248,7 +248,7 @@ class _Redaction:
 
     def _struct(self, value: Struct) -> None:
         """Mask a struct's fields in place."""
-        for masked in _masked_fields(type(value)):  # type: ignore[arg-type]  # the class can be hashed, its values cannot
+        for masked in _find_masked_fields(type(value)):  # type: ignore[arg-type]  # the class can be hashed, its values cannot
             content = getattr(value, masked.attribute)
             if isinstance(content, list):
                 setattr(value, masked.attribute, [self._value(masked, element) for element in content])
@@ -280,7 +280,7 @@ class _MaskedField(NamedTuple):
 
 
 @cache
-def _masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
+def _find_masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
     """Return the fields of a struct that have to be masked."""
     message = cls._owner.spec.name
     return tuple(

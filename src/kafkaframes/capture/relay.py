@@ -39,16 +39,16 @@ class BrokerAddresses:
 
     def __init__(self, apis: Apis = CATALOG) -> None:
         self._apis = apis
-        self._known: dict[tuple[int, int], Answer | None] = {}
+        self._answers: dict[tuple[int, int], Answer | None] = {}
 
     def of(self, key: int, version: int) -> Answer | None:
         """Return the address fields of a response; None if no spec has that API and version.
 
         ApiVersions has an entry at any version, because brokers answer unsupported ones with version 0 (KIP-511).
         """
-        if (key, version) not in self._known:
-            self._known[key, version] = self._find(key, version)
-        return self._known[key, version]
+        if (key, version) not in self._answers:
+            self._answers[key, version] = self._find(key, version)
+        return self._answers[key, version]
 
     def _find(self, key: int, version: int) -> Answer | None:
         try:
@@ -74,8 +74,8 @@ def with_local_addresses(response: bytes, answer: Answer, local_of: Callable[[Ad
     """
     frame = decode_response(response, answer.cls.spec.api_key or 0, answer.version, specs=answer.cls.spec)
     holders = [holder for path in answer.paths for holder in _at(frame.body, path)]
-    changed = [_replace(holder, local_of) for holder in holders]
-    if not any(changed):
+    is_changed = [_replace(holder, local_of) for holder in holders]
+    if not any(is_changed):
         return None
     return bytes(frame.header.encode(frame.header_version) + frame.body.encode(frame.api_version))
 
@@ -111,15 +111,15 @@ _SASL_HANDSHAKE: Final = (17, 0)  # followed by SASL tokens without headers
 _HEADER_BYTES: Final = 12  # size, API key, version, correlation id
 _ANSWER_BYTES: Final = 8  # size, correlation id
 _REQUEST: Final = struct.Struct(">ihhi")
-LARGEST_KEPT: Final = 256 << 20
-MOST_OPEN: Final = 10_000  # outstanding requests in memory; Produce with acks=0 is never answered
+MAX_BUFFERED_BYTES: Final = 256 << 20
+MAX_OPEN_REQUESTS: Final = 10_000  # outstanding requests in memory; Produce with acks=0 is never answered
 
 
 class _Frames:
     """A splitter of a stream into frame heads of at most ``head_bytes`` bytes, and the remaining bytes of frames."""
 
     def __init__(self, head_bytes: int) -> None:
-        self.left = 0  # bytes of the current frame that have not arrived
+        self.remaining_bytes = 0  # bytes of the current frame that have not arrived
         self._most = head_bytes
         self._head = bytearray()
 
@@ -127,18 +127,18 @@ class _Frames:
         """Yield (head, empty) for the start of each frame, and (empty, bytes) for its other bytes."""
         at, end = 0, len(data)
         while at < end:
-            step = min(self.left or self._complete_bytes() - len(self._head), end - at)
+            step = min(self.remaining_bytes or self._complete_bytes() - len(self._head), end - at)
             part = data[at : at + step]
             at += step
-            if self.left:
-                self.left -= step
+            if self.remaining_bytes:
+                self.remaining_bytes -= step
                 yield b"", part
                 continue
             self._head += part
             if len(self._head) >= 4 and len(self._head) == self._complete_bytes():
                 head = bytes(self._head)
                 self._head.clear()
-                self.left = max(int.from_bytes(head[:4], "big", signed=True) + 4 - len(head), 0)
+                self.remaining_bytes = max(int.from_bytes(head[:4], "big", signed=True) + 4 - len(head), 0)
                 yield head, b""
 
     def _complete_bytes(self) -> int:
@@ -170,7 +170,7 @@ class Requests:
             self.tokens |= (key, version) == _SASL_HANDSHAKE
             self._open.append((correlation_id, key, version))
             self._ids[correlation_id] += 1
-            if len(self._open) > MOST_OPEN:
+            if len(self._open) > MAX_OPEN_REQUESTS:
                 self._first()
 
     def _first(self) -> tuple[int, int, int]:
@@ -180,7 +180,7 @@ class Requests:
             del self._ids[first[0]]
         return first
 
-    def answered(self, correlation_id: int) -> tuple[int, int] | None:
+    def complete_request(self, correlation_id: int) -> tuple[int, int] | None:
         """Return API and version of the request with this correlation id. Drop it and all earlier requests."""
         with self._lock:
             while correlation_id in self._ids:
@@ -204,7 +204,7 @@ class Answers:
         self.requests, self.local_of, self.on_unknown = requests, local_of, on_unknown
         self.addresses = addresses or BrokerAddresses()
         self._frames = _Frames(_ANSWER_BYTES)
-        self._kept: bytearray | None = None
+        self._buffer: bytearray | None = None
         self._answer: Answer | None = None
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes | memoryview]:
@@ -216,20 +216,20 @@ class Answers:
         for head, part in self._frames.feed(data):
             if head:
                 self._begin(head)
-                if self._kept is None:
+                if self._buffer is None:
                     yield head
-            elif self._kept is None:
+            elif self._buffer is None:
                 yield part
             else:
-                self._kept += part
-            if self._kept is not None and not self._frames.left:
+                self._buffer += part
+            if self._buffer is not None and not self._frames.remaining_bytes:
                 yield self._whole()
 
     def _begin(self, head: bytes) -> None:
         """Start to buffer a response if it contains addresses."""
         if len(head) < _ANSWER_BYTES:  # the response to a SASL token may be empty
             return
-        api = self.requests.answered(int.from_bytes(head[4:], "big", signed=True))
+        api = self.requests.complete_request(int.from_bytes(head[4:], "big", signed=True))
         if api is None:
             if not self.requests.tokens:
                 self.on_unknown("an answer to no request that was seen")
@@ -237,15 +237,17 @@ class Answers:
         self._answer = self.addresses.of(*api)
         if self._answer is None:
             self.on_unknown(f"{self.addresses.label(*api)} is in none of the specs")
-        elif self._answer.paths and self._frames.left > LARGEST_KEPT:
-            self.on_unknown(f"{self.addresses.label(*api)}: an answer of {self._frames.left:,} bytes is not read")
+        elif self._answer.paths and self._frames.remaining_bytes > MAX_BUFFERED_BYTES:
+            self.on_unknown(
+                f"{self.addresses.label(*api)}: an answer of {self._frames.remaining_bytes:,} bytes is not read"
+            )
         elif self._answer.paths:
-            self._kept = bytearray(head)
+            self._buffer = bytearray(head)
 
     def _whole(self) -> bytes:
-        assert self._kept is not None
+        assert self._buffer is not None
         assert self._answer is not None
-        frame, self._kept = bytes(self._kept), None
+        frame, self._buffer = bytes(self._buffer), None
         try:
             body = with_local_addresses(frame[4:], self._answer, self.local_of)
         except KafkaframesError as error:

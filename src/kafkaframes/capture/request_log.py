@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"([A-Za-z_]\w*)=")
 _END: Final = re.compile(r"[,}]")
 _INTEGER: Final = re.compile(r"-?\d+")
 _SIZE: Final = re.compile(r"(?:size|sizeInBytes|buffer)=(\d+)|lim=(\d+)|records\((\d+)")
-MOST_DEPTH: Final = 64
+MAX_DEPTH: Final = 64
 
 
 def parse_struct(text: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def parse_struct(text: str) -> dict[str, Any]:
 
 
 def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH:
         raise ValueError("structs within structs, too many")
     if text.startswith("{", at):
         return _struct(text, at + 1, depth)
@@ -106,7 +106,7 @@ def _plain(text: str, at: int) -> tuple[str, int]:
     return text[start:at], at
 
 
-def typed(value: dict[str, Any], plan: StructPlan | None) -> dict[str, Any]:
+def convert_fields(value: dict[str, Any], plan: StructPlan | None) -> dict[str, Any]:
     """Return fields with their JSON names and the types of the plan. Types of unknown fields are guessed."""
     fields = {} if plan is None else {field.json_name: field for field in (*plan.fields, *plan.tagged)}
     result: dict[str, Any] = {}
@@ -118,7 +118,7 @@ def typed(value: dict[str, Any], plan: StructPlan | None) -> dict[str, Any]:
         if (field is not None and field.type == "records") or name in ("record_set", "records"):
             result[f"{json_name}SizeInBytes"] = _size(entry)
         else:
-            result[json_name] = _typed_value(entry, field)
+            result[json_name] = _convert_value(entry, field)
     return result
 
 
@@ -132,11 +132,11 @@ def _size(text: Any) -> int | None:
     return next((int(one) for one in match.groups() if one), None) if match else None
 
 
-def _typed_value(value: Any, field: FieldPlan | None) -> Any:
+def _convert_value(value: Any, field: FieldPlan | None) -> Any:
     if isinstance(value, dict):
-        return typed(value, None if field is None else field.struct)
+        return convert_fields(value, None if field is None else field.struct)
     if isinstance(value, list):
-        return [_typed_value(one, field) for one in value]
+        return [_convert_value(one, field) for one in value]
     if value == "null":
         return None
     kind = None if field is None else field.type
@@ -150,7 +150,7 @@ def _typed_value(value: Any, field: FieldPlan | None) -> Any:
 # ---------------------------------------------------------------------------------------------------------------------
 
 MARK: Final = "Completed request:"
-LONGEST_LINE: Final = 256 << 20
+MAX_LINE_BYTES: Final = 256 << 20
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _LEVEL: Final = re.compile(r"\b(TRACE|DEBUG|INFO)\b")
 _OLD_HEADER: Final = re.compile(
@@ -193,7 +193,7 @@ class LogReader:
         Raises:
             DecodeError: the only file is not a request log.
         """
-        named = None if names_of is None else NamedBodies(names_of, apis)
+        named_bodies = None if names_of is None else NamedBodies(names_of, apis)
         lines = calls = 0
         for lines, line in enumerate(self._lines(), 1):  # noqa: B007
             row = row_of(line, secrets=secrets, apis=apis)
@@ -202,9 +202,9 @@ class LogReader:
             calls += 1
             if row["apiKey"] is None:
                 self.coverage.add(UnreadData(DAMAGED, LINE_REASON, self.path, lines=1))
-            elif named is not None:
+            elif named_bodies is not None:
                 for direction in (REQUEST, RESPONSE):
-                    row[f"{direction}Named"] = named.text(row[direction], row["apiKey"], direction)
+                    row[f"{direction}Named"] = named_bodies.text(row[direction], row["apiKey"], direction)
             yield row | {"file": self.path}
         if lines and not calls:
             self._report_foreign(FOREIGN_REASON)
@@ -217,7 +217,7 @@ class LogReader:
             raw: Any = file
             text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", "replace")
             try:
-                while line := text.readline(LONGEST_LINE):
+                while line := text.readline(MAX_LINE_BYTES):
                     yield line
             except DecodeError as error:
                 self.coverage.add(UnreadData(DAMAGED, error.reason, self.path))
@@ -240,14 +240,14 @@ def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | N
         return None
     prefix, text = line[:index], line[index + len(MARK) :]
     if prefix.lstrip().startswith("{"):  # a JSON layout, which contains the message as a string
-        prefix, text = _unwrapped(line) or (prefix, text)
+        prefix, text = _parse_line_prefix(line) or (prefix, text)
     level = _LEVEL.search(prefix)
     try:
         result = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text, apis)
         _check_types(result)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         result = {"_error": f"this line of the log cannot be read: {type(error).__name__}: {error}"}
-    return _finished(result, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
+    return _finish_row(result, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
 
 
 _TYPES: Final[dict[str, type | UnionType]] = {
@@ -277,7 +277,7 @@ def _check_types(result: Row) -> None:
         raise ValueError("a number of the header is out of range")
 
 
-def _unwrapped(line: str) -> tuple[str, str] | None:
+def _parse_line_prefix(line: str) -> tuple[str, str] | None:
     try:
         entry = json.loads(line)
     except ValueError:
@@ -410,7 +410,7 @@ def _body(text: str, head: Mapping[str, Any], direction: str, apis: Apis) -> Any
     text = text.strip()
     if not text.startswith("{"):
         return None
-    return typed(parse_struct(text), _plan(head["apiKey"], head["apiVersion"], direction, apis))
+    return convert_fields(parse_struct(text), _plan(head["apiKey"], head["apiVersion"], direction, apis))
 
 
 @lru_cache(maxsize=512)
@@ -435,7 +435,7 @@ def _key_of(name: str, apis: Apis) -> int:
 # ------------------------------------------------------------------------------------------------- rows
 
 
-def _finished(result: Row, time: int | None, level: str, *, secrets: bool, apis: Apis) -> Row:
+def _finish_row(result: Row, time: int | None, level: str, *, secrets: bool, apis: Apis) -> Row:
     errors = [result["_error"]] if "_error" in result else []
     row: Row = dict.fromkeys(_COLUMNS)
     row["responseTime"] = time
@@ -448,15 +448,15 @@ def _finished(result: Row, time: int | None, level: str, *, secrets: bool, apis:
 
 
 def _fill(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool, apis: Apis) -> None:
-    key, version, taken = result["apiKey"], result["apiVersion"], result["totalTimeMs"]
+    key, version, total_ms = result["apiKey"], result["apiVersion"], result["totalTimeMs"]
     api = apis.table.get(key)
     for name in ("apiKey", "apiVersion", "correlationId", "clientId", "principal", "connection"):
         row[name] = result[name]
     row["apiName"] = None if api is None else api.name
     row["flexible"] = None if api is None else api.is_flexible(version)
-    row["latencyMs"] = taken
-    if row["responseTime"] is not None and taken is not None:
-        row["requestTime"] = row["responseTime"] - round(taken * 1000)
+    row["latencyMs"] = total_ms
+    if row["responseTime"] is not None and total_ms is not None:
+        row["requestTime"] = row["responseTime"] - round(total_ms * 1000)
     for name in ("softwareName", "softwareVersion"):
         row[name] = None if result[name] in (None, "", "unknown") else result[name]
     row.update(_ends(result["connection"]))

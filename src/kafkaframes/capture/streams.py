@@ -45,8 +45,8 @@ class Pass:
         connections, connection_count: table of connections, and the number of its rows.
         file: number of the current file.
         last: whether this is the last pass.
-        renumbered: new number of each connection of the previous pass, -1 if forgotten; None if none were forgotten.
-        forgotten: rows and old numbers of the connections that were forgotten before this pass.
+        new_numbers: new number of each connection of the previous pass, -1 if forgotten; None if none were forgotten.
+        forgotten_connections: rows and old numbers of the connections that were forgotten before this pass.
     """
 
     buf: Bytes
@@ -59,27 +59,27 @@ class Pass:
     connection_count: int
     file: int
     last: bool
-    renumbered: Ints | None
-    forgotten: tuple[Ints, Ints]
+    new_numbers: Ints | None
+    forgotten_connections: tuple[Ints, Ints]
 
-    def bytes_of(self, chosen: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
+    def bytes_of(self, frame_rows: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
         """Return the bytes of frames, concatenated, and the start of each frame in them, plus the end of the last one.
 
         Args:
-            chosen: rows of ``frames``.
+            frame_rows: rows of ``frames``.
             lead: number of bytes to skip after the size prefix.
             sizes: number of bytes of each frame, at most the captured ones. Default: all captured bytes.
         """
-        starts = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(self.frames[chosen, layout.F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
+        starts = np.zeros(len(frame_rows) + 1, np.int64)
+        np.cumsum(self.frames[frame_rows, layout.F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
         out = np.empty(max(int(starts[-1]), 1), np.uint8)
-        gather(self.buf, self.extents, self.frames, np.ascontiguousarray(chosen), lead, starts, out)
+        gather(self.buf, self.extents, self.frames, np.ascontiguousarray(frame_rows), lead, starts, out)
         return out, starts
 
-    def facts_of(self, chosen: Ints) -> Ints:
+    def facts_of(self, call_rows: Ints) -> Ints:
         """Return one array per column of frames. A frame -1 has -1, or 0 for flags and missing bytes."""
-        out = np.empty((layout.FRAME_COLUMNS, len(chosen)), np.int64)
-        take_frames(self.frames, np.ascontiguousarray(chosen), out)
+        out = np.empty((layout.FRAME_COLUMNS, len(call_rows)), np.int64)
+        take_frames(self.frames, np.ascontiguousarray(call_rows), out)
         return out
 
 
@@ -122,8 +122,8 @@ class Streams:
         self._apis = api_table(apis)
         self.held_bytes = held_bytes
         self.forget_above = self._look_at = forget_above
-        self._renumbered: Ints | None = None
-        self._forgotten = _NONE
+        self._new_numbers: Ints | None = None
+        self._forgotten_connections = _NONE
         self.ports = np.array(sorted(set(ports)), np.int64)
         self.pending = np.zeros((0, layout.FRAME_COLUMNS), np.int64)
         self._scratch = np.zeros(_SCRATCH, np.uint8)
@@ -131,17 +131,19 @@ class Streams:
 
     def __iter__(self) -> Iterator[Pass]:
         for window in self.packets:
-            made = self._pass(window)
-            yield made
-            if not made.last:  # after the last pass, the table still contains all connections that were not forgotten
-                self._carry(made)
-                self._forget(int(made.rows[:, layout.TIME].max(initial=0)))
+            traffic = self._pass(window)
+            yield traffic
+            if (
+                not traffic.last
+            ):  # after the last pass, the table still contains all connections that were not forgotten
+                self._carry(traffic)
+                self._forget(int(traffic.rows[:, layout.TIME].max(initial=0)))
 
     def _pass(self, window: Window) -> Pass:
-        known = self.packets.connections
+        connections = self.packets.connections
         rows = np.ascontiguousarray(window.rows)
-        order, starts = _sorted(rows, known.count)
-        self._note_positions(known.table, known.count)
+        order, starts = _sort_rows(rows, connections.count)
+        self._note_positions(connections.table, connections.count)
         extents = np.empty((len(rows) + 1, layout.EXTENT_COLUMNS), np.int64)
         guess = 2 * len(rows) + len(self.pending) + 4096
         tables = [
@@ -154,38 +156,38 @@ class Streams:
         settings = np.array([int(window.last), PATIENCE_NS, PATIENCE_ROWS, patience, latest, int(haste)], np.int64)
         connection = into = frame = call = gap = 0
         while True:
-            status, connection, into, frame, call, gap = kernels.cut_streams(
-                window.buf, rows, order, starts, known.table, connection, known.count, self.pending, extents, into,
-                tables[0], frame, tables[1], call, tables[2], gap, self._apis, self.ports, settings, self._scratch,
-                *self._small,
+            status, connection, into, frame, call, gap = kernels.split_streams(
+                window.buf, rows, order, starts, connections.table, connection, connections.count, self.pending,
+                extents, into, tables[0], frame, tables[1], call, tables[2], gap, self._apis, self.ports, settings,
+                self._scratch, *self._small,
             )  # fmt: skip
             if status == layout.DONE:
                 break
             tables = [np.concatenate([table, np.empty_like(table)]) for table in tables]
         frames, calls, gaps = tables[0][:frame], tables[1][:call], tables[2][:gap]
         return Pass(
-            window.buf, rows, extents, frames, calls, gaps, known.table, known.count, self.packets.file, window.last,
-            renumbered=self._renumbered, forgotten=self._forgotten,
+            window.buf, rows, extents, frames, calls, gaps, connections.table, connections.count, self.packets.file,
+            window.last, new_numbers=self._new_numbers, forgotten_connections=self._forgotten_connections,
         )  # fmt: skip
 
     def _forget(self, now: int) -> None:
         """Forget connections that ended a while ago if there are many, so that memory is bounded by the open ones."""
-        known = self.packets.connections
-        self._renumbered, self._forgotten = None, _NONE
-        if known.count < self._look_at:
+        connections = self.packets.connections
+        self._new_numbers, self._forgotten_connections = None, _NONE
+        if connections.count < self._look_at:
             return
-        gone = known.closed_before(now - FORGET_NS)
-        gone[self.pending[:, layout.F_CONNECTION]] = False
+        is_forgotten = connections.closed_before(now - FORGET_NS)
+        is_forgotten[self.pending[:, layout.F_CONNECTION]] = False
         buf, rows = self.packets.carried
-        gone[rows[:, layout.DIRECTION] >> 1] = False
-        numbers = np.flatnonzero(gone)
-        self._look_at = max(2 * (known.count - len(numbers)), self.forget_above)
+        is_forgotten[rows[:, layout.DIRECTION] >> 1] = False
+        numbers = np.flatnonzero(is_forgotten)
+        self._look_at = max(2 * (connections.count - len(numbers)), self.forget_above)
         if not len(numbers):
             return
-        self._forgotten = known.table[numbers].copy(), numbers
-        self._renumbered = known.keep(~gone)
-        self.pending[:, layout.F_CONNECTION] = self._renumbered[self.pending[:, layout.F_CONNECTION]]
-        rows[:, layout.DIRECTION] = 2 * self._renumbered[rows[:, layout.DIRECTION] >> 1] + (
+        self._forgotten_connections = connections.table[numbers].copy(), numbers
+        self._new_numbers = connections.keep(~is_forgotten)
+        self.pending[:, layout.F_CONNECTION] = self._new_numbers[self.pending[:, layout.F_CONNECTION]]
+        rows[:, layout.DIRECTION] = 2 * self._new_numbers[rows[:, layout.DIRECTION] >> 1] + (
             rows[:, layout.DIRECTION] & 1
         )
         self.packets.carried = buf, rows
@@ -201,43 +203,43 @@ class Streams:
             connections[owners, layout.PENDING_START] = first
             connections[owners, layout.PENDING_END] = first + counts
 
-    def _carry(self, made: Pass) -> None:
+    def _carry(self, traffic: Pass) -> None:
         """Carry over unprocessed segments and unmatched frames to the next window."""
-        waiting = np.flatnonzero(made.frames[:, layout.F_DONE] == 0)
-        kept = _unfinished(made)
-        frames = made.frames[waiting]
+        waiting = np.flatnonzero(traffic.frames[:, layout.F_DONE] == 0)
+        carried_rows = _unfinished_rows(traffic)
+        frames = traffic.frames[waiting]
         frames = frames[np.argsort(frames[:, layout.F_CONNECTION], kind="stable")]
-        waiting = waiting[np.argsort(made.frames[waiting, layout.F_CONNECTION], kind="stable")]
-        frame_bytes, frame_starts = made.bytes_of(waiting)
-        sizes = kept[:, layout.CAPTURED]
-        indexes = np.zeros(len(kept) + 1, np.int64)
+        waiting = waiting[np.argsort(traffic.frames[waiting, layout.F_CONNECTION], kind="stable")]
+        frame_bytes, frame_starts = traffic.bytes_of(waiting)
+        sizes = carried_rows[:, layout.CAPTURED]
+        indexes = np.zeros(len(carried_rows) + 1, np.int64)
         np.cumsum(sizes, out=indexes[1:])
         total = int(frame_starts[-1]) + int(indexes[-1])
         out = np.empty(total, np.uint8)
         out[: int(frame_starts[-1])] = frame_bytes[: int(frame_starts[-1])]
         indexes += int(frame_starts[-1])
-        copy_stretches(made.buf, np.stack([kept[:, layout.POSITION], sizes, indexes[:-1]], axis=1), out)
+        copy_stretches(traffic.buf, np.stack([carried_rows[:, layout.POSITION], sizes, indexes[:-1]], axis=1), out)
         frames[:, layout.F_POSITION] = frame_starts[:-1]
         frames[:, layout.F_BEGIN] = 0
-        kept[:, layout.POSITION] = indexes[:-1]
+        carried_rows[:, layout.POSITION] = indexes[:-1]
         self.pending = np.ascontiguousarray(frames)
-        self.packets.carried = out, kept
+        self.packets.carried = out, carried_rows
 
 
-def covered_passes(streams: Streams, coverage: Coverage) -> Iterator[Pass]:
+def passes_with_coverage(streams: Streams, coverage: Coverage) -> Iterator[Pass]:
     """Yield passes, and add unread data to ``coverage``: packets, gaps, and connections once they are forgotten."""
     packets, has_ports = streams.packets, bool(streams.ports.size)
-    for made in streams:
+    for traffic in streams:
         coverage.update(packets.take_unread())
-        coverage.add_gaps(gap_entries(made.gaps, packets.files, made.file))
-        coverage.update(connection_entries(made.forgotten[0], packets.files, has_ports=has_ports))
-        yield made
-    known = packets.connections
-    coverage.update(connection_entries(known.table[: known.count], packets.files, has_ports=has_ports))
+        coverage.add_gaps(gap_entries(traffic.gaps, packets.files, traffic.file))
+        coverage.update(connection_entries(traffic.forgotten_connections[0], packets.files, has_ports=has_ports))
+        yield traffic
+    connections = packets.connections
+    coverage.update(connection_entries(connections.table[: connections.count], packets.files, has_ports=has_ports))
     coverage.update(packets.take_unread())
 
 
-def _sorted(rows: Ints, count: int) -> tuple[Ints, Ints]:
+def _sort_rows(rows: Ints, count: int) -> tuple[Ints, Ints]:
     sides = 2 * count
     order = np.empty(len(rows), np.int64)
     starts = np.zeros(sides + 2, np.int64)
@@ -246,20 +248,20 @@ def _sorted(rows: Ints, count: int) -> tuple[Ints, Ints]:
     return order, starts
 
 
-def _unfinished(made: Pass) -> Ints:
+def _unfinished_rows(traffic: Pass) -> Ints:
     """Return the rows of segments that the next pass needs."""
-    rows = made.rows
+    rows = traffic.rows
     if not len(rows):
         return rows.copy()
     owners = rows[:, layout.DIRECTION] >> 1
     sides = rows[:, layout.DIRECTION] & 1
-    protocol = made.connections[owners, layout.PROTOCOL]
-    done = made.connections[owners, layout.SIDE + sides * layout.SIDE_COLUMNS + layout.AT]
+    protocol = traffic.connections[owners, layout.PROTOCOL]
+    read_end = traffic.connections[owners, layout.SIDE + sides * layout.SIDE_COLUMNS + layout.AT]
     unread = (protocol == layout.UNDECIDED) | (
-        (protocol == layout.KAFKA) & (rows[:, layout.OFFSET] + rows[:, layout.CAPTURED] > done)
+        (protocol == layout.KAFKA) & (rows[:, layout.OFFSET] + rows[:, layout.CAPTURED] > read_end)
     )
-    kept: Ints = rows[unread]
-    return kept
+    unread_rows: Ints = rows[unread]
+    return unread_rows
 
 
 def ports_of(text: str | Sequence[int]) -> tuple[int, ...]:
@@ -290,16 +292,16 @@ class Span(NamedTuple):
     last: int
     wait: int = 1
 
-    def chosen(self, made: Pass, calls: Ints) -> Any:
+    def is_in_span(self, traffic: Pass, calls: Ints) -> Any:
         """Return a mask of the calls of a pass that this read returns."""
-        frames = made.frames
-        ends, broken = np.full(len(calls), -1), np.zeros(len(calls), bool)
+        frames = traffic.frames
+        ends, is_damaged = np.full(len(calls), -1), np.zeros(len(calls), bool)
         for column in (layout.CALL_REQUEST, layout.CALL_RESPONSE):
             there = calls[:, column] >= 0
             ends = np.maximum(ends, np.where(there, frames[calls[:, column], layout.F_END_NUMBER] >> FILE_SHIFT, -1))
-            broken |= there & (frames[calls[:, column], layout.F_FLAGS] & layout.BROKEN != 0)
+            is_damaged |= there & (frames[calls[:, column], layout.F_FLAGS] & layout.BROKEN != 0)
         has_request = calls[:, layout.CALL_REQUEST] >= 0
         no_reply = has_request & (frames[calls[:, layout.CALL_REQUEST], layout.F_FLAGS] & layout.NO_REPLY != 0)
-        is_open = has_request & (broken | ((calls[:, layout.CALL_RESPONSE] < 0) & ~no_reply))
+        is_open = has_request & (is_damaged | ((calls[:, layout.CALL_RESPONSE] < 0) & ~no_reply))
         before = self.first - 1 - self.wait  # earlier reads returned the open calls up to this file
         return np.where(is_open, (ends > before) & (ends <= self.last - self.wait), ends >= self.first)

@@ -55,10 +55,10 @@ def ends_of(row: Ints) -> Ends:
     number = int(row[FIRST_NUMBER])
     file = number >> FILE_SHIFT
     where = f"{file}.{number & FILE_MASK}" if file else str(number & FILE_MASK)
-    return Ends(*client, *server, f"{_joined(*client)}-{_joined(*server)}-{where}")
+    return Ends(*client, *server, f"{_join_address(*client)}-{_join_address(*server)}-{where}")
 
 
-def _joined(address: str, port: int) -> str:
+def _join_address(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
@@ -90,22 +90,20 @@ class Names:
     """A cache of the endpoints of connections."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Ends] = {}
+        self._ends: dict[int, Ends] = {}
 
     def renumber(self, numbers: Ints) -> None:
         """Apply the new numbers of connections, -1 for forgotten ones."""
         count = len(numbers)
-        self._known = {
-            int(numbers[row]): ends for row, ends in self._known.items() if row < count and numbers[row] >= 0
-        }
+        self._ends = {int(numbers[row]): ends for row, ends in self._ends.items() if row < count and numbers[row] >= 0}
 
     def of(self, connections: Ints, rows: Iterable[int]) -> list[Ends]:
         """Return the endpoints of the connections in ``rows``."""
         result = []
         for row in rows:
-            ends = self._known.get(row)
+            ends = self._ends.get(row)
             if ends is None:
-                ends = self._known[row] = ends_of(connections[row])
+                ends = self._ends[row] = ends_of(connections[row])
             result.append(ends)
         return result
 
@@ -131,12 +129,12 @@ FactsOf = Callable[[int], tuple[str | None, str | None, str | None]]
 
 
 def batch_of(
-    rows: Sequence[Row], columns: Sequence[Column], made: Mapping[str, pa.Array] = MappingProxyType({})
+    rows: Sequence[Row], columns: Sequence[Column], typed_arrays: Mapping[str, pa.Array] = MappingProxyType({})
 ) -> pa.RecordBatch:
-    """Return rows as an Arrow batch with the given columns. ``made`` has columns that are already computed."""
+    """Return rows as an Arrow batch with the given columns. ``typed_arrays`` has columns that are already computed."""
     schema = schema_of(columns)
     arrays = [
-        made[name] if name in made else pa.array([row[name] for row in rows], field.type)
+        typed_arrays[name] if name in typed_arrays else pa.array([row[name] for row in rows], field.type)
         for name, field in zip(schema.names, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -229,11 +227,11 @@ def packet_batch(
     side = rows[:, layout.DIRECTION] & 1
     by_client = side == np.where(connections[owners, layout.CLIENT] == 1, 1, 0)
     start = connections[owners, layout.SIDE + side * layout.SIDE_COLUMNS + layout.START]
-    made: dict[str, Callable[[], pa.Array]] = {
+    array_makers: dict[str, Callable[[], pa.Array]] = {
         "time": lambda: pa.array(rows[:, layout.TIME] // 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
         "file": lambda: pa.array(files, pa.string()).take(pa.array(rows[:, layout.NUMBER] >> FILE_SHIFT, pa.int64())),
         "packet": lambda: pa.array(rows[:, layout.NUMBER] & FILE_MASK, pa.int64()),
-        "connection": lambda: _taken([one.label for one in ends], inverse, pa.string()),
+        "connection": lambda: _take_values([one.label for one in ends], inverse, pa.string()),
         "sourceAddress": lambda: _either(ends, inverse, by_client, "client", "server", pa.string()),
         "sourcePort": lambda: _either(ends, inverse, by_client, "client_port", "server_port", pa.int32()),
         "targetAddress": lambda: _either(ends, inverse, ~by_client, "client", "server", pa.string()),
@@ -243,21 +241,21 @@ def packet_batch(
         "sizeBytes": lambda: pa.array(rows[:, layout.LENGTH], pa.int64()),
         "capturedBytes": lambda: pa.array(rows[:, layout.CAPTURED], pa.int64()),
     }
-    return pa.RecordBatch.from_arrays([made[column.name]() for column in columns], schema=schema_of(columns))
+    return pa.RecordBatch.from_arrays([array_makers[column.name]() for column in columns], schema=schema_of(columns))
 
 
-def _taken(values: list[Any], indexes: Any, kind: pa.DataType) -> pa.Array:
+def _take_values(values: list[Any], indexes: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind).take(pa.array(indexes, pa.int64()))
 
 
 def _either(ends: list[Ends], inverse: Any, first: Any, entry: str, other: str, kind: pa.DataType) -> pa.Array:
     values = [getattr(end, entry) for end in ends] + [getattr(end, other) for end in ends]
-    return _taken(values, np.where(first, inverse, inverse + len(ends)), kind)
+    return _take_values(values, np.where(first, inverse, inverse + len(ends)), kind)
 
 
 def _flags(flags: Ints) -> pa.Array:
     texts = [",".join(name for bit, name in _FLAG_NAMES if number & bit) for number in range(256)]
-    return _taken(texts, flags, pa.string())
+    return _take_values(texts, flags, pa.string())
 
 
 def error_column(result: Sequence[ErrorCodes], valid: Any) -> pa.Array:

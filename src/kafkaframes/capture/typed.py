@@ -66,15 +66,15 @@ class ApiTypes:
     def _union(self, direction: str) -> pa.DataType:
         versions = range(self.api.versions.highest, self.api.versions.lowest - 1, -1)
         kinds = (Kind(self.api_key, version, direction, self.apis) for version in versions)
-        return _merged([kind.columns([]).type.field("body").type for kind in kinds if kind.is_known])
+        return _merge_types([kind.columns([]).type.field("body").type for kind in kinds if kind.is_known])
 
-    def aligned(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
+    def align_bodies(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
         """Convert bodies of one version to the common type. Bodies with an error and credentials become null."""
-        hidden = frozenset() if self.secrets else frozenset(FIELDS.get((self.api_key, direction), ()))
+        hidden_paths = frozenset() if self.secrets else frozenset(FIELDS.get((self.api_key, direction), ()))
         name = None if self.secrets else envelope_field(self.api_key, direction)
-        hidden |= {(name,)} if name is not None else set()
+        hidden_paths |= {(name,)} if name is not None else set()
         configs = frozenset() if self.secrets else frozenset(CONFIGS.get((self.api_key, direction), ()))
-        result = _aligned(body, self.type_of(direction), (), hidden, configs)
+        result = _align_array(body, self.type_of(direction), (), hidden_paths, configs)
         return (
             pc.if_else(errors.is_null(), result, pa.nulls(len(result), result.type))
             if errors.null_count < len(errors)
@@ -82,7 +82,7 @@ class ApiTypes:
         )
 
 
-def _merged(kinds: Iterable[pa.DataType]) -> pa.DataType:
+def _merge_types(kinds: Iterable[pa.DataType]) -> pa.DataType:
     """Return the type with the fields of all types, in the order of their first occurrence."""
     kinds = list(kinds)
     first = kinds[0]
@@ -91,14 +91,16 @@ def _merged(kinds: Iterable[pa.DataType]) -> pa.DataType:
         for kind in kinds:
             for field in kind:
                 by_name.setdefault(field.name, []).append(field.type)
-        return pa.struct([(name, _merged(types)) for name, types in by_name.items()])
+        return pa.struct([(name, _merge_types(types)) for name, types in by_name.items()])
     if pa.types.is_list(first):
-        return pa.list_(pa.field("element", _merged([kind.value_type for kind in kinds])))
+        return pa.list_(pa.field("element", _merge_types([kind.value_type for kind in kinds])))
     return pa.binary() if pa.types.is_fixed_size_binary(first) else first
 
 
-def _aligned(array: Any, kind: pa.DataType, path: Path, hidden: frozenset[Path], configs: frozenset[Path]) -> pa.Array:
-    if path in hidden:
+def _align_array(
+    array: Any, kind: pa.DataType, path: Path, hidden_paths: frozenset[Path], configs: frozenset[Path]
+) -> pa.Array:
+    if path in hidden_paths:
         return pa.nulls(len(array), kind)
     if pa.types.is_struct(kind):
         parts = []
@@ -107,12 +109,12 @@ def _aligned(array: Any, kind: pa.DataType, path: Path, hidden: frozenset[Path],
                 parts.append(pa.nulls(len(array), field.type))
             else:
                 deeper = (*path, field.name)
-                parts.append(_aligned(array.field(field.name), field.type, deeper, hidden, configs))
+                parts.append(_align_array(array.field(field.name), field.type, deeper, hidden_paths, configs))
         if path in configs:
             parts = _without_values(parts, kind)
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind):
-        values = _aligned(array.values, kind.value_type, path, hidden, configs)
+        values = _align_array(array.values, kind.value_type, path, hidden_paths, configs)
         return pa.ListArray.from_arrays(
             array.offsets, values, type=kind, mask=array.is_null() if array.null_count else None
         )
@@ -137,22 +139,22 @@ SIZE_SUFFIX: Final = "SizeInBytes"
 def with_records(value: object, records: str | None = "") -> object:
     """Replace the record sizes of a request log by a ``records`` field (empty or null)."""
     if isinstance(value, dict):
-        named = {name: with_records(one, records) for name, one in value.items() if not name.endswith(SIZE_SUFFIX)}
-        return named | {name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)}
+        converted = {name: with_records(one, records) for name, one in value.items() if not name.endswith(SIZE_SUFFIX)}
+        return converted | {name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)}
     return [with_records(one, records) for one in value] if isinstance(value, list) else value
 
 
-def typed_columns(rows: Sequence[dict[str, Any]], types: ApiTypes) -> Mapping[str, pa.Array]:
+def build_typed_columns(rows: Sequence[dict[str, Any]], types: ApiTypes) -> Mapping[str, pa.Array]:
     """Return requests and responses of one API as structs, null if missing; ``_error`` then has the reason."""
-    return {direction: _typed(rows, types, direction) for direction in (REQUEST, RESPONSE)}
+    return {direction: _build_structs(rows, types, direction) for direction in (REQUEST, RESPONSE)}
 
 
-def _typed(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> pa.Array:
+def _build_structs(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> pa.Array:
     messages: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for index, row in enumerate(rows):
         if row[direction] is None:
             continue  # the row already has an error
-        data = _encoded(row, types, direction)
+        data = _encode_body(row, types, direction)
         if data is not None:
             messages[row["apiVersion"]].append((index, data))
     kind = types.type_of(direction)
@@ -161,13 +163,13 @@ def _typed(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> p
     for version, some in messages.items():
         cls = types.apis.message_class(types.api_key, direction, version)
         result = cls.decode_columns([data for _, data in some], version)
-        parts.append(types.aligned(result, result.field("_error"), direction))
+        parts.append(types.align_bodies(result, result.field("_error"), direction))
         which[[index for index, _ in some]] = count + np.arange(len(some))
         count += len(some)
     return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 
 
-def _encoded(row: dict[str, Any], types: ApiTypes, direction: str) -> bytes | None:
+def _encode_body(row: dict[str, Any], types: ApiTypes, direction: str) -> bytes | None:
     """Return a logged body as bytes, or None with an error added to the row if it cannot be encoded."""
     version = row["apiVersion"]
     kind = Kind(types.api_key, version, direction, types.apis)

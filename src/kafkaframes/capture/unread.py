@@ -150,13 +150,13 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
     if not len(table):
         return
     sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :][:, : layout.SIDE_COLUMNS] for side in (0, 1)]
-    packets, sizes, cut, stray = (
+    packets, sizes, cut_counts, stray = (
         np.stack([side[:, column] for side in sides], axis=1)
         for column in (layout.SIDE_PACKETS, layout.SIDE_BYTES, layout.CUT_SEGMENTS, layout.STRAY_SEGMENTS)
     )
     protocol = table[:, layout.PROTOCOL]
     is_kafka, is_other = protocol == layout.KAFKA, protocol == layout.OTHER
-    total, cut_packets = sizes.sum(axis=1), cut.sum(axis=1)
+    total, cut_packets = sizes.sum(axis=1), cut_counts.sum(axis=1)
     has_payload = total > packets.sum(axis=1)  # a keepalive probe may contain a byte
     has_start = (sides[0][:, layout.INITIAL] >= 0) | (sides[1][:, layout.INITIAL] >= 0)
     is_undecided = (protocol == layout.UNDECIDED) | (protocol == layout.UNRECOGNISED)

@@ -106,7 +106,7 @@ class CaptureSource(Source):
     @property
     def default_columns(self) -> tuple[str, ...]:
         """The default columns of the table."""
-        return tuple(column.name for column in self.options.read.chosen())
+        return tuple(column.name for column in self.options.read.selected_columns())
 
     def checked(self, columns: Sequence[str], where: Where) -> None:
         """Check that the table has these columns, and the columns of the conditions."""

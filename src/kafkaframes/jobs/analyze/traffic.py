@@ -18,7 +18,7 @@ from kafkaframes.capture.bodies import (
     Kind,
     as_array,
     binary_extents,
-    flagged,
+    rows_with_errors,
     sets_of_records,
 )
 from kafkaframes.capture.calls import CallMaker, Calls
@@ -27,9 +27,9 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.layout import F_END_TIME
 from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.reader import split_traffic
-from kafkaframes.capture.records import joined_sets
+from kafkaframes.capture.records import join_record_sets
 from kafkaframes.capture.request_log import LogReader
-from kafkaframes.capture.streams import Streams, covered_passes
+from kafkaframes.capture.streams import Streams, passes_with_coverage
 from kafkaframes.capture.typed import SIZE_SUFFIX, with_records
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -110,7 +110,7 @@ def captured_calls(task: Task, apis: Apis, coverage: Coverage) -> Iterator[Calls
     if captures:
         maker = CallMaker(choose("calls", ("clientId",)), captures, apis=apis)
         reader = PacketReader(captures, share=task.share, shares=task.shares, is_alone=len(task.files) == 1)
-        for made in covered_passes(Streams(reader, ports=task.ports, apis=apis), coverage):
+        for made in passes_with_coverage(Streams(reader, ports=task.ports, apis=apis), coverage):
             yield Calls(maker, made)
 
 
@@ -217,7 +217,7 @@ def _captured_at_0(
 
 
 def _unread(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
-    bad = flagged(errors).tolist()
+    bad = rows_with_errors(errors).tolist()
     return Counter((int(labels[row]), str(errors[row].as_py())) for row in bad)
 
 
@@ -312,6 +312,6 @@ def measure_records(task: Task, apis: Apis = CATALOG, coverage: Coverage | None 
 def _add(decoded: Decoded, sizes: RecordSizes) -> None:
     assert decoded.plan is not None
     for _, blobs in sets_of_records(decoded.body, decoded.plan, np.arange(decoded.count)):
-        data, _ = joined_sets(*binary_extents(blobs))
+        data, _ = join_record_sets(*binary_extents(blobs))
         if len(data):
             sizes.add(data, scan_all(data))

@@ -50,7 +50,7 @@ class KafkaCaptureDataSource(DataSource):
         from kafkaframes.capture.columns import schema_of
 
         options = _parsed(without_added(self._options))
-        schema = from_arrow_schema(schema_of(options.read.chosen()))
+        schema = from_arrow_schema(schema_of(options.read.selected_columns()))
         comment = comment_of(self.name(), self._options)
         if comment:
             schema[0].metadata = {"comment": comment}
