@@ -220,12 +220,7 @@ class AsyncShareConsumer:
             BrokerError: the group or a topic cannot be read.
             CorruptRecordError: a batch is damaged. Its records are rejected, so brokers do not deliver them again.
         """
-        records: list[ShareRecord] = []
-        for acquired in await self._acquire(timeout_ms):
-            deliveries = acquired.deliveries
-            rows = Records(acquired.batch, acquired.partition).take(acquired.batch.num_rows)
-            records += [ShareRecord(*row, deliveries[row.offset]) for row in rows]
-        return records
+        return [record for acquired in await self._acquire(timeout_ms) for record in records_of(acquired)]
 
     async def fetch_arrow(self, timeout_ms: int = 1_000, *, columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
         """Return acquired records as a table; an empty table if none arrive in time. See ``poll``.
@@ -235,16 +230,8 @@ class AsyncShareConsumer:
             columns: ``topic``, ``partition``, ``delivery_count`` and the record columns of
                 ``kafkaframes.read_records``. ``acknowledge`` needs ``topic``, ``partition`` and ``offset``.
         """
-        record_columns = tuple(name for name in columns if name != _DELIVERY_COUNT)
-        _, schema = schema_of(record_columns)
-        fields = [pa.field(name, pa.int16()) if name == _DELIVERY_COUNT else schema.field(name) for name in columns]
-        batches = []
-        for acquired in await self._acquire(timeout_ms):
-            batch = placed(acquired.batch, acquired.partition, record_columns, schema)
-            counts = pa.array([acquired.deliveries[offset] for offset in acquired.offsets], pa.int16())
-            arrays = [counts if name == _DELIVERY_COUNT else batch.column(name) for name in columns]
-            batches.append(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
-        return pa.Table.from_batches(batches, schema=pa.schema(fields))
+        _columns_of(columns)  # an unknown column is an error before records are acquired
+        return to_table(await self._acquire(timeout_ms), columns)
 
     async def _acquire(self, timeout_ms: int) -> list[AcquiredBatch]:
         """Return acquired records."""
@@ -296,7 +283,7 @@ class AsyncShareConsumer:
         """
         if kind not in ACKNOWLEDGEMENTS:
             raise OptionError(f"acknowledgement {kind!r} does not exist; expected one of {', '.join(ACKNOWLEDGEMENTS)}")
-        self._machine.acknowledge(_record_keys(records, mask), ACKNOWLEDGEMENTS[kind])
+        self._machine.acknowledge(record_keys(records, mask), ACKNOWLEDGEMENTS[kind])
         self._collect_results()
 
     async def renew(
@@ -314,7 +301,7 @@ class AsyncShareConsumer:
             BrokerError: a lock has expired (INVALID_RECORD_STATE), or the group does not allow renewals.
         """
         self._cluster.home.check()
-        completion = self._machine.renew(_record_keys(records, mask))
+        completion = self._machine.renew(record_keys(records, mask))
         await self._wait_for(completion)
         completion.require_success()
 
@@ -368,7 +355,36 @@ class AsyncShareConsumer:
                 self._on_acknowledge(offsets, error)
 
 
-def _record_keys(records: Any, mask: Any) -> list[RecordKey]:
+def records_of(acquired: AcquiredBatch) -> list[ShareRecord]:
+    """Return acquired records as Python values."""
+    deliveries = acquired.deliveries
+    rows = Records(acquired.batch, acquired.partition).take(acquired.batch.num_rows)
+    return [ShareRecord(*row, deliveries[row.offset]) for row in rows]
+
+
+def _columns_of(columns: Sequence[str]) -> tuple[tuple[str, ...], pa.Schema]:
+    """Return the columns without the delivery count, and the schema of all columns."""
+    record_columns = tuple(name for name in columns if name != _DELIVERY_COUNT)
+    _, schema = schema_of(record_columns)
+    fields = [pa.field(name, pa.int16()) if name == _DELIVERY_COUNT else schema.field(name) for name in columns]
+    return record_columns, pa.schema(fields)
+
+
+def _to_arrow(acquired: AcquiredBatch, record_columns: tuple[str, ...], schema: pa.Schema) -> pa.RecordBatch:
+    """Return acquired records with the columns of a schema."""
+    batch = placed(acquired.batch, acquired.partition, record_columns, schema_of(record_columns)[1])
+    counts = pa.array([acquired.deliveries[offset] for offset in acquired.offsets], pa.int16())
+    arrays = [counts if name == _DELIVERY_COUNT else batch.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def to_table(acquired: Iterable[AcquiredBatch], columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
+    """Return acquired records as a table."""
+    record_columns, schema = _columns_of(columns)
+    return pa.Table.from_batches([_to_arrow(entry, record_columns, schema) for entry in acquired], schema=schema)
+
+
+def record_keys(records: Any, mask: Any) -> list[RecordKey]:
     """Return (topic, partition, offset) of each record or table row."""
     if isinstance(records, ShareRecord):
         records = [records]

@@ -179,9 +179,9 @@ class _Node:
 
     @property
     def has_unanswered(self) -> bool:
-        """Whether acknowledgements wait for a response or to be sent."""
+        """Whether acknowledgements are in flight or must be sent. Gaps alone are sent with the next ShareFetch."""
         is_in_flight = self.request is not None and self.renewal is None and bool(self.request.acknowledgements)
-        return is_in_flight or bool(self.session.pending)
+        return is_in_flight or (self.must_send and bool(self.session.pending))
 
 
 class ShareMachine:
@@ -333,6 +333,8 @@ class ShareMachine:
     def renew(self, keys: Sequence[RecordKey]) -> Completion:
         """Extend the locks of delivered records. Pending acknowledgements of the same nodes are sent first.
 
+        The locks of buffered records are extended, too: the caller takes longer than they last.
+
         Raises:
             OptionError: a record was not in the last poll or is already acknowledged.
         """
@@ -349,6 +351,9 @@ class ShareMachine:
             state.must_send = state.must_send or bool(state.session.pending)
             state.renewals.append(_Renewal(kinds, completion))
             completion.node_ids.add(node_id)
+        for entry in self._buffer:
+            buffered = {entry.partition_id: dict.fromkeys(entry.offsets, RENEW)}
+            self._nodes[entry.node_id].renewals.append(_Renewal(buffered, Completion()))
         return completion
 
     def take_results(self) -> list[AcknowledgementResult]:
@@ -408,10 +413,10 @@ class ShareMachine:
             state.may_have_session = False
             yield self._send(state, ShareAcknowledge(state.node, FINAL_EPOCH, kinds), now)
         if not self._nodes and not self.member.is_busy and self.member.topics:
-            leave = self.member.leave()
+            self.member.leave()
             self.member.topics, self.assignment, self._partitions = (), {}, {}
-            if leave is not None:
-                yield leave
+        if not self.member.topics:
+            yield from self.member.requests(now)
 
     # ----------------------------------------------------------------------------------------------------- requests
 
@@ -596,8 +601,9 @@ class ShareMachine:
         }
         used = {lock.partition_id for lock in self._locks.values()}
         for state in self._nodes.values():
-            in_flight = () if state.request is None else state.request.acknowledgements
-            used.update(state.session.partitions, state.session.pending, in_flight)
+            used.update(state.session.partitions, state.session.pending)
+            used.update(() if state.request is None else state.request.acknowledgements)
+            used.update(state.request.added if isinstance(state.request, ShareFetch) else ())
             used.update(*(renewal.kinds for renewal in (*state.renewals, state.renewal) if renewal is not None))
         self._partitions = {
             entry: partition for entry, partition in self._partitions.items() if entry in used
@@ -683,9 +689,22 @@ class ShareMachine:
             for partition_id in renewal.kinds:
                 error = _row_error(partition_id, answer.rows, state.node)
                 renewal.completion.add(self._partitions[partition_id], error)
+                if error is None:
+                    self._extend_locks(state, partition_id, renewal.kinds[partition_id])
             renewal.completion.node_ids.discard(state.node.node_id)
         else:
             self._record_rows(state, request.acknowledgements, answer.rows)
+
+    def _extend_locks(self, state: _Node, partition_id: PartitionId, offsets: Iterable[int]) -> None:
+        """Store when the renewed locks of buffered records expire."""
+        if self.lock_s is not None:
+            expires_at, renewed = state.sent_at + self.lock_s, set(offsets)
+            self._buffer = [
+                entry._replace(expires_at=expires_at)
+                if entry.partition_id == partition_id and renewed.issuperset(entry.offsets)
+                else entry
+                for entry in self._buffer
+            ]
 
     def _close_session(self, state: _Node) -> None:
         state.session.reset()

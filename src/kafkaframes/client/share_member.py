@@ -20,9 +20,10 @@ from typing import Final
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.share_requests import ShareHeartbeat, ShareHeartbeatAnswer
 from kafkaframes.client.share_session import PartitionId
-from kafkaframes.errors import BrokerError, ErrorCode
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode
 
 _JOIN_EPOCH, _LEAVE_EPOCH = 0, -1  # special member epochs
+_MAX_LEAVE_RETRIES: Final = 2
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
@@ -52,6 +53,8 @@ class ShareMember:
         self._sent_topics: tuple[str, ...] | None = None  # last topics that the coordinator has acknowledged
         self._is_registered = False  # whether the coordinator may have this member
         self._awaits_poll = False
+        self._must_leave = False
+        self._leave_failures = 0
         self._polled_at = 0.0
         self._under_way: ShareHeartbeat | None = None
         self._due = 0.0
@@ -59,8 +62,8 @@ class ShareMember:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a heartbeat is in flight."""
-        return self._under_way is not None
+        """Whether a heartbeat is in flight, or the one that leaves the group must be sent."""
+        return self._under_way is not None or self._must_leave
 
     @property
     def has_left(self) -> bool:
@@ -85,9 +88,11 @@ class ShareMember:
     def requests(self, now: float) -> list[ShareHeartbeat]:
         """Return the heartbeat to send now, if any."""
         if self._has_expired(now):
-            leave = self.leave()
+            self.leave()
             self._awaits_poll = True
-            return [] if leave is None else [leave]
+        if self._must_leave:
+            self._must_leave, self._under_way = False, ShareHeartbeat(_LEAVE_EPOCH)
+            return [self._under_way]
         if not self.topics or self._awaits_poll or self._under_way is not None or now < self._due:
             return []
         is_new = self.epoch == _JOIN_EPOCH or self.topics != self._sent_topics
@@ -130,8 +135,11 @@ class ShareMember:
         if request is not self._under_way:
             return None
         self._under_way = self._sent_topics = None
-        if request.epoch == _LEAVE_EPOCH:
-            return None  # the session expires at the coordinator
+        if request.epoch == _LEAVE_EPOCH:  # if it fails for good, the session expires at the coordinator
+            has_moved = isinstance(error, BrokerError) and error.code in COORDINATOR_MOVED
+            self._must_leave = has_moved and self._leave_failures < _MAX_LEAVE_RETRIES
+            self._leave_failures += 1
+            return None
         self._due = now + self._backoff_s(self._failures)
         self._failures += 1
         if isinstance(error, BrokerError) and error.code in _FENCED:
@@ -143,13 +151,12 @@ class ShareMember:
         """Reset the state of a member that is not in the group."""
         self.epoch, self.partition_ids, self._sent_topics = _JOIN_EPOCH, [], None
 
-    def leave(self) -> ShareHeartbeat | None:
-        """End the membership. Return the request to send, or None if the coordinator does not have the member."""
-        is_registered, self._is_registered = self._is_registered, False
+    def leave(self) -> None:
+        """End the membership. ``requests`` returns the request to send if the coordinator may have the member."""
+        self._must_leave, self._is_registered = self._is_registered, False
+        self._under_way, self._leave_failures = None, 0
         self._forget()
-        self._under_way = ShareHeartbeat(_LEAVE_EPOCH) if is_registered else None
-        return self._under_way
 
     def abandon_heartbeat(self) -> None:
         """Stop waiting for the response to the heartbeat in flight."""
-        self._under_way = None
+        self._under_way, self._must_leave = None, False

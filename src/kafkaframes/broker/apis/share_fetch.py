@@ -162,6 +162,11 @@ def _acquired(
 ) -> dict[PartitionKey, _Row] | None:
     """Acquire records; return None if there are fewer than ``min_bytes``, unless the attempt is the last one."""
     body = request.body
+    moved = [key for key, reader in opened.items() if reader.partition.leader_id != request.session.node_id]
+    if moved:  # the leader has moved while the fetch was waiting
+        opened = {key: reader for key, reader in opened.items() if key not in moved}
+        rows = _acquired(request, broker, opened, is_last=True) or {}
+        return rows | {key: _Row(ErrorCode.NOT_LEADER_OR_FOLLOWER) for key in moved}
     isolation = TXN_COMMITTED if _is_committed(broker, body.group_id or "") else HIGH_WATERMARK
     keys = [key for key, reader in opened.items() if reader.state.may_acquire]
     reads: dict[PartitionKey, _Read] = {}
