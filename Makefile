@@ -109,8 +109,9 @@ soak-producer: setup ## 200,000 simulated schedules of the producer, then 500 ru
 	$(PY) -m tests.soak.producer_schedules --schedules 200000
 	$(PY) -m tests.soak.producer_proxy --runs 500
 
-soak-client: setup ## 100,000 simulated schedules of consumers in a group
+soak-client: setup ## 100,000 simulated schedules of consumers in a group, 50,000 of a share group
 	$(PY) -m tests.soak.consumer_schedules --schedules 100000
+	$(PY) -m tests.soak.share_schedules --schedules 50000
 
 soak-broker: setup ## 200 kills of a broker under load; what one client can cost the others
 	$(PY) -m tests.soak.broker_kills

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from types import ModuleType
 
 from tests.soak import consumer_cases, consumer_schedules
+from tests.soak.mutation import Mutation, build_mutant, mutated
 
 from kafkaframes.client import classic_member, consumer_machine, consumer_member, positions
 
@@ -346,31 +346,12 @@ FOUND_BY_CASE = (
 
 def mutant(name: str) -> ModuleType:
     """Return the module with one text replaced."""
-    module, before, after = MUTANTS[name]
-    text = Path(module.__file__ or "").read_text(encoding="utf-8")
-    assert text.count(before) == 1, f"{name}: {before!r} occurs {text.count(before)} times in {module.__name__}"
-    result = ModuleType(f"{module.__name__}_mutant")
-    sys.modules[result.__name__] = result
-    exec(compile(text.replace(before, after), name, "exec"), result.__dict__)
-    return result
-
-
-def install(name: str) -> None:
-    """Let schedules run with a mutant; the modules that import from it get its classes."""
-    broken = mutant(name)
-    module = MUTANTS[name][0]
-    public = {key: value for key, value in vars(broken).items() if getattr(value, "__module__", "") == broken.__name__}
-    for user in USERS:
-        for key, value in public.items():
-            if getattr(vars(user).get(key), "__module__", None) == module.__name__:
-                setattr(user, key, value)
+    return build_mutant(name, Mutation(*MUTANTS[name]))
 
 
 def first_wrong(name: str, schedules: int) -> str | None:
     """Return the error of the first case or schedule that fails; None if all pass."""
-    saved = {user: dict(vars(user)) for user in USERS}
-    install(name)
-    try:
+    with mutated(name, Mutation(*MUTANTS[name]), USERS):
         for case, check in consumer_cases.CASES.items():
             try:
                 check()
@@ -381,10 +362,7 @@ def first_wrong(name: str, schedules: int) -> str | None:
                 consumer_schedules.explore(seed)
             except Exception as error:  # whatever a broken module runs into
                 return f"schedule {seed}: {type(error).__name__} {error}"[:160]
-        return None
-    finally:
-        for user, names in saved.items():
-            vars(user).update(names)
+    return None
 
 
 def main() -> None:

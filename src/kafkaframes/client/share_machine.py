@@ -462,7 +462,16 @@ class ShareMachine:
             return ShareFetch(state.node, session.epoch, added, forgotten, session.take_pending())
         if state.must_send and session.pending:
             return ShareAcknowledge(state.node, session.epoch, session.take_pending())
+        if assigned is not None and not assigned and self._is_unused(state):
+            return ShareAcknowledge(state.node, FINAL_EPOCH, {})
         return None
+
+    def _is_unused(self, state: _Node) -> bool:
+        """Return whether a session has no partitions, no acknowledgements to send, and no records of the caller."""
+        session, node_id = state.session, state.node.node_id
+        if not session.is_open or session.partitions or session.pending:
+            return False
+        return not any(lock.node_id == node_id for lock in self._locks.values())
 
     def _may_fetch(self, state: _Node, assigned: Sequence[PartitionId]) -> bool:
         """Return whether to send a ShareFetch: also to remove the last partitions from a session."""

@@ -33,6 +33,7 @@ from kafkaframes.records.columns import DEFAULT_COLUMNS
 
 _RENEWAL_VERSION: Final = 2  # first version of ShareFetch and ShareAcknowledge with renewals and the acquire mode
 _ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
+_DEFAULT_ACQUIRE_MODE: Final = "batch_optimized"
 _JOIN_EPOCH: Final = 0
 
 
@@ -71,8 +72,17 @@ class ShareMessages:
         return body
 
     def fetch_body(self, request: ShareFetch, version: int) -> Any:
-        """Return the ShareFetch message of a request."""
+        """Return the ShareFetch message of a request.
+
+        Raises:
+            OptionError: this version does not support ``share_acquire_mode``.
+        """
         settings = self._settings
+        if settings.share_acquire_mode != _DEFAULT_ACQUIRE_MODE and version < _RENEWAL_VERSION:
+            raise OptionError(
+                f"share_acquire_mode={settings.share_acquire_mode} is not supported by {describe_node(request.node)}: "
+                "it needs Kafka 4.2 or later (KIP-1206)"
+            )
         cls = settings.message("ShareFetchRequest")
         body = cls(
             group_id=settings.required_group_id,

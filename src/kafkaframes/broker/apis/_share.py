@@ -82,8 +82,16 @@ def end(request: Request, broker: BrokerState) -> None:
 def _end(broker: BrokerState, key: tuple[int, str, str]) -> None:
     session = broker.share_groups.sessions.pop(key, None)
     if session is not None:
-        _, group_id, member_id = key
-        broker.share_groups.release(group_id, member_id, session.partitions)
+        node_id, group_id, member_id = key
+        partitions = [entry for entry in session.partitions if _is_led_by(broker, entry, node_id)]
+        broker.share_groups.release(group_id, member_id, partitions)
+
+
+def _is_led_by(broker: BrokerState, key: PartitionKey, node_id: int) -> bool:
+    """Return whether a node leads a partition. The member may have acquired its records from a new leader."""
+    topic = broker.topics_by_id.get(key[0])
+    partition = None if topic is None else topic.partition(key[1])
+    return partition is not None and partition.leader_id == node_id
 
 
 def _lost(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:

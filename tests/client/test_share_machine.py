@@ -1,0 +1,36 @@
+"""The share consumer's state machine without I/O: single cases, random schedules, and mutants that these find."""
+
+import os
+
+import pytest
+from tests.soak import share_cases, share_mutants
+from tests.soak.mutation import build_mutant
+from tests.soak.share_schedules import explore_range
+
+SCHEDULES = 60 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 3_000
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES, 20))
+def test_random_schedules_keep_the_laws(first):
+    _, wrong = explore_range(first, 20)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", share_cases.CASES)
+def test_case(name):
+    share_cases.CASES[name]()
+
+
+def test_every_mutant_fits_the_module():
+    for name, mutation in share_mutants.MUTANTS.items():
+        build_mutant(name, mutation)
+
+
+@pytest.mark.parametrize("name", share_mutants.FOUND_BY_CASE)
+def test_a_case_finds_a_broken_rule(name):
+    assert share_mutants.first_wrong(name, 0) is not None
+
+
+@pytest.mark.parametrize("name", share_mutants.FOUND_BY_FIRST_SCHEDULES)
+def test_schedules_find_a_broken_rule(name):
+    assert share_mutants.first_wrong(name, 60) is not None
