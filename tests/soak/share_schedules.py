@@ -43,17 +43,17 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.broker.api import Later
 from kafkaframes.broker.apis import _share
-from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.changes import finished
-from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.dispatch import Dispatcher
-from kafkaframes.broker.internal import build_batch
-from kafkaframes.broker.request import Session
-from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.topics import Node, Nodes
+from kafkaframes.broker.dispatch.dispatch import Dispatcher
+from kafkaframes.broker.lifecycle.assembly import open_broker
+from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.request import Session
+from kafkaframes.broker.settings.settings import BrokerSettings
+from kafkaframes.broker.state.changes import finished
+from kafkaframes.broker.state.clock import Clock
+from kafkaframes.broker.state.internal import build_batch
+from kafkaframes.broker.state.state import BrokerState
+from kafkaframes.broker.state.topics import Node, Nodes
 from kafkaframes.client.group_requests import FetchMetadata
 from kafkaframes.client.metadata import Cluster
 from kafkaframes.client.settings import ShareConsumerSettings
