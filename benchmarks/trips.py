@@ -153,11 +153,14 @@ def polled() -> Iterator[tuple[str, Call]]:
         loop.run_until_complete(consumer.poll(60_000, max_records=1))
 
         def poll() -> None:
+            asyncio._set_running_loop(loop)  # the poll waits for nothing, so it ends in one step, without the loop
             try:
-                consumer.poll(0, max_records=1).send(None)  # waits for nothing, so it ends in one step
+                consumer.poll(0, max_records=1).send(None)
             except StopIteration as end:
                 if end.value:
                     return
+            finally:
+                asyncio._set_running_loop(None)
             raise RuntimeError("the answer of all partitions has not come")
 
         yield "a topic to a consumer's records", poll

@@ -12,8 +12,8 @@ from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadat
 from kafkaframes.client.record_futures import ThreadResults
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import ErrorCode, NetworkError
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.partitioner import partition_of
+from kafkaframes.wire.primitives import NIL_UUID
 
 BATCH, BUFFER, LINGER_S, MAX_AGE_S = 100, 450, 0.005, 300.0
 TOPICS = st.sampled_from("ab")

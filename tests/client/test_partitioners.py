@@ -20,8 +20,8 @@ from kafkaframes.client.partitioners import PARTITIONERS, choose_by_queue, parti
 from kafkaframes.client.record_futures import ThreadResults
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import EncodeError, ErrorCode, NetworkError, OptionError
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.partitioner import partition_of
+from kafkaframes.wire.primitives import NIL_UUID
 
 PARTITIONS = 7
 JAVA = "org.apache.kafka.clients.producer."

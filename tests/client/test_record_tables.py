@@ -11,8 +11,8 @@ from kafkaframes.client.outgoing import RowPartitioner, routed
 from kafkaframes.client.partitioners import DEFAULT_PARTITIONER
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import ErrorCode
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.partitioner import partition_of
+from kafkaframes.wire.primitives import NIL_UUID
 
 KEYS = st.none() | st.binary(max_size=3)
 

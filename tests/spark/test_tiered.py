@@ -153,7 +153,7 @@ def test_an_index_that_lies_loses_no_record(store, caplog):
             4, "big"
         )
     path.write_bytes(raw)
-    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+    with caplog.at_level(logging.WARNING, logger="kafkaframes"):
         rows = read(store.root, "offset", **bounds(4600, 5200))
     assert [row["offset"] for row in rows] == list(range(4600, 5200))
     assert any("index is wrong" in message for message in caplog.messages)
@@ -166,7 +166,7 @@ def test_a_damaged_chunk_costs_its_batches_only(store, caplog, table):
     raw[len(raw) // 2] ^= 0xFF
     path.write_bytes(raw)
     name = {"records": "offset", "batches": "baseOffset"}[table]
-    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+    with caplog.at_level(logging.WARNING, logger="kafkaframes"):
         rows = [row[name] for row in read(store.root, name, table=table) if row[name] is not None]
     step = {"records": 1, "batches": 20}[table]
     missing = sorted(set(range(0, 10_000, step)) - set(rows))
@@ -184,7 +184,7 @@ def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
         upload(store, tmp_path, base)
     path = Path(f"{store.written[0]}.log")
     path.write_bytes(path.read_bytes()[:-1000])
-    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+    with caplog.at_level(logging.WARNING, logger="kafkaframes"):
         rows = [row["offset"] for row in read(store.root, "offset")]
     assert 1980 <= rows.index(2000) < 2000
     assert "its manifest says" in caplog.text
@@ -194,7 +194,7 @@ def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
 
 def test_what_is_missing_is_told_and_the_rest_is_read(store, caplog):
     Path(f"{store.written[1]}.log").unlink()
-    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+    with caplog.at_level(logging.WARNING, logger="kafkaframes"):
         rows = [row["offset"] for row in read(store.root, "offset")]
     assert rows == [*range(2000), *range(4000, 10_000)]
     assert (

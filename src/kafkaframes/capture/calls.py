@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import WITH_RECORDS, Decoded, Kind, texts_of
-from kafkaframes.capture.client_facts import API_VERSIONS, ClientFacts, Logins, software_events
+from kafkaframes.capture.client_facts import ClientFacts, Logins, software_events
 from kafkaframes.capture.columns import TIMESTAMP, Column
 from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
 from kafkaframes.capture.packets import Ints
@@ -24,6 +24,7 @@ from kafkaframes.capture.streams import Pass, Span
 from kafkaframes.capture.tables import NamedBodies, Names, error_column, summary_column
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.wire.primitives import java_text
 

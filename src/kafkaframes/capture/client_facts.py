@@ -20,11 +20,10 @@ from kafkaframes.capture.streams import Pass
 from kafkaframes.capture.tables import sasl_user
 from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
+from kafkaframes.protocol.api_keys import API_VERSIONS, SASL_AUTHENTICATE
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
-API_VERSIONS: Final = 18
-SASL_AUTHENTICATE: Final = 36
 NOTHING: Final = -1
 _SEPARATOR: Final = "\0"
 

@@ -18,12 +18,19 @@ from kafkaframes.capture.coverage import DAMAGED, UNSUPPORTED, Coverage, UnreadD
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Span, Streams
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
+from kafkaframes.protocol.api_keys import (
+    CREATE_TOPICS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+    SHARE_FETCH,
+)
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.scan import Memory
-from kafkaframes.wire.primitives import uuid_to_text
+from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
-PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
 # API key: direction, and the fields of the topic list, topic, partition list and partition.
 _FIELDS_OF_SETS: Final = {
     PRODUCE: (REQUEST, "topicData", "name", "partitionData", "index"),
@@ -31,9 +38,9 @@ _FIELDS_OF_SETS: Final = {
     SHARE_FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
 }
 _API_NAMES: Final = {PRODUCE: "Produce", FETCH: "Fetch", SHARE_FETCH: "ShareFetch"}
-_WITH_IDS: Final = (3, 19, 75)  # Metadata, CreateTopics, DescribeTopicPartitions: ``topics`` has names and ids
+_WITH_IDS: Final = (METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS)  # ``topics`` has names and ids
 _SECRET_TOPIC: Final = "__cluster_metadata"  # its records include SCRAM credentials and delegation tokens
-_NIL: Final = bytes(16)
+_NIL: Final = NIL_UUID.bytes
 _READ: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "magic", "codec", "position")
 
 

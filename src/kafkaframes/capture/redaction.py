@@ -30,7 +30,8 @@ from kafkaframes.capture.streams import Pass, Streams, passes_with_coverage
 from kafkaframes.capture.tables import Names
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
-from kafkaframes.protocol.messages.headers import API_VERSIONS, decode_request, decode_response
+from kafkaframes.protocol.api_keys import API_VERSIONS
+from kafkaframes.protocol.messages.headers import decode_request, decode_response
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.messages.structs import Struct
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, HeaderLayout

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import RESPONSE
-from kafkaframes.protocol.messages.headers import API_VERSIONS, decode_response
+from kafkaframes.protocol.api_keys import API_VERSIONS
+from kafkaframes.protocol.messages.headers import decode_response
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.messages.structs import Struct

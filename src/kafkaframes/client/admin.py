@@ -57,6 +57,7 @@ from kafkaframes.errors import (
     QuotaExceededError,
     broker_error,
 )
+from kafkaframes.protocol.api_keys import CONSUMER_GROUP_DESCRIBE
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
 RESOURCES: Final = CONFIG_RESOURCES
 OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _INCREMENTAL: Final = 44
-_CONSUMER_GROUP_DESCRIBE: Final = 69
 _OF_OTHER_PROTOCOL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})  # a classic group
 _COMMIT_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
 _FETCH_CODES: Final = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
@@ -584,7 +584,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                 brokers return the state ``Dead``).
         """
         connection = await self._retry(self._cluster.any_connection)
-        if _CONSUMER_GROUP_DESCRIBE in connection.ranges:
+        if CONSUMER_GROUP_DESCRIBE in connection.ranges:
             cls = self.settings.message("ConsumerGroupDescribeRequest")
             match = await self._send_about_group(group_id, cls(group_ids=[group_id]))
             if not match.error_code:

@@ -36,7 +36,7 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Cluster, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode
-from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.wire.primitives import NIL_UUID
 
 _NO_GENERATION: Final = -1
 # After one of these errors, a member rejoins the group.

@@ -43,9 +43,9 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Cluster, TopicPartition
 from kafkaframes.client.positions import Ownership, PartitionState, Positions, Step
 from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.wire.integers import MAX_INT32
 
 _GROUP_REQUESTS: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerHeartbeat)
-_MAX_FETCH_BYTES: Final = 2**31 - 1
 
 
 class CallbackKind(Enum):
@@ -103,7 +103,7 @@ class ConsumerMachine:
             reset_time_ms=None if duration_ms is None else lambda: max(now_ms() - duration_ms, 0),
             has_group=settings.group_id is not None,
             max_bytes=settings.max_partition_fetch_bytes,
-            max_fetch_bytes=min(settings.fetch_max_bytes, _MAX_FETCH_BYTES),
+            max_fetch_bytes=min(settings.fetch_max_bytes, MAX_INT32),
             unknown_topic_s=settings.default_api_timeout_ms / 1000,
             replica_s=settings.metadata_max_age_ms / 1000,
             backoff_s=backoff_s,

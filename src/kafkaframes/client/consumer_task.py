@@ -39,7 +39,7 @@ from kafkaframes.client.metrics import seconds_since
 from kafkaframes.client.positions import FetchAnswer
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, KafkaframesError, broker_error
-from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.wire.primitives import NIL_UUID
 
 _WHOLE_BATCHES: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
 _NO_EPOCH: Final = -1

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import ErrorCode
+from kafkaframes.wire.integers import MAX_INT32
 
 FIRST_VERSION: Final = 7  # first version of Fetch with sessions
 BY_ID: Final = 13  # first version of Fetch with topic ids
@@ -24,7 +25,6 @@ LOST: Final = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-_LAST_EPOCH: Final = 2**31 - 1
 
 
 class Requested(NamedTuple):
@@ -83,7 +83,7 @@ class FetchSession:
             self.session_id, self.epoch = NO_SESSION, NEW
             return
         self.session_id = session_id
-        self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+        self.epoch = 1 if self.epoch == MAX_INT32 else self.epoch + 1
 
     def lose(self) -> None:
         """Request a new session next time, which replaces this one."""

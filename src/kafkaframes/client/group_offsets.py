@@ -10,7 +10,7 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, broker_error
-from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.wire.primitives import NIL_UUID
 
 _GROUPS: Final = 8  # first version of OffsetFetch with several groups
 _BY_NAME: Final = 9  # last version of OffsetFetch and OffsetCommit with topic names; later ones have topic ids

@@ -29,7 +29,7 @@ from kafkaframes.errors import NetworkError, OptionError
 
 Result = TypeVar("Result")
 Closing = Callable[[], Coroutine[Any, Any, None]]
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("kafkaframes.client")
 _END_SECONDS: Final = 60.0  # a safeguard against hanging
 _EXIT_SECONDS: Final = 10.0  # time for unclosed clients to send their batches when the program ends
 _IDLE_S: Final = 10.0

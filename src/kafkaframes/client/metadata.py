@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkaframes.errors import ErrorCode, OptionError
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.storage.files.names import TopicPartition, by_topic
+from kafkaframes.wire.primitives import NIL_UUID
 
 __all__ = [
     "Broker",

@@ -29,6 +29,7 @@ from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.framing import (
     ClientConnection,
     Ranges,
@@ -39,7 +40,7 @@ from kafkaframes.protocol.framing import (
     supported_versions,
     versions_of_release,
 )
-from kafkaframes.protocol.messages.headers import API_VERSIONS, Frame
+from kafkaframes.protocol.messages.headers import Frame
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.records.memory import Recycler
 

@@ -16,8 +16,8 @@ from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, Requested,
 from kafkaframes.client.metadata import Broker, TopicPartition, by_topic
 from kafkaframes.client.response_rows import require_rows
 from kafkaframes.errors import LEADER_MOVED, BrokerError, broker_error
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.protocol.spec.versions import Versions
+from kafkaframes.wire.primitives import NIL_UUID
 
 LATEST: Final = -1
 """Timestamp that ``list_offsets`` resolves to the end offset of a partition."""

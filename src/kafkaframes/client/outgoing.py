@@ -22,10 +22,10 @@ from kafkaframes.records.arrays import numbers, stamped, texts
 from kafkaframes.records.build import READER_COLUMNS
 from kafkaframes.records.partitioner import by_partition, partitions_of_rows
 from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_of
+from kafkaframes.wire.integers import MAX_INT32
 
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
-_LARGEST_PARTITION: Final = 2**31 - 1
 _OVERHEAD_BYTES: Final = 21  # largest size of a record without key, value and headers: Kafka's MAX_RECORD_OVERHEAD
 
 
@@ -62,7 +62,7 @@ def checked_record(
         pairs = headers_of(headers)
         size += sum(2 * len(name) + len(content or b"") for name, content in pairs)
     if partition is not None:
-        partition = _whole("partition", partition, "a partition's number", 0, _LARGEST_PARTITION)
+        partition = _whole("partition", partition, "a partition's number", 0, MAX_INT32)
     if timestamp_ms is None:
         timestamp = int(time.time() * 1000)
     else:

@@ -35,7 +35,7 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, EpochEnd, EpochQuery, OffsetAndTimestamp
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError, broker_error
-from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.wire.primitives import NIL_UUID
 
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1

@@ -54,7 +54,7 @@ from kafkaframes.client.outgoing import (
 )
 from kafkaframes.client.partitioners import partition_choice
 from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, settle
-from kafkaframes.client.sender import PRODUCE, Sender, takes_format
+from kafkaframes.client.sender import Sender, takes_format
 from kafkaframes.client.settings import ProducerSettings, merged
 from kafkaframes.client.telemetry.reporter import TelemetryReporter
 from kafkaframes.client.transactions import Transactions
@@ -67,18 +67,18 @@ from kafkaframes.errors import (
     OptionError,
     broker_error,
 )
+from kafkaframes.protocol.api_keys import INIT_PRODUCER_ID, PRODUCE
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.build import build_apart, build_batches, build_records, next_sequence
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.fields import BatchFields
 from kafkaframes.records.rows import rows_of_lists
+from kafkaframes.wire.integers import MAX_INT32
 
 if TYPE_CHECKING:
     from kafkaframes.client.options import ProducerOptions, Servers
 
 Result = TypeVar("Result")
-_INIT_PRODUCER_ID: Final = 22
-_LARGEST_BATCH: Final = 2**31 - 1
 _FIRST_OF_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brought record formats 1 and 2
 
 
@@ -167,7 +167,7 @@ class AsyncProducer:
             reason = "the broker accepts format 2 only, as all brokers of Kafka 4.0 and later do (KIP-724)"
             raise OptionError(f"record_format {self._format}: {reason}; leave `record_format` out")
         self._sender.record_format = self._format
-        can_number = _INIT_PRODUCER_ID in connection.ranges and self._format == 2
+        can_number = INIT_PRODUCER_ID in connection.ranges and self._format == 2
         is_idempotent = self.settings.enable_idempotence
         if (is_idempotent or self.settings.transactional_id is not None) and not can_number:
             raise OptionError("idempotence and transactions need brokers of 0.11 or later and record format 2")
@@ -565,7 +565,7 @@ class AsyncProducer:
         step = max(size // row_bytes, 1)
         for first in range(0, rows.num_rows, step):
             part = rows.slice(first, step)
-            data = build_records(part, record_format=self._format, codec=codec, level=level, batch_bytes=_LARGEST_BATCH)
+            data = build_records(part, record_format=self._format, codec=codec, level=level, batch_bytes=MAX_INT32)
             yield data, part.num_rows, stamp
 
     # ------------------------------------------------------------------------------------------------------ common

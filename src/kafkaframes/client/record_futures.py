@@ -21,7 +21,7 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import KafkaframesError
 
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("kafkaframes.client")
 _FIRST: Final = attrgetter("first")
 _PENDING, _FINISHED = "PENDING", "FINISHED"  # the names in ``concurrent.futures``
 

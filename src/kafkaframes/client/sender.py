@@ -27,12 +27,11 @@ from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.size_limits import SizeLimits
 from kafkaframes.errors import LEADER_MOVED, ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
-from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.protocol.api_keys import FETCH, PRODUCE
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.divide import divide_batch
+from kafkaframes.wire.primitives import NIL_UUID
 
-PRODUCE: Final = 0
-_FETCH: Final = 1
 _FETCH_OF_FORMAT_2: Final = 4  # the first version of Fetch that carries record format 2
 _BY_ID: Final = 13  # first version of Produce with topic ids instead of names
 _NEWEST_OF_OLD_TRANSACTIONS: Final = 11
@@ -464,7 +463,7 @@ def takes_format(connection: Connection, record_format: int) -> bool:
     Brokers of Kafka 4.0 and later do not, although they advertise Produce from version 0 on, for old clients that could
     not start otherwise (KIP-896). Their lowest version of Fetch is 4.
     """
-    produce, fetch = (connection.ranges.get(key, Versions.NONE) for key in (PRODUCE, _FETCH))
+    produce, fetch = (connection.ranges.get(key, Versions.NONE) for key in (PRODUCE, FETCH))
     return produce.lowest <= _NEWEST_OF_FORMAT[record_format] and fetch.lowest < _FETCH_OF_FORMAT_2
 
 

@@ -22,13 +22,13 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.addresses import parse_address
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name, with_catalog
 from kafkaframes.protocol.spec.releases import release
+from kafkaframes.wire.integers import MAX_INT32
 
 if TYPE_CHECKING:
     from kafkaframes.client.options import Servers
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
-_LARGEST_INT32: Final = 2**31 - 1
 _DURATION: Final = re.compile(
     r"\+?P(?:\+?(\d+)D)?(T(?:\+?(\d+)H)?(?:\+?(\d+)M)?(?:\+?(\d+(?:[.,]\d{1,9})?)S)?)?", re.IGNORECASE | re.ASCII
 )
@@ -45,7 +45,7 @@ class ClientSettings:
     client_id: str = "kafkaframes"
     api_version: str | Sequence[int] | None = None
     request_timeout_ms: int = 30_000
-    retries: int = _LARGEST_INT32
+    retries: int = MAX_INT32
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     reconnect_backoff_ms: int = 50

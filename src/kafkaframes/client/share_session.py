@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafkaframes.errors import ErrorCode
+from kafkaframes.wire.integers import MAX_INT32
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-_MAX_EPOCH: Final = 2**31 - 1
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)  # acknowledgement types of the protocol
 ACKNOWLEDGEMENTS: Final = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT}
 #: Errors that report that the node does not have this session. The client opens a new one.
@@ -74,7 +74,7 @@ class ShareSession:
 
     def advance(self) -> None:
         """Increment the epoch for the next request."""
-        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+        self.epoch = 1 if self.epoch == MAX_INT32 else self.epoch + 1
 
     def reset(self) -> None:
         """Start over with a new session, because the node has lost it or the result of a request is unknown."""

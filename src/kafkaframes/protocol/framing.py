@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import BrokerError, DecodeError, EncodeError, ErrorCode
-from kafkaframes.protocol.messages.headers import API_VERSIONS, Frame, body_class, decode_response, encode_request_parts
+from kafkaframes.protocol.api_keys import API_VERSIONS, SASL_AUTHENTICATE
+from kafkaframes.protocol.messages.headers import Frame, body_class, decode_response, encode_request_parts
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.releases import release
 from kafkaframes.protocol.spec.versions import Versions
+from kafkaframes.wire.integers import MAX_INT32
 
 MAX_REQUEST_BYTES: Final = 104_857_600  # the broker's default of socket.request.max.bytes
 
@@ -35,8 +37,8 @@ def size_prefix(size_bytes: int) -> bytes:
     Raises:
         EncodeError: the payload has 2 GiB or more.
     """
-    if size_bytes > 0x7FFFFFFF:
-        raise EncodeError(f"frame of {size_bytes} bytes; the maximum is 2147483647")
+    if size_bytes > MAX_INT32:
+        raise EncodeError(f"frame of {size_bytes} bytes; the maximum is {MAX_INT32}")
     return _SIZE.pack(size_bytes)
 
 
@@ -196,7 +198,6 @@ class FrameBuffer:
         return self._view[first:end]
 
 
-_LAST_CORRELATION_ID: Final = (1 << 31) - 1
 _FLEXIBLE_HEADER: Final = 2  # first flexible version of the request header
 
 
@@ -207,8 +208,7 @@ class _SentRequest:
     version: int
 
 
-_SASL_AUTHENTICATE: Final = 36
-_TOKEN: Final = _SentRequest(-1, _SASL_AUTHENTICATE, -1)
+_TOKEN: Final = _SentRequest(-1, SASL_AUTHENTICATE, -1)
 
 
 class ResponseBytes(NamedTuple):
@@ -277,7 +277,7 @@ class ClientConnection:
             header.setdefault("header_tags", self._header_tags)
         parts = encode_request_parts(body, version, correlation_id=number, **header)
         self._out += (size_prefix(sum(map(len, parts))), *parts)
-        self._next_id = 0 if number == _LAST_CORRELATION_ID else number + 1
+        self._next_id = 0 if number == MAX_INT32 else number + 1
         if expects_response:
             self._sent.append(_SentRequest(number, body.spec.api_key or 0, version))
         return number
@@ -348,7 +348,7 @@ class ClientConnection:
         """
         data, correlation_id, api_key, version = response
         if version == _TOKEN.version:
-            return Frame(_SASL_AUTHENTICATE, version, 0, None, bytes(data))
+            return Frame(SASL_AUTHENTICATE, version, 0, None, bytes(data))
         views = isinstance(data, memoryview)
         frame = decode_response(data, api_key, version, mode=self._mode, specs=self._specs, views=views)
         if frame.correlation_id != correlation_id:

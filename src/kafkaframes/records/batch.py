@@ -33,6 +33,7 @@ from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.reasons import UNREADABLE_FIELD
 from kafkaframes.records.scan import MEMORY, Batches, Bytes, End, as_array, check_crcs, runs_of, scan
 from kafkaframes.wire.checksum import crc32
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
 from kafkaframes.wire.varint import read_varint
 
@@ -290,8 +291,8 @@ def sequence_of(base_sequence: int, delta: int) -> int:
     if base_sequence < 0:
         return -1
     delta = _int32(delta)
-    if base_sequence > _int32(2**31 - 1 - delta):
-        return _int32(delta - (2**31 - 1 - base_sequence) - 1)
+    if base_sequence > _int32(MAX_INT32 - delta):
+        return _int32(delta - (MAX_INT32 - base_sequence) - 1)
     return _int32(base_sequence + delta)
 
 

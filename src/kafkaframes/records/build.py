@@ -28,7 +28,6 @@ from kafkaframes.records import _kernels_build as kernels
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.fields import (
     CREATE_TIME,
-    LARGEST_INT32,
     LOG_APPEND_TIME,
     NO_SEQUENCE,
     PLAIN,
@@ -41,6 +40,7 @@ from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
 from kafkaframes.records.scan import runs_of
 from kafkaframes.wire.checksum import crc32, crc32c
+from kafkaframes.wire.integers import MAX_INT32
 
 DEFAULT_BATCH_BYTES = 16384
 _PORTION_BYTES = 2 * 1024 * 1024
@@ -48,7 +48,7 @@ _PORTION_ROWS = 4096
 _TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
 _OFFSET_BYTES = BATCH_V2.end_of("offset")
 _OFFSET_0 = bytes(_OFFSET_BYTES)
-_MAX_BODY_BYTES = LARGEST_INT32 - 1024
+_MAX_BODY_BYTES = MAX_INT32 - 1024
 _HEADER = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
 Finish = Callable[[memoryview, list[int]], bytes]  # an uncompressed batch and its table row -> the compressed batch
@@ -70,7 +70,7 @@ def next_sequence(sequence: int, increment: int) -> int:
     >>> next_sequence(2**31 - 1, 1), next_sequence(5, 3)
     (0, 8)
     """
-    return (sequence + increment) & LARGEST_INT32
+    return (sequence + increment) & MAX_INT32
 
 
 def build_records(
@@ -416,13 +416,13 @@ def _sequences(table: Table, first: int) -> Any:
     if first == NO_SEQUENCE:
         return NO_SEQUENCE
     counts = table[:, kernels.LAST_OFFSET] - table[:, kernels.BASE_OFFSET] + 1
-    return (first + np.cumsum(counts) - counts) & LARGEST_INT32
+    return (first + np.cumsum(counts) - counts) & MAX_INT32
 
 
 def _check_deltas(rows: Rows, table: Table) -> None:
     base, last = table[:, kernels.BASE_OFFSET], table[:, kernels.LAST_OFFSET]
     first_rows, last_rows = table[:, kernels.START], table[:, kernels.STOP] - 1
-    wide = (last - base > LARGEST_INT32) | (rows.offsets[first_rows] < base) | (rows.offsets[last_rows] > last)
+    wide = (last - base > MAX_INT32) | (rows.offsets[first_rows] < base) | (rows.offsets[last_rows] > last)
     if wide.any():
         batch = int(np.flatnonzero(wide)[0])
         row = int(last_rows[batch])
@@ -520,11 +520,11 @@ def _finish_batches(plain: memoryview, table: Table, finish: Finish) -> Iterator
 
 
 def _check_sizes(table: Table) -> None:
-    large = np.flatnonzero(table[:, kernels.SIZE] > LARGEST_INT32)
+    large = np.flatnonzero(table[:, kernels.SIZE] > MAX_INT32)
     if len(large):
         batch = table[large[0]]
         row = int(batch[kernels.START])
-        reason = f"the batch that starts at this row has {batch[kernels.SIZE]} bytes; the limit is {LARGEST_INT32}"
+        reason = f"the batch that starts at this row has {batch[kernels.SIZE]} bytes; the limit is {MAX_INT32}"
         raise EncodeError(reason).within(row)
 
 

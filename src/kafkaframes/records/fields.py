@@ -11,10 +11,10 @@ from kafkaframes.errors import CorruptRecordError, EncodeError, OptionError
 from kafkaframes.records import layout
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 TIMESTAMP_TYPE_BIT = layout.LOG_APPEND_TIME
-LARGEST_INT32 = 2**31 - 1
 NO_SEQUENCE = NO_TIMESTAMP = NO_PRODUCER_ID = -1
 
 
@@ -83,10 +83,10 @@ def _check_old(magic: int, fields: BatchFields) -> None:
 _IN_EVERY_FORMAT = ("timestamp_type", "last_offset", "max_timestamp")
 _ONLY_IN_V2 = {name: value for name, value in PLAIN._asdict().items() if name not in _IN_EVERY_FORMAT}
 _RANGES = {
-    "leader_epoch": (-(2**31), LARGEST_INT32),
+    "leader_epoch": (MIN_INT32, MAX_INT32),
     "producer_id": (-(2**63), 2**63 - 1),
     "producer_epoch": (-(2**15), 2**15 - 1),
-    "base_sequence": (NO_SEQUENCE, LARGEST_INT32),
+    "base_sequence": (NO_SEQUENCE, MAX_INT32),
     "delete_horizon_ms": (0, 2**63 - 1),
 }
 

@@ -24,6 +24,7 @@ from kafkaframes.records.decoded import Allocate, Decoded, Index, Ints32, Sectio
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
 from kafkaframes.records.scan import CUT, Bytes, Chunk, Chunks, Ints, Source, timestamp_types
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
@@ -39,7 +40,7 @@ def binary_array(buf: Bytes, positions: Ints, sizes: Ints32, *, allocate: Alloca
     """
     count = sizes.size
     total = int(sizes.sum(where=sizes > 0, dtype=np.int64))
-    if total > 2**31 - 1:
+    if total > MAX_INT32:
         raise CorruptRecordError(f"a column has {total} bytes in one Arrow batch; Arrow's binary type holds 2^31 - 1")
     offsets, data = allocate(count + 1, np.int32), allocate(total + SLACK_BYTES, np.uint8)
     validity = allocate((count + 7) // 8, np.uint8)
@@ -81,8 +82,8 @@ def _sequences(result: Decoded) -> npt.NDArray[np.int32]:
     bases = result.of_batch(result.batches.column("base_sequence"))
     deltas = result.index.offsets - result.of_batch(result.batches.column("base_offset"))
     deltas = deltas.astype(np.int32).astype(np.int64)
-    distance = ((2**31 - 1) - deltas).astype(np.int32)
-    sums = np.where(bases > distance, deltas - ((2**31 - 1) - bases) - 1, bases + deltas)
+    distance = (MAX_INT32 - deltas).astype(np.int32)
+    sums = np.where(bases > distance, deltas - (MAX_INT32 - bases) - 1, bases + deltas)
     return np.where(bases >= 0, sums, -1).astype(np.int32)
 
 

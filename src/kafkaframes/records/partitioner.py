@@ -16,6 +16,7 @@ from kafkaframes.errors import EncodeError
 from kafkaframes.records import _kernels_partition as kernels
 from kafkaframes.records.arrays import int64_values, numbers
 from kafkaframes.records.rows import Blobs, Int64s, blobs_of
+from kafkaframes.wire.integers import MAX_INT32
 
 UNASSIGNED: Final = -1
 _WORD: Final = 2**32 - 1
@@ -43,7 +44,7 @@ def murmur2(key: bytes) -> int:
 
 def partition_of(key: bytes, count: int) -> int:
     """Return the partition of a key, of ``count``."""
-    return (murmur2(key) & 0x7FFFFFFF) % count
+    return (murmur2(key) & MAX_INT32) % count
 
 
 def assign_by_key(keys: Blobs, counts: Int64s, partitions: Int64s) -> None:

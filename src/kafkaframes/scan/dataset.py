@@ -24,12 +24,13 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.arrow import FAR_TIMES, INSTANT, split_instants
 from kafkaframes.scan.slices import Rows, warn_at_end
 from kafkaframes.scan.where import Interval, Where
+from kafkaframes.wire.integers import MAX_INT32
 
 _TIMESTAMP: Final = "timestamp"
 _MILLISECOND_TYPE: Final = pa.timestamp("ms", tz="UTC")
 _MayKeep = Callable[[ds.Expression], bool]
 _OFFSETS: Final = range(2**63 - 1)
-_PARTITIONS: Final = range(-1, 2**31 - 1)  # -1: partition of a file whose name does not contain one
+_PARTITIONS: Final = range(-1, MAX_INT32)  # -1: partition of a file whose name does not contain one
 _LOG: Final = logging.getLogger("kafkaframes.scan")
 _MILLISECONDS: Final = range(-1, 2**53)
 _MOST_PARTITIONS: Final = 1_000  # each is tested by itself, in about 40 us

@@ -15,7 +15,7 @@ from typing import TypeVar
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.where import Instant, milliseconds
 
-log = logging.getLogger("kafkaframes.spark")
+log = logging.getLogger("kafkaframes.scan")
 EARLIEST, LATEST = -2, -1
 NO_START, NO_END = -(2**63), 2**63 - 1  # an offset range without a first offset, and without an end
 _EARLIEST, _LATEST, _GROUP = "earliest", "latest", "group:"

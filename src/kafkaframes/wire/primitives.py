@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
+from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
 from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
 
 
@@ -41,9 +42,8 @@ class Part:
 Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 Writer: TypeAlias = Callable[[bytearray, Any], None]
 
-ZERO_UUID: Final = UUID(int=0)
+NIL_UUID: Final = UUID(int=0)
 MAX_STRING_BYTES: Final = 0x7FFF  # also the limit of compact strings in Kafka's generated readers
-_INT32_MIN: Final = -(1 << 31)
 
 
 def read_raw(buf: bytes, position: int, size: int, name: str) -> tuple[bytes, int]:
@@ -159,7 +159,7 @@ def text_to_utf8(text: str) -> bytes:
 
 
 def _minus_one(value: int) -> int:
-    return value - 1 if value != _INT32_MIN else -1 - _INT32_MIN  # Java's int wraps around
+    return value - 1 if value != MIN_INT32 else -1 - MIN_INT32  # Java's int wraps around
 
 
 def read_compact_length(buf: bytes, position: int) -> tuple[int, int]:
@@ -178,7 +178,7 @@ def _sized(
 ) -> tuple[Reader, Writer]:
     """Return the reader and the writer of a nullable type that is encoded as its length and its bytes."""
     read_length, write_length = length_type
-    max_bytes = MAX_STRING_BYTES if name == "string" else (1 << 31) - 1
+    max_bytes = MAX_STRING_BYTES if name == "string" else MAX_INT32
 
     def read(buf: bytes, position: int) -> tuple[Any, int]:
         length, start = read_length(buf, position)

@@ -174,7 +174,7 @@ def test_damage_in_each_mode(kind, mode, tmp_path, caplog):
         assert (caught.value.position, caught.value.file) == (position, str(path))
         assert "offset 20" in str(caught.value) or kind == "framing"
         return
-    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+    with caplog.at_level(logging.WARNING, logger="kafkaframes.scan"):
         offsets = [row["offset"] for row in read(tmp_path, "offset", on_damage=mode)]
     assert len(offsets) == kept[mode]
     assert offsets[:10] == list(range(10, 20))

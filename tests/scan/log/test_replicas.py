@@ -83,7 +83,7 @@ def test_what_is_harmed_in_each_copy_is_taken_from_the_others(case, caplog):
         if path.relative_to(three) != inside:
             with open(path, "r+b") as file:
                 file.truncate(path.stat().st_size * 2 // 3)
-    caplog.set_level(logging.WARNING, "kafkaframes.spark")
+    caplog.set_level(logging.WARNING, "kafkaframes.scan")
     everything = {"includeInternalTopics": "true"}
     assert read(three, two, one, **everything).equals(read(source, **everything))
     assert caplog.messages

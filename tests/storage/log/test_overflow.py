@@ -25,14 +25,15 @@ from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.overflow import MOST_OFFSETS, overflows, parts_of, split_partition
+from kafkaframes.storage.log.overflow import overflows, parts_of, split_partition
 from kafkaframes.storage.partition import open_log
 from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
+from kafkaframes.wire.integers import MAX_INT32
 
 FAR = 3_000_000_000
-LIMIT = MOST_OFFSETS
+LIMIT = MAX_INT32
 
 
 def one(first: int, count: int = 3, *, key: bytes = b"k", **options) -> bytes:

@@ -20,12 +20,12 @@ from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import RENEW, Acknowledged, Limits, SharePartition
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareKey, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+from kafkaframes.wire.integers import MAX_INT32
 
 INITIAL, FINAL = 0, -1
 PartitionKey = tuple[UUID, int]
 _RENEWS_FROM: Final = 2
 _LONGEST_MEMBER_ID: Final = 36
-_LARGEST_EPOCH: Final = 2**31 - 1
 _LATEST, _EARLIEST = "latest", "earliest"
 
 
@@ -57,7 +57,7 @@ def enter(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSessio
         return ErrorCode.NONE, session
     if epoch != session.epoch:
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH, None
-    session.epoch = 1 if session.epoch == _LARGEST_EPOCH else session.epoch + 1
+    session.epoch = 1 if session.epoch == MAX_INT32 else session.epoch + 1
     return ErrorCode.NONE, session
 
 

@@ -12,11 +12,12 @@ from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.failures import failed
 from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.security.access import denied
-from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import CommittedOffset
 from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition, by_topic
+from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -255,14 +256,14 @@ def _group(
     rows = [
         types.OffsetFetchResponseTopics(
             name=name,
-            topic_id=broker.topics[name].topic_id if name in broker.topics else NO_UUID,
+            topic_id=broker.topics[name].topic_id if name in broker.topics else NIL_UUID,
             partitions=_rows(partition_type, name, indexes, fetched),
         )
         for name, indexes in _listed(topics if error == ErrorCode.NONE else [], fetched)
     ]
     missing = CommittedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
     if request.version >= _FIRST_FETCH_BY_ID:
-        rows = [row for row in rows if row.topic_id != NO_UUID]
+        rows = [row for row in rows if row.topic_id != NIL_UUID]
     for topic in unknown if error == ErrorCode.NONE else ():
         partitions = [_row(partition_type, index, missing) for index in topic.partition_indexes]
         rows.append(types.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))

@@ -27,11 +27,13 @@ from kafkaframes.broker.state.partitions import (
     magic_for,
     read_partition,
 )
-from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import NotReadYetError, StoreRead, when_read
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
+from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -45,7 +47,6 @@ _FIRST_WITH_RACK = 11
 _FIRST_WITH_LEADER = 12
 _FIRST_WITH_ENDPOINTS = 16
 _AT_ONCE = 500  # partitions between turns of other requests
-_NO_LIMIT = 2**31 - 1
 _READ_TOGETHER = 16  # partitions of a store that are read concurrently
 # Kafka detects these errors before it reads. Their rows are last in the response, in this order, and have an empty
 # list of aborted transactions instead of null.
@@ -75,7 +76,7 @@ class Fetch:
         self._is_incremental = session is not None and body.session_epoch > FIRST
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_WITH_LIMIT
-        most = min(body.max_bytes if has_limit else _NO_LIMIT, broker.settings.number("fetch.max.bytes"))
+        most = min(body.max_bytes if has_limit else MAX_INT32, broker.settings.number("fetch.max.bytes"))
         most = int(min(most, broker.quotas.most_bytes(request)))
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
@@ -261,7 +262,7 @@ class Fetch:
             yield self._topic(last, rows)
 
     def _topic(self, key: tuple[str, Any] | None, rows: list[Any]) -> kafka.FetchResponse.FetchableTopicResponse:
-        name, topic_id = key or ("", NO_UUID)
+        name, topic_id = key or ("", NIL_UUID)
         return self._request.response.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=rows)
 
 
@@ -352,7 +353,7 @@ def _failed(request: _Fetch) -> Message:
 
 def _has_no_name_to_compare(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
     """Return whether a row follows one with the nil topic id: Kafka compares the topics' names there, and fails."""
-    return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NO_UUID for key, _, row in rows[:-1])
+    return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NIL_UUID for key, _, row in rows[:-1])
 
 
 def _requested_by(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartition]]:

@@ -13,11 +13,12 @@ from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.security.access import CLUSTER_NAME, denied, may
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.partitions import addresses
-from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
+from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -94,7 +95,7 @@ def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:
 def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Message:
     """Return the cluster, its topics, and the error codes of topics that could not be created."""
     body, version = request.body, request.version
-    if version < _FIRST_WITHOUT_NAME and any(one.name is None or one.topic_id != NO_UUID for one in body.topics or ()):
+    if version < _FIRST_WITHOUT_NAME and any(one.name is None or one.topic_id != NIL_UUID for one in body.topics or ()):
         return _refuse_ids(request)
     asks_all = body.topics is None or (version < _FIRST_WITH_NULL and not body.topics)
     wants = bool(body.include_topic_authorized_operations)
@@ -151,7 +152,7 @@ def _requested_topics(request: _Metadata, broker: BrokerState, failed: Mapping[s
 
 def _ids(request: _Metadata) -> list[UUID]:
     """Return the requested topic ids. As in Kafka, names are ignored if there are ids."""
-    return list(dict.fromkeys(one.topic_id for one in request.body.topics or () if one.topic_id != NO_UUID))
+    return list(dict.fromkeys(one.topic_id for one in request.body.topics or () if one.topic_id != NIL_UUID))
 
 
 def _by_name(request: _Metadata, broker: BrokerState, name: str, failed: Mapping[str, int]) -> Any:
@@ -171,7 +172,7 @@ def _code_for(name: str) -> int:
 
 
 def _missing(
-    request: _Metadata, name: str | None, code: int, topic_id: Any = NO_UUID
+    request: _Metadata, name: str | None, code: int, topic_id: Any = NIL_UUID
 ) -> kafka.MetadataResponse.MetadataResponseTopic:
     return request.response.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
 

@@ -10,11 +10,12 @@ from kafkaframes.broker.apis.groups import GROUP, elsewhere, error_of, refused
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.security.access import denied
-from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Topic
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -110,7 +111,7 @@ def _topic(
             if stored is not None and stored.start != _NONE and stored.done != _NONE:
                 row.lag = partition.log.high_watermark - stored.start - stored.done
         rows.append(row)
-    topic_id = NO_UUID if topic is None or refusal else topic.topic_id
+    topic_id = NIL_UUID if topic is None or refusal else topic.topic_id
     return types.DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=rows)
 
 
@@ -165,7 +166,7 @@ def _altered(
             for row in topic.partitions
         ]
         yield types.AlterShareGroupOffsetsResponseTopic(
-            topic_name=topic.topic_name, topic_id=known_topic.topic_id if known_topic else NO_UUID, partitions=rows
+            topic_name=topic.topic_name, topic_id=known_topic.topic_id if known_topic else NIL_UUID, partitions=rows
         )
 
 

@@ -14,8 +14,9 @@ from kafkaframes.broker.requests.api import Answer, Api
 from kafkaframes.broker.requests.request import RequestOf, Session
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.codecs import Codec
+from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -44,7 +45,7 @@ class _Subscription:
     def id_for(self, instance_id: UUID) -> int:
         """Return the subscription id, which differs between client instances."""
         number = zlib.crc32(f"{self.prefixes} {self.interval_ms}".encode()) ^ (instance_id.int & 0xFFFFFFFF)
-        return number & 0x7FFFFFFF
+        return number & MAX_INT32
 
 
 @dataclass(slots=True)

@@ -14,10 +14,11 @@ from kafkaframes.broker.security.access import denied, may
 from kafkaframes.broker.state.changes import Steps, each
 from kafkaframes.broker.state.config_changes import checked_topic
 from kafkaframes.broker.state.configs import topic_rows
-from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Replicas, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError, RefusedError, code_of
 from kafkaframes.storage.files.names import check_topic
+from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -332,7 +333,7 @@ def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
     if request.version >= _FIRST_BY_ID:
         requested = [(one.name, one.topic_id) for one in request.body.topics]
     else:
-        requested = [(name, NO_UUID) for name in request.body.topic_names]
+        requested = [(name, NIL_UUID) for name in request.body.topic_names]
     return broker.changes.run(_deleted(request, broker, requested))
 
 
@@ -357,7 +358,7 @@ def _row(
 ) -> kafka.DeleteTopicsResponse.DeletableTopicResult:
     row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
-    if not by_id and topic_id != NO_UUID:
+    if not by_id and topic_id != NIL_UUID:
         row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "both a name and an id"
         return row
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")

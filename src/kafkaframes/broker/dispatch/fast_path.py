@@ -44,6 +44,7 @@ from kafkaframes.broker.state.partitions import (
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Topic
 from kafkaframes.errors import DecodeError, ErrorCode
+from kafkaframes.protocol.api_keys import FETCH, PRODUCE
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header
 from kafkaframes.wire.primitives import Part
@@ -198,8 +199,6 @@ def _read_partition(cursor: Cursor, version: int) -> RequestedPartition:
     return RequestedPartition(index, offset, most)
 
 
-_PRODUCE: Final = 0
-_FETCH: Final = 1
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _NO_RANGE: Final = (1, 0)
 _NO_TAGS: Final = b"\x00"
@@ -220,9 +219,9 @@ class FastPath:
         self._dispatcher = dispatcher
         self._broker = dispatcher.broker
         ranges = {key: api.range for key, api in dispatcher.apis.items()}
-        low, high = ranges.get(_FETCH, _NO_RANGE)
+        low, high = ranges.get(FETCH, _NO_RANGE)
         self._repeats = Repeats(self._broker)
-        self._ranges = {_PRODUCE: ranges.get(_PRODUCE, _NO_RANGE), _FETCH: (max(low, _FIRST_FETCH), high)}
+        self._ranges = {PRODUCE: ranges.get(PRODUCE, _NO_RANGE), FETCH: (max(low, _FIRST_FETCH), high)}
 
     def __call__(self, frame: memoryview, session: Session) -> Buffers | Unfinished | None:
         """Return the answer's frame in parts; None where the request is not ordinary."""
@@ -239,7 +238,7 @@ class FastPath:
         low, high = self._ranges[key]
         if not low <= version <= high:
             return None
-        if key == _PRODUCE and session.records_at:
+        if key == PRODUCE and session.records_at:
             again = self._again(frame, correlation_id, session)
             if again is not None:
                 return again
@@ -248,21 +247,21 @@ class FastPath:
     def _in_full(self, frame: memoryview, head: tuple[int, int, int], session: Session) -> Buffers | Unfinished | None:
         """Answer what is read word by word."""
         key, version, correlation_id = head
-        is_flexible = version >= (fast_produce.FIRST_FLEXIBLE if key == _PRODUCE else _FIRST_FLEXIBLE_FETCH)
+        is_flexible = version >= (fast_produce.FIRST_FLEXIBLE if key == PRODUCE else _FIRST_FLEXIBLE_FETCH)
         handy = frame.tobytes() if len(frame) < _SMALL_BYTES else frame  # a byte of a view costs twice that of bytes
         try:
             header, start = read_request_header(handy, 1 + is_flexible)
             if header.unknown_tags:
                 return None
             cursor = Cursor(handy, start, is_flexible=is_flexible)
-            if key == _FETCH:
+            if key == FETCH:
                 parts = _fetched(cursor, version, session, self._broker)
             else:
                 requested, acks = fast_produce.read(cursor, version, session, self._broker)
                 cursor.no_tags()
         except UNUSUAL:
             return None
-        if key == _PRODUCE:
+        if key == PRODUCE:
             self._repeats.keep(frame, cursor, requested, acks, version, session)
             steps = fast_produce.appending(requested, acks, self._broker, len(frame))
             try:

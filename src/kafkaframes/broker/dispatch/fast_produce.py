@@ -17,10 +17,11 @@ from kafkaframes.broker.apis.produce import Outcome, Produced
 from kafkaframes.broker.dispatch.fast_reading import Cursor, UnusualError, all_different, array_start, text_bytes
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.state.changes import Waiting
-from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.records.limits import ApartError, ContentBudget
+from kafkaframes.wire.primitives import NIL_UUID
 
 FIRST_FLEXIBLE = 9
 _FIRST_WITH_TRANSACTIONS = 3
@@ -70,7 +71,7 @@ def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) ->
 
 
 def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> RequestedTopic:
-    name, topic_id, topic = "", NO_UUID, None
+    name, topic_id, topic = "", NIL_UUID, None
     if version >= _FIRST_BY_ID:
         raw = cursor.uuid()
         topic_id = UUID(bytes=raw)

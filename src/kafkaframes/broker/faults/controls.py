@@ -21,9 +21,10 @@ from kafkaframes.broker.state.topics import Node, Partition, count_of
 from kafkaframes.coordination.groups.streams import StreamsGroup, TaskRole
 from kafkaframes.coordination.transactions.state import TransactionState
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.spec.catalog import api as catalog_api
-from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
+from kafkaframes.protocol.spec.releases import Release, release, releases
 from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE

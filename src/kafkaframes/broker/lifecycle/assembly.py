@@ -287,7 +287,7 @@ def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int, rep
     return partition
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kafkaframes.broker")
 
 
 def check_static(settings: BrokerSettings) -> None:

@@ -16,7 +16,7 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition.retention import remove_cleaned
 
 _EVERY_MS = 1_000
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kafkaframes.broker")
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from kafkaframes.storage.files.descriptors import (
 BACKLOG: Final = 1024
 _MAX_ACCEPTS_PER_EVENT: Final = 100
 _RETRY_SECONDS: Final = 0.5
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kafkaframes.broker")
 
 
 class DescriptorBudget:

@@ -26,6 +26,7 @@ from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.memory_disk import MemoryDisk
+from kafkaframes.wire.integers import MAX_INT32
 
 _READ_AHEAD = 256 << 10
 _FREE_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
@@ -36,7 +37,7 @@ _LONG_ANSWER = 16 << 10  # a longer response is sent before the next request is 
 _FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
 _SWEEP_SECONDS = 5.0
 _CLOSING_TURNS, _MOST_TURNS = 4, 100  # event loop iterations until ports and connections are closed
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kafkaframes.broker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +447,7 @@ class Server:
     max_request_bytes: int = 104_857_600
     max_sasl_bytes: int = 524_288
     max_queued_bytes: int = -1
-    max_connections: int = 2**31 - 1
+    max_connections: int = MAX_INT32
     max_idle_seconds: float = 600.0
     fast: Callable[[memoryview, Session], Buffers | Unfinished | None] | None = None
     connections: set[Connection] = field(default_factory=set)

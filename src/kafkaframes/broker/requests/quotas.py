@@ -15,13 +15,13 @@ from ipaddress import ip_address
 from typing import Any, TypeAlias, TypeVar
 
 from kafkaframes.broker.requests.request import Request, Session
+from kafkaframes.wire.integers import MAX_INT32
 
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
 CONNECTION = "connection_creation_rate"
 _SAMPLES, _SAMPLE_MS = 11, 1000  # quota.window.num, quota.window.size.seconds
 _LONGEST_MS = 1000  # longest throttle time for request_percentage and connections: one sample
-_MOST_MS = 2**31 - 1  # largest throttle_time_ms
 _UNLIMITED = 1e18  # a second; replaces an infinite quota, which is allowed, and would make a bucket's refill NaN
 _STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
 _NOT_COUNTED = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
@@ -62,7 +62,7 @@ class Rate:
         missing = max(_SAMPLES - 1 - int(elapsed // _SAMPLE_MS), 0)  # Rate.windowSize assumes a full window
         window_ms = elapsed + missing * _SAMPLE_MS
         mean = sum(used for _, used in self.samples) * _SAMPLE_MS / window_ms
-        return round(min((mean - limit) / limit * window_ms, _MOST_MS)) if mean > limit else 0
+        return round(min((mean - limit) / limit * window_ms, MAX_INT32)) if mean > limit else 0
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Bucket:
 
     def over_ms(self, limit: float) -> int:
         """Return the milliseconds until a change is allowed again; 0 if it is."""
-        return round(min(-self.left / limit * _SAMPLE_MS, _MOST_MS)) if self.left < 0 else 0
+        return round(min(-self.left / limit * _SAMPLE_MS, MAX_INT32)) if self.left < 0 else 0
 
 
 @dataclass(slots=True)

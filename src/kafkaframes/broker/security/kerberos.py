@@ -141,7 +141,7 @@ def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
 
 _NO_LAYER: Final = bytes([1, 0, 0, 0])  # layer bit mask (no layer), and the largest message size
 _REFUSED: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kafkaframes.broker")
 
 
 @dataclass(frozen=True, slots=True)

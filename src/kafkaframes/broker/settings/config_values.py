@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from kafkaframes.broker.settings.settings import GROUP_SETTINGS, TOPIC_KEYS, magic_of_format_version
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import is_secret
+from kafkaframes.wire.integers import MAX_INT32
 
 # ConfigType of DescribeConfigs
 UNKNOWN, BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(10)
-_LARGEST_INT32 = 2**31 - 1
 
 _BY_TYPE: Mapping[int, str] = {
     BOOLEAN: """
@@ -185,7 +185,7 @@ def type_of(name: str, value: str) -> int:
         return BOOLEAN
     text = value.removeprefix("-")
     if text.isdigit():
-        return INT if int(text) <= _LARGEST_INT32 and not name.endswith(".ms") else LONG
+        return INT if int(text) <= MAX_INT32 and not name.endswith(".ms") else LONG
     return DOUBLE if text.replace(".", "", 1).isdigit() else STRING
 
 

@@ -14,7 +14,6 @@ from kafkaframes.errors import OptionError
 from kafkaframes.storage.partition import LogSettings
 
 LARGEST_INT64 = 2**63 - 1
-LARGEST_INT32 = 2**31 - 1
 
 # Broker settings and their defaults. They are Kafka's unless a comment gives Kafka's value.
 DEFAULTS: Mapping[str, str] = {

@@ -10,10 +10,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafkaframes.errors import ErrorCode
+from kafkaframes.wire.integers import MAX_INT32
 
 SESSIONLESS: Final = -1
 FIRST: Final = 0
-_LARGEST = 2**31 - 1
 _RANDOM: Final = random.Random()
 Key = tuple[str, UUID, int]  # topic name (v12 and before) or id, and partition number
 
@@ -52,7 +52,7 @@ def next_epoch(epoch: int) -> int:
     >>> next_epoch(1), next_epoch(2**31 - 1)
     (2, 1)
     """
-    return 1 if epoch == _LARGEST else epoch + 1
+    return 1 if epoch == MAX_INT32 else epoch + 1
 
 
 class FetchSessions:
@@ -64,7 +64,7 @@ class FetchSessions:
 
     def __init__(self, slots: int, new_id: Callable[[], int] | None = None) -> None:
         self._slots = slots
-        self._new_id = new_id or (lambda: _RANDOM.randint(1, _LARGEST))
+        self._new_id = new_id or (lambda: _RANDOM.randint(1, MAX_INT32))
         self._by_id: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:

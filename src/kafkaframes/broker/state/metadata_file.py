@@ -19,9 +19,10 @@ from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.storage.files.disk import OnlineDisk, keep_file
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic
+from kafkaframes.wire.integers import MAX_INT32
 
 MOST_PARTITIONS = 100_000  # of a topic: missing partitions are created when the file is read
-_LARGEST_INT32, _LARGEST_INT64, _LARGEST_INT16, _LARGEST_INT8 = 2**31 - 1, 2**63 - 1, 2**15 - 1, 127
+_LARGEST_INT64, _LARGEST_INT16, _LARGEST_INT8 = 2**63 - 1, 2**15 - 1, 127
 _ID_BYTES, _ID_LENGTH = 16, 22
 _MOST_SHOWN = 40
 Form = Callable[[Any, str], None]
@@ -150,11 +151,11 @@ _CONFIGS = _map(_text)
 _OF_ENTITIES = _map(_CONFIGS)
 _SMALL = _number(0, _LARGEST_INT8)
 _CREDENTIAL = _object(
-    {"salt": _base64, "stored_key": _base64, "server_key": _base64, "iterations": _number(1, _LARGEST_INT32)}
+    {"salt": _base64, "stored_key": _base64, "server_key": _base64, "iterations": _number(1, MAX_INT32)}
 )
 _TOPIC = _object(
     {"topic_id": _topic_id, "partitions": _number(0, MOST_PARTITIONS)},
-    optional={"configs": _CONFIGS, "replicas": _list(_list(_number(0, _LARGEST_INT32)))},
+    optional={"configs": _CONFIGS, "replicas": _list(_list(_number(0, MAX_INT32)))},
 )
 # Rules as ``security.acls.Acl`` has them: resource type and name, pattern type, principal, host, operation, permission.
 _ACL = _row(_SMALL, _text, _SMALL, _text, _text, _SMALL, _SMALL)

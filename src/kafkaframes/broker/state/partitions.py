@@ -13,7 +13,7 @@ from kafkaframes.broker.requests.api import Answer, Later
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.security.access import CLUSTER_NAME, denied
 from kafkaframes.broker.state.changes import Steps
-from kafkaframes.broker.state.state import NO_UUID, BrokerState
+from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Partition, Topic
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, code_of
 from kafkaframes.records.append import down_convert
@@ -22,6 +22,7 @@ from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
 from kafkaframes.storage.partition.segment import Stretch
+from kafkaframes.wire.primitives import NIL_UUID
 
 NO_EPOCH = -1
 
@@ -37,7 +38,7 @@ def find_topic(
     request: Request,
     broker: BrokerState,
     name: str,
-    topic_id: UUID = NO_UUID,
+    topic_id: UUID = NIL_UUID,
     *,
     by_id: bool = False,
     right: str = "TOPIC",

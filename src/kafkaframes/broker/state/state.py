@@ -51,8 +51,7 @@ from kafkaframes.storage.partition import LogManager
 from kafkaframes.wire.primitives import uuid_to_text
 
 _SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # keys of StoredMetadata.entities
-NO_UUID = UUID(int=0)
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kafkaframes.broker")
 # Internal topic -> the prefix of its broker settings, and its topic settings as Kafka sets them.
 _INTERNAL = {
     GROUP_OFFSETS: ("offsets.topic", {"cleanup.policy": "compact", "compression.type": "producer"}),

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkaframes.errors import ErrorCode
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.codecs import Codec
+from kafkaframes.wire.primitives import NIL_UUID
 
 DEFAULT_INTERVAL_S: Final = 300.0
 MAX_PAYLOAD_BYTES: Final = 1_048_576  # Kafka's default of telemetry.max.bytes

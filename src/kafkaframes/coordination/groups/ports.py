@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
+from kafkaframes.wire.integers import MAX_INT32
 
 Record = tuple[bytes, bytes | None]  # key and value; a value of None is a tombstone
 
@@ -197,14 +198,14 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 0
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
-    max_size: int = 2**31 - 1
+    max_size: int = MAX_INT32
     new_member_join_timeout_ms: int = 300_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
-    consumer_max_size: int = 2**31 - 1
+    consumer_max_size: int = MAX_INT32
     share_max_size: int = 200
-    streams_max_size: int = 2**31 - 1
+    streams_max_size: int = MAX_INT32
     consumer_migration_policy: str = "bidirectional"
 
     @property

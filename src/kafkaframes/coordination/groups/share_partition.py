@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from kafkaframes.coordination.groups.ports import Clock
 from kafkaframes.coordination.groups.share_in_flight import DONE, Batch, Delivery, InFlight, RecordState, runs_of
 from kafkaframes.errors import ErrorCode, RefusedError
+from kafkaframes.wire.integers import MAX_INT32
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 _STATE_AFTER: Final = {
@@ -87,7 +88,7 @@ class Fetch(NamedTuple):
     member_id: str
     offset: int
     most: int
-    batch_size: int = 2**31 - 1
+    batch_size: int = MAX_INT32
     record_limit: bool = False
 
 

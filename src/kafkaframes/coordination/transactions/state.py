@@ -16,10 +16,11 @@ from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.storage.files.names import TopicPartition, by_topic
+from kafkaframes.wire.integers import MAX_INT32
 
 NONE: Final = -1
 LARGEST_EPOCH: Final = 2**15 - 1
-NEVER_MS: Final = 2**31 - 1  # the timeout of a two-phase commit, which never times out
+NEVER_MS: Final = MAX_INT32  # the timeout of a two-phase commit, which never times out
 
 
 class TransactionState(Enum):

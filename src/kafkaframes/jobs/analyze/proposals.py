@@ -13,11 +13,12 @@ from typing import Final, NamedTuple, TypeAlias
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.jobs.analyze.sizes import ADOPTED, HEADER_SIZES
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.headers import request_header_class
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.drafts import MessageDraft
-from kafkaframes.protocol.spec.kip_636 import API_VERSIONS, rewrite, tag_errors
+from kafkaframes.protocol.spec.kip_636 import rewrite, tag_errors
 from kafkaframes.protocol.spec.layout import Change, changes, layout
 from kafkaframes.protocol.spec.model import MessageSpec, StructSpec
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions

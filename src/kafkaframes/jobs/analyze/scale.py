@@ -47,12 +47,13 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.layout import Slot, layout
 from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import TAG_HEADERS
 
 TEXT_BYTES: Final = 10
 SCHEMES: Final = (ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED)
-LENGTHS: Final = (0, 4, 15, 16, 127, 128, 2047, 2048, 16383, 2**20, 2**31 - 1)
-TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, 2**31 - 1)
+LENGTHS: Final = (0, 4, 15, 16, 127, 128, 2047, 2048, 16383, 2**20, MAX_INT32)
+TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,8 @@ def header_size(length: int, tag: int) -> HeaderSize:
     HeaderSize(length=4, tag=5, adopted=2, interleaved=1, written=b'2')
     """
     for name, number in (("length", length), ("tag", tag)):
-        if not 0 <= number < 1 << 31:
-            raise OptionError(f"{name} {number} is not between 0 and {2**31 - 1}")
+        if not 0 <= number <= MAX_INT32:
+            raise OptionError(f"{name} {number} is not between 0 and {MAX_INT32}")
     written = bytearray()
     TAG_HEADERS[INTERLEAVED].write(written, tag, length)
     return HeaderSize(length, tag, TAG_HEADERS[ADOPTED].size(tag, length), len(written), bytes(written))

@@ -34,12 +34,14 @@ from kafkaframes.capture.typed import SIZE_SUFFIX, with_records
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.jobs.analyze.records import RecordSizes
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan
-from kafkaframes.protocol.messages.headers import API_VERSIONS, encode_request, encode_response
+from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.records.scan import scan_all
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import size_of_unsigned_varint
 
 CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")
@@ -150,7 +152,7 @@ def _record_sizes(value: Any) -> Iterator[int]:
     """Yield the sizes that a log has instead of records; what is no size is left to the message to refuse."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            if name.endswith(SIZE_SUFFIX) and isinstance(inner, int) and 0 <= inner < 1 << 31:
+            if name.endswith(SIZE_SUFFIX) and isinstance(inner, int) and 0 <= inner <= MAX_INT32:
                 yield inner
             else:
                 yield from _record_sizes(inner)

@@ -25,8 +25,9 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.capture.coverage import Coverage, UnreadData
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
-from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
+from kafkaframes.protocol.spec.releases import Release, release, releases
 
 
 class Guess(NamedTuple):

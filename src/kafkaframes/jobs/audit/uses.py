@@ -17,6 +17,7 @@ from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traf
 from kafkaframes.capture.request_log import LogReader
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.audit.audit import Client, FormatUse, Use, Uses
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import Release
 from kafkaframes.scan.functions import read_batches
@@ -37,7 +38,6 @@ _COLUMNS: Final = (
 )
 _KEY: Final = ("clientId", "clientAddress", "softwareName", "softwareVersion", "apiKey", "apiVersion", "atLimit")
 _WHERE: Final = {0: "produce", 1: "fetch", 78: "fetch"}
-API_VERSIONS: Final = 18
 _CHUNK_BYTES: Final = 1 << 20
 
 

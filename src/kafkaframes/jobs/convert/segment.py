@@ -50,9 +50,9 @@ from kafkaframes.storage.files.indexes import write_indexes
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
-from kafkaframes.storage.log.segment_writer import LARGEST_SEGMENT
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
+from kafkaframes.wire.integers import MAX_INT32
 
 Flags = npt.NDArray[np.bool_]
 CONTROL_RECORDS = "control records, which the older format does not have"
@@ -126,7 +126,7 @@ def rewrite_segment(task: SegmentTask) -> PartitionReport:
             raise
     check_row_counts(report.records, report.records_written, report.left_out, where=report.name)
     report.bytes_read, report.bytes_written = task.segment.size_bytes, path.stat().st_size
-    if report.bytes_written > LARGEST_SEGMENT:
+    if report.bytes_written > MAX_INT32:
         reason = f"would become {report.bytes_written:,} bytes; a segment has at most 2^31 - 1"
         raise LogDirError(reason, file=task.segment.path)
     _write_indexes(task, path, rewrite)

@@ -19,7 +19,7 @@ from kafkaframes.jobs.driver_process import control
 from kafkaframes.jobs.driver_process.control import READY, lock_path, locked
 
 CHECK_INTERVAL_S: Final = 1.0
-log = logging.getLogger("kafkaframes.spark")
+log = logging.getLogger("kafkaframes.jobs")
 
 
 class QuestionHandler(Protocol):

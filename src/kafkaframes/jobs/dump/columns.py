@@ -26,11 +26,11 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import DELETE_HORIZON
 from kafkaframes.records.makers import binary_array
 from kafkaframes.records.scan import Bytes, Ints
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
 
 Columns = Mapping[str, Any]
 NO_SEQUENCE = -1
-_MOST = 2**31 - 1
 
 
 def batch_columns(chunk: Decoded) -> dict[str, Any]:
@@ -89,8 +89,8 @@ def sequences(base_sequences: Ints, deltas: Ints) -> Ints:
     [0, 7, -1]
     """
     steps = _int32(deltas)
-    beyond = base_sequences > _int32(_MOST - steps)
-    moved = np.where(beyond, steps - (_MOST - base_sequences) - 1, base_sequences + steps)
+    beyond = base_sequences > _int32(MAX_INT32 - steps)
+    moved = np.where(beyond, steps - (MAX_INT32 - base_sequences) - 1, base_sequences + steps)
     return np.where(base_sequences == NO_SEQUENCE, NO_SEQUENCE, _int32(moved))
 
 

@@ -28,6 +28,7 @@ from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.names import FileName, printable
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -282,7 +283,6 @@ def _small_file(dump: TextDump, lines: Callable[[bytes, Style, Findings], Iterat
 
 
 NO_OFFSET = -1
-_MOST_SEQUENCE = 2**31 - 1
 
 
 def producer_lines(raw: bytes, style: Style, findings: Findings) -> Iterator[str]:
@@ -316,7 +316,7 @@ def _producer_line(producer: ProducerEntry, style: Style) -> str:
 def _first_sequence(producer: ProducerEntry) -> int:
     """Return the first sequence of the last batch: sequences wrap from 2^31-1 to 0."""
     first = producer.last_sequence - producer.offset_delta
-    return first if first >= 0 else first + _MOST_SEQUENCE + 1
+    return first if first >= 0 else first + MAX_INT32 + 1
 
 
 def transaction_lines(raw: bytes, _: Style, findings: Findings) -> Iterator[str]:

@@ -23,13 +23,14 @@ from kafkaframes.storage.files.findings import Finding
 from kafkaframes.storage.log.discover import check_topics, discover, is_selected
 from kafkaframes.storage.log.notes import HiddenRecords, LogNotes
 from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
+from kafkaframes.wire.integers import MAX_INT32
 
 _FOR_EVER: Final = str(2**63 - 1)
 # While a mirror runs, neither broker may delete or clean records or abort transactions. Open transactions stay open.
 _NOTHING_EXPIRES: Final = {
     "log.retention.check.interval.ms": _FOR_EVER,
     "log.cleaner.enable": "false",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(2**31 - 1),  # the maximum, 24 days
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(MAX_INT32),  # the maximum, 24 days
 }
 
 

@@ -51,8 +51,8 @@ from kafkaframes.jobs.mirror.settings import (
     is_directory,
 )
 from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.storage.files.atomic import refuse_inside
+from kafkaframes.wire.primitives import NIL_UUID
 
 _FETCH_BYTES: Final = 4 << 20  # fetch size of a partition; a single batch may be larger
 _WRITES_AT_ONCE: Final = 8

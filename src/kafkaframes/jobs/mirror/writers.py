@@ -34,11 +34,11 @@ from kafkaframes.jobs.mirror.mapping import (
     renumber,
 )
 from kafkaframes.jobs.mirror.settings import PartitionReport
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.build import build_empty_batch
 from kafkaframes.records.divide import divide_batch
 from kafkaframes.records.scan import Batches, scan_all
 from kafkaframes.storage.log.transactions import TransactionState
+from kafkaframes.wire.primitives import NIL_UUID
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, sp
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.overflow import MOST_OFFSETS
 from kafkaframes.storage.recovery.draft import KeptSegment
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_layout, plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, Slice, after_actions, work_out, write_files
+from kafkaframes.wire.integers import MAX_INT32
 
 _DERIVED = ("index", "timeindex", "txnindex", "snapshot")
 _LEFT_OUT = (names.BROKER_LOCK, names.CLEAN_SHUTDOWN, atomic.SUCCESS)
@@ -151,7 +151,7 @@ def _plan(task: PlanTask) -> PartitionRepair:
     plan = plan_layout(task.directory, task.partition)
     nexts = [*(one.base_offset for one in plan.segments), 2**63 - 1][1:]
     segments = [
-        _segment(plan.view or task.directory.filesystem, kept, min(after, kept.base_offset + MOST_OFFSETS + 1))
+        _segment(plan.view or task.directory.filesystem, kept, min(after, kept.base_offset + MAX_INT32 + 1))
         for kept, after in zip(plan.segments, nexts, strict=True)
     ]
     records = sum(one.records for one in segments)

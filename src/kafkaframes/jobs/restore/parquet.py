@@ -32,11 +32,12 @@ from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, current_budget
 from kafkaframes.scan.arrow import FAR_TIMES, merge_far_times
-from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
+from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
+from kafkaframes.wire.integers import MAX_INT32
 
 SORTED_RATIO = 8  # memory limit for sorting a partition, in multiples of the budget
-MAX_SORTED_BYTES = 2**31 - 1  # limit of an Arrow column
+MAX_SORTED_BYTES = MAX_INT32  # limit of an Arrow column
 _HIVE = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
 _READ = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMES)
 
@@ -260,7 +261,7 @@ def _plain(column: pa.Array) -> pa.Array:
 def _partition(topic: Any, partition: Any, path: str) -> TopicPartition:
     if topic is None or partition is None:
         raise OptionError(f"{path} has rows without a topic or a partition")
-    if not 0 <= partition <= LARGEST_PARTITION:
+    if not 0 <= partition <= MAX_INT32:
         raise OptionError(f"{path} has rows of partition {partition}; partitions are numbered 0 to 2^31 - 1")
     return TopicPartition(str(topic), int(partition))
 

@@ -32,11 +32,11 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import BatchBuilder
 from kafkaframes.storage.log.segment_writer import (
     DEFAULT_SEGMENT_BYTES,
-    LARGEST_SEGMENT,
     PartitionWriter,
     SegmentSettings,
     WrittenPartition,
 )
+from kafkaframes.wire.integers import MAX_INT32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +201,7 @@ class _Restoring:
     def _new_writer(self, start_offset: int) -> PartitionWriter:
         settings = self._task.settings
         cut = SegmentSettings(
-            segment_bytes=settings.segment_bytes or LARGEST_SEGMENT, index_interval_bytes=settings.index_interval_bytes
+            segment_bytes=settings.segment_bytes or MAX_INT32, index_interval_bytes=settings.index_interval_bytes
         )
         return PartitionWriter(self._directory, start_offset=start_offset, settings=cut, topic_id=self._task.topic_id)
 

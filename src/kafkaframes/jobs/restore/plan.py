@@ -26,8 +26,8 @@ from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.log.overflow import MOST_OFFSETS
 from kafkaframes.storage.recovery.plan import plan_layout
+from kafkaframes.wire.integers import MAX_INT32
 
 STATE_TOPICS = ("__transaction_state", "__share_group_state")
 NewId = Callable[[], str]
@@ -206,7 +206,7 @@ def _planned(target: TopicPartition, directory: LogDirectory, partition: Partiti
     parts = list(_parts(directory, partition))
     nexts = [*(part.base_offset for part in parts), LARGEST_OFFSET][1:]
     limited = tuple(
-        replace(part, end_offset=min(after, part.base_offset + MOST_OFFSETS + 1), is_last=part is parts[-1])
+        replace(part, end_offset=min(after, part.base_offset + MAX_INT32 + 1), is_last=part is parts[-1])
         for part, after in zip(parts, nexts, strict=True)
     )
     return PlannedPartition(target, partition.topic_partition, limited, partition.log_start_offset, partition.directory)

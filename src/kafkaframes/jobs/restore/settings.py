@@ -22,6 +22,7 @@ from kafkaframes.jobs.settings import (
     setting,
 )
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Limit, log_bound, offset_of_bound, time_of_bound
+from kafkaframes.wire.integers import MAX_INT32
 
 KEEP: Final = "keep"
 REASSIGN: Final = "reassign"
@@ -45,7 +46,6 @@ RELEASES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
     }
 )
 DEFAULT_RELEASE: Final = "3.9"
-LARGEST_SEGMENT: Final = 2**31 - 1
 Pairs = Sequence[tuple[str, str]]
 
 
@@ -114,7 +114,7 @@ class RestoreSettings(PartitionSettings, Checked):
     def _refuse(self) -> None:
         if self.start_offset and self.offsets != REASSIGN:
             raise OptionError("`start_offset` is for offsets that are reassigned")
-        if self.segment_bytes is not None and self.segment_bytes > LARGEST_SEGMENT:
+        if self.segment_bytes is not None and self.segment_bytes > MAX_INT32:
             raise OptionError(f"`segment_bytes` is 1 to 2^31 - 1, not {self.segment_bytes}")
         olds, news = [old for old, _ in self.topic_map], [new for _, new in self.topic_map]
         if len(set(olds)) != len(olds) or len(set(news)) != len(news):

@@ -28,7 +28,7 @@ from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.indexes import OFFSET_ENTRY, TIME_ENTRY, read_offset_index, read_time_index
 from kafkaframes.storage.files.scan import Window, scan_segment
-from kafkaframes.storage.log.overflow import MOST_OFFSETS
+from kafkaframes.wire.integers import MAX_INT32
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Check the records of batches by columns, without a Python object for each record.
@@ -277,7 +277,7 @@ def _verify_offsets(facts: SegmentFacts, kept: dict[str, Ints]) -> None:
     for row in np.flatnonzero((bases <= before) | (lasts < bases)).tolist():
         message = f"offsets {bases[row]} to {lasts[row]} do not lie above {before[row]}"
         facts.error("offset-order", message, position=int(positions[row]), offset=int(bases[row]))
-    for row in np.flatnonzero(lasts - facts.base_offset > MOST_OFFSETS).tolist()[:1]:
+    for row in np.flatnonzero(lasts - facts.base_offset > MAX_INT32).tolist()[:1]:
         message = f"offset {lasts[row]} is too far above the segment's {facts.base_offset} for an index"
         facts.error("offset-overflow", message, position=int(positions[row]), offset=int(bases[row]))
     is_modern = kept["magic"] >= 2

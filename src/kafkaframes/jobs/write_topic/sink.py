@@ -50,10 +50,10 @@ from kafkaframes.jobs.write_topic.transaction_time import (
     is_end_of_transaction,
     is_refused_timeout,
 )
-from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.wire.primitives import NIL_UUID
 
-log = logging.getLogger("kafkaframes.spark")
+log = logging.getLogger("kafkaframes.jobs")
 
 
 def now_ms() -> int:

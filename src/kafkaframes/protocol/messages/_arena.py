@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.protocol.messages._program import Kind, Node, Op, Program
+from kafkaframes.wire.integers import MAX_INT32
 
-MAX_ROWS: Final = (1 << 31) - 2  # Arrow's offsets are int32
+MAX_ROWS: Final = MAX_INT32 - 1  # Arrow's offsets are int32
 _ALIGN: Final = 64
 _FIRST_BYTES: Final = 1 << 18  # initial capacities assume this much input and are then scaled by the real input size
 

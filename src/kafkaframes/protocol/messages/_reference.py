@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire import primitives as wire
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import Part
 from kafkaframes.wire.varint import TAG_HEADERS, read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
 
@@ -369,7 +370,7 @@ def check_tags(tags: list[tuple[int, bytes]] | tuple[()], plan: StructPlan) -> l
     last = -1
     result: list[tuple[int, bytes]] = []
     for tag, data in tags:
-        if not isinstance(tag, int) or not last < tag < 0x7FFFFFFF:
+        if not isinstance(tag, int) or not last < tag < MAX_INT32:
             raise EncodeError(f"unknown tag {tag!r} follows tag {last}; expected ascending tags from 0 to 2147483646")
         if tag in known_tags:
             raise EncodeError(tag_conflict(tag, plan))

@@ -17,6 +17,7 @@ from itertools import repeat
 from typing import Any, Final
 from uuid import UUID, SafeUUID
 
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import FORMATS, Part
 
 MALFORMED: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
@@ -42,7 +43,7 @@ def varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
         value |= (buf[position] & 0x7F) << shift
         if shift > 28:
             raise MalformedError
-    if (shift and not buf[position]) or value > 0x7FFFFFFF:
+    if (shift and not buf[position]) or value > MAX_INT32:
         raise MalformedError
     return value, position + 1
 
@@ -205,7 +206,7 @@ def put_tags(
     put(put_varint(len(known) + len(raw)))
     last = -1
     for tag, payload in raw:
-        if not last < tag < 0x7FFFFFFF or tag in declared or payload.__class__ is not bytes or tag.__class__ is not int:
+        if not last < tag < MAX_INT32 or tag in declared or payload.__class__ is not bytes or tag.__class__ is not int:
             raise MalformedError
         last = tag
     for tag, payload in (*known, *raw):

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FIXED_SIZE, ZERO_UUID
+from kafkaframes.wire.primitives import FIXED_SIZE, NIL_UUID
 
 
 class Text:
@@ -73,7 +73,7 @@ def default_text(field: FieldPlan | AbsentField, text: Text) -> str:
 
 def constant_text(value: Any, text: Text) -> str:
     """Return an expression for an immutable value."""
-    if value == ZERO_UUID:
+    if value == NIL_UUID:
         return text.constant("uuid", "zero", value)
     if isinstance(value, float) and repr(value) in ("nan", "inf", "-inf"):
         return f'float("{value!r}")'

@@ -13,13 +13,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafkaframes.errors import DecodeError, SpecError
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.codec import check_mode
-from kafkaframes.protocol.messages.headers import (
-    API_VERSIONS,
-    peek_request,
-    request_header_class,
-    response_header_class,
-)
+from kafkaframes.protocol.messages.headers import peek_request, request_header_class, response_header_class
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.wire.primitives import uuid_to_text

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from kafkaframes.errors import DecodeError, OptionError, SpecError
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages import headers
 from kafkaframes.protocol.messages.codec import check_mode
 from kafkaframes.protocol.messages.columns import decode_columns
@@ -93,7 +94,7 @@ def response_columns(
     decode = partial(headers.decode_response, api_key=api_key, version=api_version, mode=mode, specs=spec)
     decoded = decode_columns(plan, frames, mode=mode, decode=decode)
     errors = decoded.field("_error")
-    if api_key != headers.API_VERSIONS or errors.null_count == len(errors):
+    if api_key != API_VERSIONS or errors.null_count == len(errors):
         return decoded
     array = frames if isinstance(frames, pa.Array) else pa.array(frames, pa.binary())
     raised = [_from_version_0(data.as_py(), api_version, mode, spec) for data in array]
@@ -105,7 +106,7 @@ def _from_version_0(data: bytes | None, api_version: int, mode: str, spec: Messa
     if data is None:
         return None
     try:
-        frame = headers.decode_response(data, headers.API_VERSIONS, api_version, mode=mode, specs=spec)
+        frame = headers.decode_response(data, API_VERSIONS, api_version, mode=mode, specs=spec)
     except DecodeError:
         return data
     if frame.api_version == api_version:

@@ -16,15 +16,15 @@ from typing import Any, Final, TypedDict, Unpack
 from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, SpecError, TruncatedError
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.codec import Codec, all_of, check_mode
 from kafkaframes.protocol.messages.objects import Message, class_of
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.model import NIL_UUID, FieldSpec, FieldType
+from kafkaframes.protocol.spec.model import FieldSpec, FieldType
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import NIL_UUID, Part
 
-API_VERSIONS: Final = 18
 KIP_1313_HEADER: Final = 3
 _START: Final = struct.Struct(">hhi")
 

@@ -21,11 +21,11 @@ from kafkaframes.protocol.messages._program import UNKNOWN_TAGS
 from kafkaframes.protocol.messages.codec import Codec
 from kafkaframes.protocol.messages.json_form import RECORDS_FORMS
 from kafkaframes.protocol.messages.plan import Empty, FieldPlan, StructPlan
+from kafkaframes.wire.integers import MAX_INT32
 
 Ints = npt.NDArray[np.int64]
 _NUMBERS: Final = {"int8": 1, "int16": 2, "uint16": 4, "int32": 4, "uint32": 8, "int64": 8}
 _FIRST_BYTES: Final = 256  # initial buffer size per message, in bytes
-_MOST_BYTES: Final = (1 << 31) - 1  # maximum size of an Arrow string array
 
 
 @cache
@@ -74,7 +74,7 @@ def _written(program: _Program, left_out: npt.NDArray[np.uint8], size_bytes: int
         if status == kernels.DONE:
             break
         out = np.concatenate([out, np.empty(max(len(out), 1 << 16), np.uint8)])
-    if position > _MOST_BYTES:
+    if position > MAX_INT32:
         return pa.nulls(count, pa.string())
     valid = np.packbits(left_out == 0, bitorder="little")
     buffers = [pa.py_buffer(valid), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out[:position])]

@@ -108,7 +108,7 @@ class MessageDecl(NamedTuple):
     header_versions: tuple[tuple[str, str], ...] | None
 
 
-class RefusedError(Exception):
+class DeclarationError(Exception):
     """A validation error with its JSON path; ``load`` converts it to a SpecError with file and line."""
 
     def __init__(self, reason: str, where: JsonPath, path: tuple[str, ...]) -> None:
@@ -128,8 +128,8 @@ class _Object:
                 raise self.refusal(f"unknown key {key!r}: the keys here are {', '.join(sorted(keys))}", key)
         self._values = {key: one for key, one in value.items() if one is not None}
 
-    def refusal(self, reason: str, *keys: str | int) -> RefusedError:
-        return RefusedError(reason, (*self.where, *keys), self.path)
+    def refusal(self, reason: str, *keys: str | int) -> DeclarationError:
+        return DeclarationError(reason, (*self.where, *keys), self.path)
 
     def text(self, key: str) -> str | None:
         value = self._values.get(key)
@@ -318,7 +318,7 @@ def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
     """Return a parsed document as a message declaration.
 
     Raises:
-        RefusedError: a key is unknown or missing, or has a value that Jackson could not coerce.
+        DeclarationError: a key is unknown or missing, or has a value that Jackson could not coerce.
     """
     declared = _Object(value, MESSAGE_KEYS, where=(), path=())
     name = declared.required("name", "it is the name of the class")

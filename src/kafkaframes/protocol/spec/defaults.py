@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from kafkaframes.protocol.spec.model import NIL_UUID, Default, FieldType
+from kafkaframes.protocol.spec.model import Default, FieldType
 from kafkaframes.protocol.spec.versions import parse_integer, trim
-from kafkaframes.wire.primitives import INTEGER_RANGES
+from kafkaframes.wire.primitives import INTEGER_RANGES, NIL_UUID
 
 NULL_TEXT: Final = "null"
 _JAVA_DOUBLE = re.compile(

@@ -7,8 +7,8 @@ import uuid
 from typing import Any
 
 from kafkaframes.protocol.spec.defaults import BadDefaultError, parse_default
-from kafkaframes.protocol.spec.model import NIL_UUID, FieldSpec, MessageSpec, StructSpec
-from kafkaframes.wire.primitives import uuid_to_text
+from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
+from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
 # A field's default if the spec does not specify one.
 _OWN_DEFAULTS = (False, 0, 0.0, "", b"", NIL_UUID, ())

@@ -23,6 +23,7 @@ from kafkaframes.protocol.spec.model import PRIMITIVES as SIZES
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.records import layout
 from kafkaframes.wire import varint
+from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
 from kafkaframes.wire.primitives import COMPACT_PRIMITIVES, PRIMITIVES
 from kafkaframes.wire.varint import TAG_HEADERS
 
@@ -45,7 +46,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "records": b"",
 }
 _INTEGERS: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
-_VARINTS: Final = (0, 1, -1, 63, -64, 64, 127, 128, 300, 8191, 8192, 2**31 - 1, -(2**31))
+_VARINTS: Final = (0, 1, -1, 63, -64, 64, 127, 128, 300, 8191, 8192, MAX_INT32, MIN_INT32)
 _FLAGS: Final = (
     (layout.LOG_APPEND_TIME, "the timestamps are the broker's (formats 1 and 2)"),
     (layout.TRANSACTIONAL, "part of a transaction"),

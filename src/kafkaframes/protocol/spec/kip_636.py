@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kafkaframes.protocol.api_keys import API_VERSIONS, SASL_HANDSHAKE
 from kafkaframes.protocol.spec.drafts import MessageDraft, Path
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.protocol.spec.versions import Versions
 
-SASL_HANDSHAKE, API_VERSIONS = 17, 18
 _BY_DOCUMENT: Final = {
     SASL_HANDSHAKE: "the document leaves it out: clients up to 2.4 negotiate its version wrongly (KAFKA-9577)",
 }

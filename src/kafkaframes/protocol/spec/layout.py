@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kafkaframes.protocol.spec.model import NIL_UUID, PRIMITIVES, Default, FieldSpec, FieldType, MessageSpec, StructSpec
-from kafkaframes.wire.primitives import uuid_to_text
+from kafkaframes.protocol.spec.model import PRIMITIVES, Default, FieldSpec, FieldType, MessageSpec, StructSpec
+from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
 
 @dataclass(frozen=True, slots=True)

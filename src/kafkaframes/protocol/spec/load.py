@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
-from kafkaframes.protocol.spec.declared import FieldDecl, MessageDecl, RefusedError, StructDecl, declare
+from kafkaframes.protocol.spec.declared import DeclarationError, FieldDecl, MessageDecl, StructDecl, declare
 from kafkaframes.protocol.spec.defaults import parse_default
 from kafkaframes.protocol.spec.jsontext import JsonText, file_line
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
@@ -75,7 +75,7 @@ def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Viola
         if "headerVersions" in document.value and not dialect.knows_header_versions:
             yield Violation("json", "unknown key 'headerVersions': it exists since 4.5", ("headerVersions",), ())
         yield from violations(message)
-    except RefusedError as refusal:
+    except DeclarationError as refusal:
         yield Violation("json", refusal.reason, refusal.where, refusal.path)
     except RecursionError:
         yield Violation("json", "structs are nested too deeply", (), ())
@@ -85,7 +85,7 @@ def declaration(document: JsonText, dialect: Dialect = NEWEST) -> MessageDecl:
     """Return the declaration in a document, without checking the rules.
 
     Raises:
-        RefusedError: a key is unknown or missing, or its value has the wrong type.
+        DeclarationError: a key is unknown or missing, or its value has the wrong type.
     """
     message = declare(document.value, dialect.types)
     if message.flexible_versions is None and not dialect.needs_flexible_versions:

@@ -24,7 +24,6 @@ PRIMITIVES: Mapping[str, int | None] = MappingProxyType({**FIXED_SIZE, "string":
 RPC_TYPES = ("request", "response")
 
 Default: TypeAlias = bool | int | float | str | bytes | uuid.UUID | tuple[()] | None
-NIL_UUID = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from kafkaframes.protocol.spec.versions import Versions
 
 FILE: Final = Path(__file__).with_suffix(".json")
 LISTENERS: Final = ("zk_broker", "broker", "controller")
-API_VERSIONS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)

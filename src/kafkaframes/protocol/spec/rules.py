@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from kafkaframes.errors import SpecError
+from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.spec.declared import FieldDecl, MessageDecl, StructDecl
 from kafkaframes.protocol.spec.model import RPC_TYPES
 from kafkaframes.protocol.spec.rules_fields import (
@@ -118,7 +119,7 @@ def _header_numbers(rows: list[tuple[Versions, str]], declaration: MessageDecl) 
     They never decrease, are flexible for flexible bodies, and are 0 for responses of ApiVersions.
     """
     numbers = [(versions, int(header)) for versions, header in rows if _HEADER.fullmatch(header.strip())]
-    if declaration.api_key == 18 and declaration.type == "response":
+    if declaration.api_key == API_VERSIONS and declaration.type == "response":
         if any(header for _, header in numbers):
             yield "headerVersions: every version of ApiVersionsResponse has header 0 (KIP-511)"
         return

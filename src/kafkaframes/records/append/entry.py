@@ -37,10 +37,11 @@ from kafkaframes.records.append.settings import (
     refusal_of_content,
 )
 from kafkaframes.records.codecs import Codec, codec_of, compress, decompress
-from kafkaframes.records.fields import LARGEST_INT32, NO_TIMESTAMP
+from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
 from kafkaframes.records.limits import CONTENT, open_content
 from kafkaframes.records.scan import Bytes
+from kafkaframes.wire.integers import MAX_INT32
 
 _MAX_START_OFFSET: Final = 2**63 - 2**32  # the offsets of one append cannot overflow if they start here or below
 Answer = tuple[int, int, int, int]
@@ -266,7 +267,7 @@ def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
     lowest, highest = range_of(settings, now_ms)
     limit = slots.MAX_SAFE_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MAX_SAFE_MS)
     epoch = settings.leader_epoch
-    if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > LARGEST_INT32:
+    if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > MAX_INT32:
         limit, epoch = -1, -1
     return (
         settings.record_format,

@@ -180,7 +180,7 @@ def _walk(read_at: ReadAt, segment: Segment, requested: Iterable[int]) -> Iterat
         yield header.position
 
 
-log = logging.getLogger("kafkaframes.spark")
+log = logging.getLogger("kafkaframes.scan")
 _LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
 Name = tuple[str, int]
 

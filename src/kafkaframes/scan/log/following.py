@@ -54,7 +54,7 @@ from kafkaframes.storage.log.open_segment import open_planned
 from kafkaframes.storage.log.transactions import transactions_of
 from kafkaframes.wire.primitives import uuid_from_text
 
-_LOG = logging.getLogger("kafkaframes.spark")
+_LOG = logging.getLogger("kafkaframes.scan")
 Ends = dict[tuple[str, int], int]
 
 

@@ -45,7 +45,7 @@ from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, Run, TieredSource, open_planned_on
 from kafkaframes.storage.log.transactions import TransactionState
 
-log = logging.getLogger("kafkaframes.spark")
+log = logging.getLogger("kafkaframes.scan")
 
 
 def read_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:

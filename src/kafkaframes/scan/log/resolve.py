@@ -63,7 +63,7 @@ from kafkaframes.storage.log.transactions import TransactionState, find_hidden_r
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 from kafkaframes.storage.tiered.names import ViewPath
 
-log = logging.getLogger("kafkaframes.spark")
+log = logging.getLogger("kafkaframes.scan")
 
 TopicPartition = tuple[str, int]
 Logs = Mapping[TopicPartition, Log]

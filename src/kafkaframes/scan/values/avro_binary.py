@@ -13,10 +13,11 @@ from typing import Any, Final
 from kafkaframes.scan.values.avro_columns import is_empty
 from kafkaframes.scan.values.avro_schema import BOOLEAN, BYTES, DOUBLE, FLOAT, INT, LONG, STRING, AvroType
 from kafkaframes.scan.values.registry import BadValueError
+from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 Convert = Callable[[Any], Any]
-INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+INT64_MAX = 2**63 - 1
 MAX_VARINT_BITS: Final = 64
 
 
@@ -48,7 +49,7 @@ def read_long(data: bytes, position: int) -> tuple[int, int]:
 
 def _read_int(data: bytes, position: int) -> tuple[int, int]:
     value, position = read_long(data, position)
-    if not -INT32_MAX - 1 <= value <= INT32_MAX:
+    if not MIN_INT32 <= value <= MAX_INT32:
         raise BadValueError(f"{value} is not an int of 32 bits")
     return value, position
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 
 from kafkaframes.scan.values.avro_binary import (
-    INT32_MAX,
     INT64_MAX,
     PRIMITIVE_READERS,
     Convert,
@@ -45,6 +44,7 @@ from kafkaframes.scan.values.avro_schema import (
 )
 from kafkaframes.scan.values.instants import iso_date, iso_instant, iso_local
 from kafkaframes.scan.values.registry import BadValueError
+from kafkaframes.wire.integers import MAX_INT32
 
 MICROSECOND: Final = 1_000  # nanoseconds
 _EXACT: Final = Context(prec=10_000)
@@ -139,7 +139,7 @@ def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | N
     target = MICROSECOND if is_moment and not name.endswith("nanos") else reader.unit.nanoseconds
     if unit.nanoseconds == target:
         return None
-    limit = INT32_MAX if reader.kind == INT else INT64_MAX
+    limit = MAX_INT32 if reader.kind == INT else INT64_MAX
     from_nanoseconds, source = unit.nanoseconds, unit.name
 
     def convert(value: int) -> int:

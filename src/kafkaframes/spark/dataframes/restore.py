@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.runtime import _compat
+from kafkaframes.wire.integers import MAX_INT32
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +179,7 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, p
     import numpy as np
     import pyarrow.compute as pc
 
-    from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
+    from kafkaframes.storage.files.names import TopicPartition
 
     for batch in batches:
         if batch.num_rows == 0:
@@ -187,7 +188,7 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, p
         if topics.null_count or numbers.null_count:
             raise OptionError("a row has no topic or no partition")
         for number in (pc.min(numbers).as_py(), pc.max(numbers).as_py()):
-            if not 0 <= number <= LARGEST_PARTITION:
+            if not 0 <= number <= MAX_INT32:
                 raise OptionError(f"a row has partition {number}; partitions are numbered 0 to 2^31 - 1")
         changes = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(numbers[1:], numbers[:-1]))
         edges = [0, *(np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1).tolist(), batch.num_rows]

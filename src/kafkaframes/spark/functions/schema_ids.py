@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import OptionError
+from kafkaframes.wire.integers import MAX_INT32
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -34,7 +35,6 @@ class _Header(NamedTuple):
 
 
 REGISTRIES: Final = {"confluent": _Header(b"\0", 4), "apicurio": _Header(b"\0", 8), "glue": _Header(b"\3\0", 16)}
-_ALL: Final = 2**31 - 1
 _LARGEST_INDEX: Final = 0x7F  # largest index that is encoded in one byte
 _DEEPEST: Final = 3
 
@@ -77,7 +77,7 @@ def payload(value: ColumnOrName, registry: str = "confluent", *, protobuf: bool 
 
     header = _header(registry)
     size = len(header.first) + header.id_bytes
-    rest = functions.substring(_column(value), size + 1, _ALL)
+    rest = functions.substring(_column(value), size + 1, MAX_INT32)
     return functions.when(_has_header(value, header), _behind_indexes(rest) if protobuf else rest)
 
 
@@ -108,10 +108,10 @@ def _behind_indexes(rest: Column) -> Column:
     def byte(position: int) -> Column:
         return functions.conv(functions.hex(functions.substring(rest, position, 1)), 16, 10).cast("int")
 
-    made = functions.when(byte(1) == 0, functions.substring(rest, 2, _ALL))
+    made = functions.when(byte(1) == 0, functions.substring(rest, 2, MAX_INT32))
     for count in range(1, _DEEPEST + 1):
         are_short = byte(1) == 2 * count
         for index in range(count):
             are_short &= byte(2 + index) <= _LARGEST_INDEX
-        made = made.when(are_short, functions.substring(rest, 2 + count, _ALL))
+        made = made.when(are_short, functions.substring(rest, 2 + count, MAX_INT32))
     return made

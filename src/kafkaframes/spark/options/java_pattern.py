@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, NoReturn
 
+from kafkaframes.wire.integers import MAX_INT32
+
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 Set = frozenset[str]
 _NOTHING: Final = r"[^\x00-\U0010ffff]"
 _MAX_DEPTH: Final = 100
 _FLAGS: Final = "idmsuxU"
 _REPETITIONS: Final = "?*+"
-_MAX_REPETITIONS: Final = 2**31 - 1
 _LETTERS, _DIGITS = frozenset(string.ascii_letters), frozenset(string.digits)
 _LOWER, _UPPER = frozenset(string.ascii_lowercase), frozenset(string.ascii_uppercase)
 _PUNCTUATION: Final = frozenset("._-")
@@ -266,7 +267,7 @@ class _Parser:
             most = None if self._peek() == "}" else self._number()
         if not self._take("}"):
             self._fail("an unclosed repetition")
-        if least > _MAX_REPETITIONS or (most is not None and not least <= most <= _MAX_REPETITIONS):
+        if least > MAX_INT32 or (most is not None and not least <= most <= MAX_INT32):
             self._fail("an illegal repetition range")
         return f"{{{least},{'' if most is None else most}}}"
 

@@ -16,7 +16,6 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.findings import Finding
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.log.overflow import MOST_OFFSETS
 from kafkaframes.storage.log.producer_state import (
     BEFORE_HORIZONS,
     BROKER_RELEASES,
@@ -27,6 +26,7 @@ from kafkaframes.storage.log.producer_state import (
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import rebuild_txn_indexes, transactions_of
+from kafkaframes.wire.integers import MAX_INT32
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The settings of a round of cleaning: the topic's configuration, the broker's generation, and the clock.
@@ -206,7 +206,7 @@ def group_segments(
         joined = (sizes[0] + size[0], sizes[1] + size[1], sizes[2] + size[2])
         limits = (settings.segment_bytes, settings.index_bytes, settings.index_bytes)
         fits = all(one <= limit for one, limit in zip(joined, limits, strict=True))
-        if groups and fits and (not segment.size_bytes or next_base - 1 - groups[-1][0].base_offset <= MOST_OFFSETS):
+        if groups and fits and (not segment.size_bytes or next_base - 1 - groups[-1][0].base_offset <= MAX_INT32):
             groups[-1].append(segment)
             sizes = joined
         else:

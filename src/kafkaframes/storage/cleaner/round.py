@@ -28,9 +28,10 @@ from kafkaframes.storage.files.atomic import copy_file, new_file, unfinished
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
-from kafkaframes.storage.log.overflow import MOST_OFFSETS, split_partition
+from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
 from kafkaframes.storage.log.swaps import files_of
+from kafkaframes.wire.integers import MAX_INT32
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The files of a cleaned partition: indexes of a new segment, and what a round does not touch.
@@ -42,7 +43,7 @@ class OverflowingError(Exception):
 
 def reaches_too_far(base: int, columns: Ints) -> bool:
     """Say whether a batch of a new segment has an offset that does not fit its index."""
-    return int(columns[INDEXED.index("last_offset")].max(initial=base)) - base > MOST_OFFSETS
+    return int(columns[INDEXED.index("last_offset")].max(initial=base)) - base > MAX_INT32
 
 
 def indexed_columns(path: Path) -> Ints:

@@ -21,7 +21,7 @@ from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.findings import Severity
 
-log = logging.getLogger("kafkaframes.storage.log")
+log = logging.getLogger("kafkaframes.storage")
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
 Run = Callable[[Callable[[_Task], _Answer], Sequence[_Task]], Iterable[_Answer]]

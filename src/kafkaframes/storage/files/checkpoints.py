@@ -17,9 +17,10 @@ from functools import reduce
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
 
 _VERSION_LINE = "0"
-_INT32 = (-(2**31), 2**31 - 1)
+_INT32 = (MIN_INT32, MAX_INT32)
 _INT64 = (-(2**63), 2**63 - 1)
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 

@@ -16,6 +16,7 @@ from kafkaframes.records import layout
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, MESSAGE_V1, MIN_SIZE, OVERHEAD_BYTES
 from kafkaframes.records.reasons import CORRUPT_ENDS, END, END_REASONS, SMALL_SIZE, TORN
 from kafkaframes.storage.files.filesystem import ReadAt
+from kafkaframes.wire.integers import MAX_INT32
 
 if TYPE_CHECKING:
     from kafkaframes.records.scan import Batches
@@ -87,7 +88,7 @@ class BatchHeader(NamedTuple):
         """The sequence number of the last record, wrapped after 2^31 - 1; -1 without sequence numbers."""
         if self.base_sequence < 0:
             return -1
-        return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
+        return (self.base_sequence + self.last_offset - self.base_offset) & MAX_INT32
 
 
 class HeaderWalk:

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.wire.integers import MAX_INT32
 
 OFFSET_DIGITS = 20
 EPOCH_DIGITS = 10
@@ -49,7 +50,6 @@ INTERNAL_TOPICS = frozenset(
 _DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})(?:\.(?P<unique_id>[0-9a-f]{32})-(?P<state>[a-z]+))?")
 _FILE = re.compile(r"(?P<offset>[0-9]{20})(?:-(?P<epoch>[0-9]{10}))?\.(?P<kind>[a-z]+)(?:\.(?P<temporary>[a-z.]+))?")
 _MAX_OFFSET = 2**63 - 1
-LARGEST_PARTITION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,7 +110,7 @@ class DirectoryName:
         True
         """
         match = _DIRECTORY.fullmatch(name)
-        if match is None or int(match["partition"]) > LARGEST_PARTITION:
+        if match is None or int(match["partition"]) > MAX_INT32:
             return None
         state = match["state"] or ""
         if state and state not in DIRECTORY_STATES:

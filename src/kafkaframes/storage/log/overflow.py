@@ -21,8 +21,7 @@ from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSyste
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
-
-MOST_OFFSETS = 2**31 - 1  # largest offset of an index entry, relative to the segment's base offset
+from kafkaframes.wire.integers import MAX_INT32
 
 
 class FilePart(NamedTuple):
@@ -117,7 +116,7 @@ def parts_of(filesystem: FileSystem, file: LogFile) -> tuple[FilePart, ...]:
             starts += _starts(reader, window.batches, starts[-1][0] if starts else None, last)
             last = int(window.batches.column("last_offset")[-1]) if len(window.batches) else last
     bases = [base for base, _ in starts]
-    if last - file.name.offset <= MOST_OFFSETS or bases != sorted(set(bases)):
+    if last - file.name.offset <= MAX_INT32 or bases != sorted(set(bases)):
         return ()
     ends = [position for _, position in starts[1:]] + [file.size_bytes]
     return tuple(
@@ -130,7 +129,7 @@ def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int
     """Yield the base offset and position of each part that starts in these batches."""
     lasts, positions = batches.column("last_offset").tolist(), batches.column("position").tolist()
     for row, (end, position) in enumerate(zip(lasts, positions, strict=True)):
-        if base is None or not 0 <= end - base <= MOST_OFFSETS:
+        if base is None or not 0 <= end - base <= MAX_INT32:
             base = _first_offset(reader, batches, row, last + 1)
             yield base, position
         last = end
@@ -156,9 +155,9 @@ def overflows(filesystem: FileSystem, segment: Segment, next_base: int | None) -
     Raises:
         LogDirError: the segment cannot be read.
     """
-    if not segment.size_bytes or (next_base is not None and next_base - 1 - segment.base_offset <= MOST_OFFSETS):
+    if not segment.size_bytes or (next_base is not None and next_base - 1 - segment.base_offset <= MAX_INT32):
         return False
-    return _last_offset(filesystem, segment) - segment.base_offset > MOST_OFFSETS
+    return _last_offset(filesystem, segment) - segment.base_offset > MAX_INT32
 
 
 def _last_offset(filesystem: FileSystem, segment: Segment) -> int:

@@ -17,12 +17,12 @@ from kafkaframes.records.batch import sequence_of
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction, ProducerEntry
 from kafkaframes.storage.log.transactions import Marker, Seen
+from kafkaframes.wire.integers import MAX_INT32
 
 DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 BATCHES_KEPT = 5
 NONE = -1
 CLIENT, REPLICATION, COORDINATOR = "CLIENT", "REPLICATION", "COORDINATOR"
-_LARGEST_SEQUENCE = 2**31 - 1
 _MOST_VERIFIED = 1_000  # largest number of pending verifications of a partition
 
 
@@ -42,7 +42,7 @@ class BatchMetadata(NamedTuple):
     @property
     def first_sequence(self) -> int:
         """The sequence number of the first record; after 2^31 - 1, sequence numbers continue with 0."""
-        return (self.last_sequence - self.offset_delta) & _LARGEST_SEQUENCE
+        return (self.last_sequence - self.offset_delta) & MAX_INT32
 
 
 class ProducerState(NamedTuple):
@@ -393,7 +393,7 @@ def _check_sequence(state: ProducerState, known: ProducerState, header: BatchHea
             raise _refused("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
         return
     last = state.last_sequence
-    follows = sequence == (last + 1) & _LARGEST_SEQUENCE if last >= 0 else sequence == 0
+    follows = sequence == (last + 1) & MAX_INT32 if last >= 0 else sequence == 0
     if known.producer_epoch != NONE and not follows:
         raise _refused(
             "OutOfOrderSequenceException", f"producer {header.producer_id}: sequence {sequence} after {last}"

@@ -34,10 +34,9 @@ from kafkaframes.storage.files.producer_files import ProducerEntry, write_produc
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, in_file_order, rebuild_indexes
 from kafkaframes.storage.log.transactions import OpenTransactions
+from kafkaframes.wire.integers import MAX_INT32
 
-LARGEST_SEGMENT = 2**31 - 1  # an offset index has signed 32-bit positions
 DEFAULT_SEGMENT_BYTES = 1 << 30  # the default of segment.bytes
-_LARGEST_DELTA = 2**31 - 1  # an index has offsets as int32, relative to the base offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ class SegmentSettings:
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
 
     def __post_init__(self) -> None:
-        if not 1 <= self.segment_bytes <= LARGEST_SEGMENT or self.index_interval_bytes < 0:
+        if not 1 <= self.segment_bytes <= MAX_INT32 or self.index_interval_bytes < 0:
             raise OptionError(
                 f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}; index_interval_bytes is not negative"
             )
@@ -258,13 +257,13 @@ class PartitionWriter:
             return self.written.log_start_offset
         first, last = (int(batches.column(name)[row]) for name in ("base_offset", "last_offset"))
         is_legacy = int(batches.column("magic")[row]) < 2
-        return max(self.written.log_end_offset, last - _LARGEST_DELTA) if is_legacy else first
+        return max(self.written.log_end_offset, last - MAX_INT32) if is_legacy else first
 
     def _fitting(self, segment: _OpenSegment, batches: Batches, first: int) -> int:
         starts, sizes = batches.column("position")[first:], batches.column("size")[first:]
         grown = segment.size_bytes + starts + sizes - starts[0]
         deltas = batches.column("last_offset")[first:] - segment.base_offset
-        refused = (grown > self._settings.segment_bytes) | (deltas > _LARGEST_DELTA)
+        refused = (grown > self._settings.segment_bytes) | (deltas > MAX_INT32)
         return first + (int(refused.argmax()) if refused.any() else len(refused))
 
     def _begin(self, base_offset: int) -> _OpenSegment:

@@ -31,9 +31,10 @@ from kafkaframes.storage.log.producers import CLIENT, REPLICATION, Prepared
 from kafkaframes.storage.log.transactions import markers_in, seen_of
 from kafkaframes.storage.partition.flushing import flush, prepare, roll
 from kafkaframes.storage.partition.segment import LogSegment
-from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings, for_append
+from kafkaframes.storage.partition.settings import LogSettings, for_append
 from kafkaframes.storage.partition.state import LogState
 from kafkaframes.wire.checksum import crc32c
+from kafkaframes.wire.integers import MAX_INT32
 
 NO_TIME = -1
 NO_EPOCH = -1
@@ -359,9 +360,9 @@ def _segment_for(
     if not is_due:
         return active, False
     is_known = headers[0].magic >= 2  # the header of a compressed set of formats 0 and 1 does not have the first offset
-    expected = first_offset if is_known else last_offset - LARGEST_INT32
+    expected = first_offset if is_known else last_offset - MAX_INT32
     base = max(expected, state.log_end_offset)
-    if last_offset - base > LARGEST_INT32:
+    if last_offset - base > MAX_INT32:
         raise AppendRefusedError("LogSegmentOffsetOverflowException", f"offset {last_offset} is too far from {base}")
     roll(state, expected, now_ms=now_ms)
     return state.segments.active, True

@@ -20,7 +20,8 @@ from kafkaframes.storage.files.names import SEGMENT_KINDS, segment_file_name
 from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, BATCH, MORE, NONE, UNUSUAL, find_batch
 from kafkaframes.storage.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
-from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings
+from kafkaframes.storage.partition.settings import LogSettings
+from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import Part
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ class LogSegment:
         """Say whether an append of ``size_bytes`` needs a new segment (LogSegment.shouldRoll)."""
         if self.size_bytes > settings.segment_bytes - size_bytes or self.index.is_full or self.time_index.is_full:
             return True
-        if last_offset - self.base_offset > LARGEST_INT32:
+        if last_offset - self.base_offset > MAX_INT32:
             return True
         if self.size_bytes == 0:
             return False

@@ -10,9 +10,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.append.settings import AS_KAFKA, CREATE_TIME, LARGEST_INT64, AppendSettings
 from kafkaframes.storage.log.producers import CLIENT, DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
+from kafkaframes.wire.integers import MAX_INT32
 
 UNLIMITED = -1
-LARGEST_INT32 = 2**31 - 1
 _DAY_MS = 86_400_000
 
 
@@ -66,17 +66,17 @@ class LogSettings:
 
     def __post_init__(self) -> None:
         for name, least, largest in (
-            ("segment_bytes", 14, LARGEST_INT32),
+            ("segment_bytes", 14, MAX_INT32),
             ("segment_ms", 1, LARGEST_INT64),
             ("segment_jitter_ms", 0, LARGEST_INT64),
-            ("segment_index_bytes", 4, LARGEST_INT32),
-            ("index_interval_bytes", 0, LARGEST_INT32),
+            ("segment_index_bytes", 4, MAX_INT32),
+            ("index_interval_bytes", 0, MAX_INT32),
             ("retention_bytes", -LARGEST_INT64 - 1, LARGEST_INT64),
             ("retention_ms", UNLIMITED, LARGEST_INT64),
             ("file_delete_delay_ms", 0, LARGEST_INT64),
             ("flush_messages", 1, LARGEST_INT64),
             ("flush_ms", 0, LARGEST_INT64),
-            ("max_message_bytes", 0, LARGEST_INT32),
+            ("max_message_bytes", 0, MAX_INT32),
             ("record_format", 0, 2),
         ):
             value = getattr(self, name)

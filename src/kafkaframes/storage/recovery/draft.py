@@ -17,9 +17,10 @@ from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.filesystem import FileSystem, join, split
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart
+from kafkaframes.storage.log.overflow import FilePart
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.log.swaps import next_offset_of, resolve_swaps
+from kafkaframes.wire.integers import MAX_INT32
 
 MOST_HEADERS = 1 << 19  # headers kept with a plan, 112 bytes each, so that they need not be read a second time
 
@@ -128,7 +129,7 @@ class Draft:
     def take_apart(self, file: LogFile, parts: tuple[FilePart, ...]) -> None:
         """Plan to replace a segment by parts: as ``.swap`` files first, as Kafka does, so that a crash loses none."""
         directory = split(file.path)[0]
-        reason = f"its offsets reach more than {MOST_OFFSETS} above its base"
+        reason = f"its offsets reach more than {MAX_INT32} above its base"
         whole = join(directory, str(file.name))
         self.actions.append(Action(Kind.SPLIT, whole, reason, source=file.path, parts=parts))
         bases = {file.name.offset, *(part.base_offset for part in parts)}

@@ -35,7 +35,7 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart, SplitView, overflows, parts_of, view_of
+from kafkaframes.storage.log.overflow import FilePart, SplitView, overflows, parts_of, view_of
 from kafkaframes.storage.log.producer_state import REWRITES_OLD
 from kafkaframes.storage.log.swaps import listed_files, next_offset_of
 from kafkaframes.storage.recovery.draft import (
@@ -49,6 +49,7 @@ from kafkaframes.storage.recovery.draft import (
     SwapRules,
     rules_of,
 )
+from kafkaframes.wire.integers import MAX_INT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> 
     for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
         distances = window.batches.column("last_offset") - base_offset
         right = scan.check_crcs(window.data, window.in_data()) != 0
-        wrong = np.flatnonzero(~right | (distances < 0) | (distances > MOST_OFFSETS))
+        wrong = np.flatnonzero(~right | (distances < 0) | (distances > MAX_INT32))
         good = int(wrong[0]) if len(wrong) else len(distances)
         if good:
             end = int(window.batches.column("position")[good - 1] + window.batches.column("size")[good - 1])
@@ -286,7 +287,7 @@ def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reaso
 def _recovered_swap(filesystem: FileSystem, draft: Draft, swap: KeptSegment) -> KeptSegment:
     walked = _walked(filesystem, draft, swap)
     if walked.overflows:
-        raise LogDirError(f"a swap reaches more than {MOST_OFFSETS} above its base: 2.8 does not start", file=swap.path)
+        raise LogDirError(f"a swap reaches more than {MAX_INT32} above its base: 2.8 does not start", file=swap.path)
     return _cut_off(draft, swap, walked, "a finished swap is checked before it takes its place")
 
 

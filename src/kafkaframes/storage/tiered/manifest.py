@@ -36,6 +36,7 @@ from kafkaframes.storage.tiered.strict_json import (
     positive,
     text,
 )
+from kafkaframes.wire.integers import MAX_INT32
 
 MOST_INDEX_BYTES: Final = 10 << 20  # decompressed; Aiven's plugin refuses more, too
 _INT32: Final = 4
@@ -401,7 +402,7 @@ def _offset(value: Any) -> int:
 
 def _epochs(value: Any) -> tuple[EpochStart, ...]:
     values = fields(value)
-    if not all(_EPOCH.fullmatch(name) and int(name) < 2**31 for name in values.names):
+    if not all(_EPOCH.fullmatch(name) and int(name) <= MAX_INT32 for name in values.names):
         raise DecodeError("a leader epoch is not a number")
     epochs = tuple(EpochStart(int(name), values.take(name, _offset)) for name in sorted(values.names, key=int))
     starts = [one.start_offset for one in epochs]

@@ -20,6 +20,7 @@ from typing import Final
 
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, split
 from kafkaframes.storage.files.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition
+from kafkaframes.wire.integers import MAX_INT32
 
 MANIFEST, LOG, INDEXES = "rsm-manifest", "log", "indexes"
 SUFFIXES: Final = (LOG, INDEXES, MANIFEST)
@@ -32,7 +33,7 @@ _SEGMENT_VIEW = re.compile(rf"(?P<main>.+/[0-9]{{20}}-{_ID})!/(?P<directory>[^/]
 _PARTITION_VIEW = re.compile(
     rf"(?P<folder>.+-{_ID}/[0-9]{{1,10}})!/(?P<directory>[^/]+)(?:/(?P<name>[^/]+))?/?", re.DOTALL
 )
-_MAX_OFFSET, _MAX_INT32 = 2**63 - 1, 2**31 - 1
+_MAX_OFFSET = 2**63 - 1
 
 # What the name of a file of the view ends in -> the name of its bytes in the indexes object.
 INDEX_OF_FILE: Final = MappingProxyType(
@@ -108,7 +109,7 @@ def parse_partition(name: str) -> int | None:
     >>> parse_partition("12"), parse_partition("012"), parse_partition("orders-0")
     (12, None, None)
     """
-    return int(name) if _PARTITION.fullmatch(name) and int(name) <= _MAX_INT32 else None
+    return int(name) if _PARTITION.fullmatch(name) and int(name) <= MAX_INT32 else None
 
 
 def parse_folder(path: str) -> tuple[TopicFolder, int] | None:

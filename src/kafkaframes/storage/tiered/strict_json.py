@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
 from kafkaframes.errors import DecodeError
+from kafkaframes.wire.integers import MAX_INT32
 
 _Value = TypeVar("_Value")
 MOST_DIGITS: Final = 20
@@ -118,7 +119,7 @@ def integer(value: Any) -> int:
 def non_negative(value: Any) -> int:
     """Return a value that has to be a whole number from 0 to 2^31 - 1."""
     number = integer(value)
-    if not 0 <= number < 2**31:
+    if not 0 <= number <= MAX_INT32:
         raise DecodeError(f"{number} is not a size")
     return number
 

@@ -23,9 +23,10 @@ from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key
 from kafkaframes.records.rows import Blobs, blobs_of
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition, check_topic
+from kafkaframes.storage.files.names import TopicPartition, check_topic
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
 from kafkaframes.storage.log.segment_writer import DEFAULT_SEGMENT_BYTES, SegmentSettings
+from kafkaframes.wire.integers import MAX_INT32
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # message.max.bytes
 
@@ -173,11 +174,11 @@ class Router:
         self, numbers: Ints, has_number: npt.NDArray[np.bool_], topics: list[str], topic_of: Ints, counts: Ints
     ) -> None:
         known = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
-        limits = np.where(known | (self._settings.num_partitions is not None), counts, LARGEST_PARTITION + 1)
+        limits = np.where(known | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
         wrong = has_number & ((numbers < 0) | (numbers >= limits))
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            has = f"has {counts[row]}" if limits[row] <= LARGEST_PARTITION else "numbers them from 0 on"
+            has = f"has {counts[row]}" if limits[row] <= MAX_INT32 else "numbers them from 0 on"
             raise _bad(row, f"no partition {numbers[row]}: topic {topics[topic_of[row]]} {has}")
 
     def _in_turn(self, rows: pa.RecordBatch, free: Ints, counts: Ints) -> Ints:
