@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from tests.cli.calling import ask_or_raise
 
+from kafkaframes.broker import Broker
+from kafkaframes.cli import groups
 from kafkaframes.client import Admin, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, OptionError
 
@@ -29,6 +32,44 @@ def test_rules_are_created_listed_and_deleted(run):
     assert rows_of(run, "acls list --principal User:ann") == []
 
 
+def test_the_rules_of_producers_and_consumers_are_those_of_kafka_acls():
+    with Broker(config={"super.users": "User:ANONYMOUS"}) as broker:  # a rule of the cluster would exclude this user
+
+        def run(words):
+            return ask_or_raise(*words.split(), "-b", broker.bootstrap_servers)
+
+        check_roles(run)
+
+
+def check_roles(run):
+    run("acls create --topic roles --transactional-id roles-t --allow-principal User:pia --producer --idempotent")
+    rows = rows_of(run, "acls list --principal User:pia")
+    assert {(row["resource_type"], row["operation"]) for row in rows} == {
+        ("topic", "write"),
+        ("topic", "describe"),
+        ("topic", "create"),
+        ("transactional_id", "write"),
+        ("transactional_id", "describe"),
+        ("cluster", "idempotent_write"),
+    }
+    words = "--topic roles --group roles- --resource-pattern-type prefixed --allow-principal User:cleo --consumer"
+    run(f"acls create {words}")
+    rows = rows_of(run, "acls list --principal User:cleo")
+    assert {(row["resource_type"], row["operation"], row["pattern_type"]) for row in rows} == {
+        ("topic", "read", "prefixed"),
+        ("topic", "describe", "prefixed"),
+        ("group", "read", "prefixed"),
+    }
+
+
+@pytest.mark.parametrize("operation", ["DescribeConfigs", "DESCRIBE_CONFIGS", "describe-configs", "describe_configs"])
+def test_operations_are_written_as_in_kafkas_tools(run, operation):
+    run(f"acls create --topic spelled --allow-principal User:sam --operation {operation}")
+    (row,) = rows_of(run, "acls list --topic spelled")
+    assert row["operation"] == "describe_configs"
+    assert len(rows_of(run, f"acls delete --topic spelled --operation {operation} --yes")) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -38,6 +79,21 @@ def test_rules_are_created_listed_and_deleted(run):
         ("acls delete --yes", "all access rules would be deleted"),
         ("quotas set producer_byte_rate=1", "name an entity"),
         ("quotas set producer_byte_rate=many --user a", "is not a number"),
+        ("quotas set producer_byte_rate=inf --user a", "is not a finite number"),
+        ("quotas set producer_byte_rate=1 producer_byte_rate=2 --user a", "producer_byte_rate is given twice"),
+        ("quotas set producer_byte_rate=1 --client-id=", "--client-id is empty"),
+        ("acls create --topic a --allow-principal alice", "principal 'alice' has no type; expected TYPE:NAME"),
+        ("acls list --principal alice", "principal 'alice' has no type"),
+        ("acls delete --principal User: --yes", "principal 'User:' has no type"),
+        ("acls create --topic a --allow-principal User:a --consumer", "--consumer needs --topic and --group"),
+        ("acls create --group a --allow-principal User:a --producer", "--producer needs --topic or --transactional-id"),
+        ("acls create --topic a --group g --allow-principal User:a --producer", "no rules of type group"),
+        ("acls create --topic a --allow-principal User:a --idempotent", "--idempotent needs --producer"),
+        ("acls create --topic a --allow-principal User:a --producer --operation read", "leave --operation"),
+        ("acls create --topic a --allow-principal User:a --deny-principal User:b --producer", "--deny-principal out"),
+        ("topics reassign a:0=1 --cancel a:0", "a:0 has a new assignment and --cancel"),
+        ("topics reassign a:0=1 a:0=2", "a:0 is given twice"),
+        ("topics create a --config b=1 --config b=2", "b is given twice"),
         ("quotas delete --user nobody --yes", "user nobody has no quota at all"),
         ("users set bob", "give --password-file"),
         ("topics elect --type unclean", "can lose records: name the partitions"),
@@ -53,6 +109,11 @@ def test_what_is_missing_or_unknown_is_named(run, words, message):
 def test_users_are_set_listed_and_deleted(run, tmp_path, monkeypatch):
     secret = tmp_path / "secret"
     secret.write_text("a password\n")
+    secret.chmod(0o644)
+    with pytest.raises(OptionError, match=r"has mode 0644.*chmod 600"):
+        run(f"users set cara --password-file {secret}")
+    assert rows_of(run, "users list") == []
+    secret.chmod(0o600)
     run(f"users set cara --password-file {secret} --iterations 8192")
     monkeypatch.setenv("KAFKAFRAMES_NEW_PASSWORD", "x")
     run("users set cara --mechanism SCRAM-SHA-256")
@@ -69,6 +130,13 @@ def test_quotas_are_set_listed_and_deleted(run):
     run("quotas set producer_byte_rate=1024 consumer_byte_rate=2048 --user dora --client-id <default>")
     row = {"user": "dora", "client_id": "<default>", "ip": None, "setting": "consumer_byte_rate", "value": 2048.0}
     assert row in rows_of(run, "quotas list")
+    assert [one["setting"] for one in rows_of(run, "quotas list --user dora")] == [
+        "consumer_byte_rate",
+        "producer_byte_rate",
+    ]
+    assert rows_of(run, "quotas list --user dora --client-id other") == []
+    with pytest.raises(BrokerError, match=r"quotas of user dora, client-id <default> \(.*no_such_quota"):
+        run("quotas set no_such_quota=1 --user dora --client-id <default>")
     run("quotas delete consumer_byte_rate --user dora --client-id <default> --yes")
     assert [one["setting"] for one in rows_of(run, "quotas list") if one["user"] == "dora"] == ["producer_byte_rate"]
     run("quotas delete --user dora --client-id <default> --yes")
@@ -80,7 +148,7 @@ def test_an_open_transaction_is_shown_and_is_not_taken_for_a_hanging_one(run, se
     with Producer(servers, transactional_id="tx-cli") as producer:
         producer.begin_transaction()
         producer.send("tx-topic", b"open", partition=0).result()
-        assert "tx-cli" in [one["transactional_id"] for one in rows_of(run, "transactions list --state Ongoing")]
+        assert "tx-cli" in [one["transactional_id"] for one in rows_of(run, "transactions list --state ongoing")]
         (row,) = rows_of(run, "transactions describe tx-cli")
         assert (row["state"], row["partitions"]) == ("Ongoing", "tx-topic-0")
         (row,) = rows_of(run, "transactions producers tx-topic:0")
@@ -113,3 +181,51 @@ def test_a_share_group_shows_its_start_offsets(run, servers):
         admin.alter_share_group_offsets("workers", {TopicPartition("shared", 0): 0})
     (row,) = rows_of(run, "groups describe workers")
     assert (row["topic"], row["committed"], row["log_end_offset"]) == ("shared", 0, 0)
+
+
+def test_groups_without_a_description_are_listed_once(run, servers, monkeypatch):
+    calls = []
+    listed = Admin.list_groups
+
+    def count(self, *arguments, **options):
+        calls.append(arguments)
+        return listed(self, *arguments, **options)
+
+    run("topics create listed-once --partitions 1")
+    names = [f"once-{number}" for number in range(4)]
+    for name in names:
+        run(f"groups reset {name} listed-once:0=0")
+    monkeypatch.setattr(Admin, "list_groups", count)
+    monkeypatch.setattr(groups, "_described", lambda admin, name: None)
+    assert {row["group"] for row in rows_of(run, f"groups describe {' '.join(names)}")} == set(names)
+    assert len(calls) == 1
+    assert set(names) <= {row["group"] for row in rows_of(run, "groups describe")}
+    assert len(calls) == 2
+
+
+def test_offsets_that_are_not_committed_are_not_deleted(run):
+    run("topics create kept-offsets --partitions 2")
+    run("groups reset keepers kept-offsets:0=0")
+    for words in ("kept-offsets:1", "kept-offsets:0,1"):
+        with pytest.raises(OptionError, match="group keepers has no committed offsets of kept-offsets-1; nothing was"):
+            run(f"groups delete-offsets keepers {words}")
+    assert len(rows_of(run, "groups describe keepers")) == 1
+    run("groups delete-offsets keepers kept-offsets")
+    assert "no committed offsets" in run("groups describe keepers").stderr
+
+
+def test_offsets_outside_of_a_log_are_reported(run):
+    run("topics create short-log --partitions 1")
+    run("produce short-log", stdin=b"1\n2\n")
+    result = run("groups reset far short-log:0=5")
+    assert "short-log-0: offset 5 is outside of the log, which has offsets 0 to 2" in result.stderr
+    assert "outside" not in run("groups reset far short-log:0=2").stderr
+
+
+def test_subscriptions_of_client_metrics_are_settings(run):
+    run("configs set client-metrics cli-metrics metrics=org.apache.kafka.producer. interval.ms=1000")
+    assert {"kind": "client-metrics", "name": "cli-metrics"} in rows_of(run, "configs list client-metrics")
+    values = {row["name"]: row["value"] for row in rows_of(run, "configs show client-metrics cli-metrics")}
+    assert values == {"interval.ms": "1000", "metrics": "org.apache.kafka.producer."}
+    run("configs set client-metrics cli-metrics metrics= interval.ms=")
+    assert rows_of(run, "configs list client-metrics") == []

@@ -38,7 +38,7 @@ def test_who_reads_what(run, servers, protocol):
 
 @pytest.mark.parametrize("option", ["", "--members", "--state"])
 def test_a_group_that_is_not_there_is_told(run, option):
-    with pytest.raises(OptionError, match="there is no group nobody"):
+    with pytest.raises(OptionError, match="group nobody does not exist"):
         run(f"groups describe nobody {option}")
 
 

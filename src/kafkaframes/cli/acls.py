@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from itertools import product
@@ -64,13 +65,24 @@ _filter_pattern_option = click.option(
 )
 
 
+def _check_principals(context: click.Context, option: click.Parameter, principals: tuple[str, ...]) -> tuple[str, ...]:
+    """Reject a principal without a type, which no rule has."""
+    for principal in principals:
+        kind, colon, name = principal.partition(":")
+        if not (kind and colon and name):
+            raise OptionError(f"principal {principal!r} has no type; expected TYPE:NAME, such as User:{principal}")
+    return principals
+
+
+def _principals_option(flag: str, variable: str, help_text: str) -> Callable[[Function], Function]:
+    return click.option(flag, variable, multiple=True, metavar="User:NAME", help=help_text, callback=_check_principals)
+
+
 @command.command("list")
 @with_admin
 @_add_resource_options
 @_filter_pattern_option
-@click.option(
-    "--principal", "principals", multiple=True, metavar="User:NAME", help="Select the rules of this principal."
-)
+@_principals_option("--principal", "principals", "Select the rules of this principal.")
 @as_json_option
 def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     """List access rules. Default: all rules."""
@@ -87,13 +99,23 @@ def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
 @click.option(
     "--operation", "operations", multiple=True, metavar="NAME", help="read, write, describe, ...  [default: all]"
 )
-@click.option("--allow-principal", "allowed_principals", multiple=True, metavar="User:NAME", help="Principal to allow.")
-@click.option("--deny-principal", "denied_principals", multiple=True, metavar="User:NAME", help="Principal to deny.")
+@click.option("--producer", is_flag=True, help="The operations that a producer needs on --topic, --transactional-id.")
+@click.option("--consumer", is_flag=True, help="The operations that a consumer needs on --topic and --group.")
+@click.option(
+    "--idempotent", is_flag=True, help="With --producer: idempotent writes, which only brokers before 2.8 check."
+)
+@_principals_option("--allow-principal", "allowed_principals", "Principal to allow.")
+@_principals_option("--deny-principal", "denied_principals", "Principal to deny.")
 @click.option(
     "--host", "hosts", multiple=True, metavar="ADDRESS", help="Address that the principal connects from.  [default: *]"
 )
 def create_acls(connect: Connect, **flags: Any) -> None:
-    """Create an access rule for each combination of resource, principal, operation and host."""
+    """Create an access rule for each combination of resource, principal, operation and host.
+
+    \b
+    kafkaframes acls create --topic orders --allow-principal User:alice --operation read --operation describe
+    kafkaframes acls create --topic orders --group billing --allow-principal User:alice --consumer
+    """
     from kafkaframes.client import AclBinding
 
     resources = _pop_resources(flags)
@@ -104,25 +126,70 @@ def create_acls(connect: Connect, **flags: Any) -> None:
         raise OptionError("name a resource: --topic, --group, --cluster, --transactional-id, ...")
     if not principals:
         raise OptionError("name a principal: --allow-principal or --deny-principal")
-    operations = [name.lower().replace("-", "_") for name in flags["operations"]] or ["all"]
     rules = [
-        AclBinding(kind, name, principal, operation, permission, host, flags["resource_pattern_type"])
-        for (kind, name), (principal, permission), operation, host in product(
-            resources, principals, operations, flags["hosts"] or ["*"]
-        )
+        AclBinding(kind, name, principal, operation, permission, host, pattern)
+        for kind, name, operation, pattern in _list_operations(resources, flags)
+        for (principal, permission), host in product(principals, flags["hosts"] or ["*"])
     ]
     with connect() as admin:
         admin.create_acls(rules)
     say(f"created {len(rules)} {'rule' if len(rules) == 1 else 'rules'}")
 
 
+_ROLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "producer": {"topic": ("write", "describe", "create"), "transactional_id": ("write", "describe")},
+    "consumer": {"topic": ("read", "describe"), "group": ("read",)},
+}
+
+
+def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return resource type, name, operation and pattern type of the rules to create, as kafka-acls does."""
+    from kafkaframes.client.administration.acls import CLUSTER_NAME
+
+    pattern = flags["resource_pattern_type"]
+    roles = [role for role in _ROLES if flags[role]]
+    if flags["idempotent"] and "producer" not in roles:
+        raise OptionError("--idempotent needs --producer")
+    if not roles:
+        operations = [_to_operation(name) for name in flags["operations"]] or ["all"]
+        return [(kind, name, operation, pattern) for (kind, name), operation in product(resources, operations)]
+    if flags["operations"] or flags["denied_principals"]:
+        raise OptionError(
+            "--producer and --consumer choose operations to allow; leave --operation, --deny-principal out"
+        )
+    kinds = {kind for kind, _ in resources}
+    if "consumer" in roles and not {"topic", "group"} <= kinds:
+        raise OptionError("--consumer needs --topic and --group")
+    if "producer" in roles and not {"topic", "transactional_id"} & kinds:
+        raise OptionError("--producer needs --topic or --transactional-id")
+    unused = kinds - {kind for role in roles for kind in _ROLES[role]}
+    if unused:
+        raise OptionError(f"--{' and --'.join(roles)} need no rules of type {', '.join(sorted(unused))}")
+    rules = [
+        (kind, name, operation, pattern)
+        for role in roles
+        for kind, name in resources
+        for operation in _ROLES[role].get(kind, ())
+    ]
+    if flags["idempotent"]:
+        rules.append(("cluster", CLUSTER_NAME, "idempotent_write", "literal"))
+    return list(dict.fromkeys(rules))
+
+
+def _to_operation(text: str) -> str:
+    """Return an operation by its name here, in Kafka's tools or in Java.
+
+    >>> _to_operation("IdempotentWrite"), _to_operation("DESCRIBE_CONFIGS"), _to_operation("read")
+    ('idempotent_write', 'describe_configs', 'read')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower().replace("-", "_")
+
+
 @command.command("delete")
 @with_admin
 @_add_resource_options
 @_filter_pattern_option
-@click.option(
-    "--principal", "principals", multiple=True, metavar="User:NAME", help="Select the rules of this principal."
-)
+@_principals_option("--principal", "principals", "Select the rules of this principal.")
 @click.option("--operation", "operations", multiple=True, metavar="NAME", help="Select the rules for this operation.")
 @confirmed("Delete the access rules that match?")
 @as_json_option
@@ -143,7 +210,7 @@ def _to_filters(flags: dict[str, Any], operations: Iterable[str] = ()) -> Iterab
 
     base = AclFilter(pattern_type=flags["resource_pattern_type"])
     resources: list[tuple[str, str | None]] = [*_pop_resources(flags)] or [("any", None)]
-    names = [name.lower().replace("-", "_") for name in operations] or ["any"]
+    names = [_to_operation(name) for name in operations] or ["any"]
     for (kind, name), principal, operation in product(resources, flags["principals"] or [None], names):
         yield replace(base, resource_type=kind, resource_name=name, principal=principal, operation=operation)
 

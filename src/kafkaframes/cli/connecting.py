@@ -199,9 +199,14 @@ def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, none: str = "")
 
 def client_properties_of(texts: Iterable[str], *, option: str) -> dict[str, str]:
     """Read client properties from KEY=VALUE texts, and resolve placeholders in the values."""
-    return resolve_placeholders(pairs_of(texts, option=option))
+    return resolve_placeholders(dict(pair_of(text, option) for text in texts))
 
 
-def pairs_of(texts: Iterable[str], *, option: str = "") -> dict[str, str]:
-    """Read KEY=VALUE texts. Other text is an ``OptionError``."""
-    return dict(pair_of(text, option) for text in texts)
+def pairs_of(texts: Iterable[str]) -> dict[str, str]:
+    """Read KEY=VALUE texts. Other text, and a key that is given twice, are an ``OptionError``."""
+    result: dict[str, str] = {}
+    for key, value in map(pair_of, texts):
+        if key in result:
+            raise OptionError(f"{key} is given twice: {key}={result[key]} and {key}={value}")
+        result[key] = value
+    return result

@@ -19,7 +19,7 @@ from kafkaframes.cli.connecting import (
     topic_partition_of,
     with_admin,
 )
-from kafkaframes.cli.text import milliseconds, say
+from kafkaframes.cli.text import milliseconds, note, say
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -61,17 +61,21 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
     """Show committed offsets and lag of groups, and the member that reads each partition. Default: all groups."""
     rows: list[dict[str, Any]] = []
     with connect() as admin:
-        for name in names or [one.group_id for one in admin.list_groups()]:
+        existing = None if names else {group.group_id for group in admin.list_groups()}
+        for name in names or sorted(existing or ()):
             result = _described(admin, name)
-            if result is None and name not in {one.group_id for one in admin.list_groups()}:
-                raise OptionError(f"there is no group {name}: `kafkaframes groups list` shows all groups")
+            if result is None and existing is None:
+                existing = {group.group_id for group in admin.list_groups()}
+            if result is None and name not in (existing or ()):
+                raise OptionError(f"group {name} does not exist; `kafkaframes groups list` shows all groups")
             if flags["members"]:
                 rows += _member_rows(name, result)
             elif flags["state"]:
                 rows.append(_state_row(name, result))
             else:
                 rows += _offset_rows(admin, name, result)
-    print_rows(rows, flags["as_json"])
+    content = "members" if flags["members"] else "committed offsets"
+    print_rows(rows, flags["as_json"], none=f"no {content}" if names or existing else "no groups")
 
 
 def _described(admin: Admin, name: str) -> AnyDescription | None:
@@ -256,6 +260,7 @@ def reset_group(
         result = resets(admin, options)
         if not result:
             raise OptionError("nothing to reset: name partitions, --topic or --all-topics, and where to")
+        _note_outside(admin, result)
         if not dry_run and not flags["to_current"]:
             _check_inactive(admin, group)
             admin.alter_group_offsets(group, result)
@@ -264,6 +269,22 @@ def reset_group(
             say(f'"{group}","{partition.topic}",{partition.partition},{offset}')
         else:
             say(f"{group}: {partition} {'would be ' if dry_run else ''}at {offset}")
+
+
+def _note_outside(admin: Admin, offsets: Offsets) -> None:
+    """Report offsets that are outside of their logs. A consumer would continue by its auto.offset.reset."""
+    from kafkaframes.client import EARLIEST
+    from kafkaframes.errors import BrokerError
+
+    ends = _log_ends(admin, offsets)
+    try:
+        starts = admin.list_offsets(dict.fromkeys(ends, EARLIEST))
+    except BrokerError:  # of a partition without a leader, or one that was deleted; the commit decides
+        return
+    for partition in sorted(starts):
+        start, end, offset = starts[partition], ends[partition], offsets[partition]
+        if not start <= offset <= end:
+            note(f"{partition}: offset {offset} is outside of the log, which has offsets {start} to {end}")
 
 
 def _check_inactive(admin: Admin, group: str) -> None:
@@ -288,7 +309,14 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
 
     with connect() as admin:
         committed = admin.group_offsets(group)
-        partitions: list[TopicPartition] = [one for one in partitions_of(admin, topics) if one in committed]
+        partitions: list[TopicPartition] = []
+        for text in topics:
+            named = partitions_of(admin, [text])
+            matches = [partition for partition in named if partition in committed]
+            if not matches or (":" in text and len(matches) < len(named)):
+                missing = ", ".join(str(partition) for partition in named if partition not in matches)
+                raise OptionError(f"group {group} has no committed offsets of {missing}; nothing was deleted")
+            partitions += matches
         admin.delete_group_offsets(group, partitions)
     for partition in partitions:
         say(f"{group}: {partition} forgotten")

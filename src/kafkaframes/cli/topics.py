@@ -23,6 +23,7 @@ from kafkaframes.errors import OptionError
 if TYPE_CHECKING:
     from kafkaframes.client import Admin, TopicPartition
 
+_CONFIG_KINDS = ("topic", "broker", "group", "client-metrics")
 _SPECIAL = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 
 
@@ -80,7 +81,7 @@ def describe_topics(names: tuple[str, ...], connect: Connect, replicas: bool, as
     rows: list[dict[str, Any]] = []
     with connect() as admin:
         if replicas:
-            print_rows(_replica_rows(admin, names or admin.list_topics()), as_json)
+            print_rows(_replica_rows(admin, names or admin.list_topics()), as_json, none="no topics")
             return
         for name, topic in admin.describe_topics(names or admin.list_topics()).items():
             partitions = [TopicPartition(name, number) for number in sorted(topic.partitions)]
@@ -92,7 +93,7 @@ def describe_topics(names: tuple[str, ...], connect: Connect, replicas: bool, as
                 row |= {"leader_epoch": known.leader_epoch, "replicas": ",".join(map(str, known.replicas))}
                 row |= {"isr": ",".join(map(str, known.isr))}
                 rows.append(row | {"log_start_offset": first[partition], "log_end_offset": last[partition]})
-    print_rows(rows, as_json)
+    print_rows(rows, as_json, none="no topics")
 
 
 def _replica_rows(admin: Admin, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -161,7 +162,10 @@ def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], c
         ids = text.split(",")
         if not all(number.isdecimal() for number in ids):
             raise OptionError(f"{name}={text}: the value must be node ids, separated by commas")
-        changes[TopicPartition(*topic_partition_of(name))] = [int(number) for number in ids]
+        partition = TopicPartition(*topic_partition_of(name))
+        if partition in changes:
+            raise OptionError(f"{name} has a new assignment and --cancel; give one of them")
+        changes[partition] = [int(number) for number in ids]
     with connect() as admin:
         if changes:
             admin.alter_partition_reassignments(changes)
@@ -232,17 +236,29 @@ def delete_topics(names: tuple[str, ...], connect: Connect) -> None:
     say(f"deleted {', '.join(names)}")
 
 
-configs = connecting_group("configs", "Show and change settings of topics and brokers.")
+configs = connecting_group("configs", "Show and change settings of topics, brokers, groups and client metrics.")
+
+
+@configs.command("list")
+@click.argument("kind", required=False, type=click.Choice(_CONFIG_KINDS))
+@with_admin
+@as_json_option
+def list_configs(kind: str | None, connect: Connect, as_json: bool) -> None:
+    """List what has settings: topics, brokers, groups and client-metrics subscriptions. Default: every kind."""
+    with connect() as admin:
+        resources = admin.list_config_resources([kind] if kind else [])
+    rows = [{"kind": resource.kind, "name": resource.name} for resource in resources]
+    print_rows(rows, as_json, none="nothing has settings")
 
 
 @configs.command("show")
-@click.argument("kind", type=click.Choice(("topic", "broker", "group")))
+@click.argument("kind", type=click.Choice(_CONFIG_KINDS))
 @click.argument("name")
 @with_admin
 @click.option("--all", "everything", is_flag=True, help="Also show settings at their defaults.")
 @as_json_option
 def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
-    """Show the settings of a topic, broker or group."""
+    """Show the settings of a topic, broker, group or client-metrics subscription (KIP-714)."""
     with connect() as admin:
         result = admin.describe_configs(kind, name)
     rows = [
@@ -256,12 +272,17 @@ def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
 
 
 @configs.command("set")
-@click.argument("kind", type=click.Choice(("topic", "broker", "group")))
+@click.argument("kind", type=click.Choice(_CONFIG_KINDS))
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @with_admin
 def set_configs(kind: str, name: str, changes: tuple[str, ...], connect: Connect) -> None:
-    """Change settings and leave the others as they are; KEY= (no value) resets to the default."""
+    """Change settings and leave the others as they are; KEY= (no value) resets to the default.
+
+    \b
+    kafkaframes configs set topic orders retention.ms=86400000
+    kafkaframes configs set client-metrics producers metrics=org.apache.kafka.producer. interval.ms=60000
+    """
     with connect() as admin:
         admin.alter_configs(kind, name, {key: value or None for key, value in pairs_of(changes).items()})
     say(f"changed {', '.join(pairs_of(changes))} of {kind} {name}")

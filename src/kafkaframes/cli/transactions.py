@@ -21,13 +21,22 @@ from kafkaframes.errors import OptionError
 if TYPE_CHECKING:
     from kafkaframes.client import Admin, TopicPartition
 
+_STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+)  # fmt: skip
+
 command = connecting_group("transactions", "List, describe and abort transactions, and find hanging ones.")
 
 
 @command.command("list")
 @with_admin
 @click.option(
-    "--state", "states", multiple=True, metavar="STATE", help="Select transactions in this state, such as Ongoing."
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    callback=lambda context, option, states: tuple(map(_to_state, states)),
+    help="Select transactions in this state, such as Ongoing.",
 )
 @click.option(
     "--producer-id", "producer_ids", type=int, multiple=True, metavar="ID", help="Select transactions of this producer."
@@ -46,6 +55,11 @@ def list_transactions(connect: Connect, as_json: bool, duration_s: float | None,
     with connect() as admin:
         listings = admin.list_transactions(**conditions, min_duration_ms=duration_ms)
     print_rows([listing._asdict() for listing in listings], as_json, none="no transactions")
+
+
+def _to_state(text: str) -> str:
+    """Return a state in Kafka's spelling. Other text is returned unchanged, because newer brokers may know it."""
+    return next((state for state in _STATES if state.lower() == text.lower()), text)
 
 
 @command.command("describe")

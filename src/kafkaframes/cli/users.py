@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
     from kafkaframes.client import QuotaEntity
+    from kafkaframes.client.administration.users import QuotaMatch
 
 PASSWORD_VARIABLE = "KAFKAFRAMES_NEW_PASSWORD"
 _MECHANISM_CHOICE = click.Choice(("SCRAM-SHA-256", "SCRAM-SHA-512"))
@@ -50,13 +52,17 @@ def list_users(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
 @with_admin
 @click.option("--mechanism", type=_MECHANISM_CHOICE, default="SCRAM-SHA-512", show_default=True)
 @click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True)
-@click.option("--password-file", type=click.Path(dir_okay=False, exists=True), help="File that contains the password.")
+@click.option(
+    "--password-file",
+    type=click.Path(dir_okay=False, exists=True),
+    help="File with the password, which only its owner may read.",
+)
 def set_user(name: str, connect: Connect, password_file: str | None, **flags: Any) -> None:
     """Create or replace a user's SCRAM credential.
 
-    The password is read from --password-file, from the environment variable KAFKAFRAMES_NEW_PASSWORD, or from the
-    terminal. It is not a flag, because other users of this machine can read the flags of a process. Brokers receive
-    only its salted hash.
+    The password is read from --password-file (mode 600), from the environment variable KAFKAFRAMES_NEW_PASSWORD, or
+    from the terminal. It is not a flag, because other users of this machine can read the flags of a process. Brokers
+    receive only its salted hash.
     """
     from kafkaframes.client import ScramCredential
 
@@ -68,8 +74,9 @@ def set_user(name: str, connect: Connect, password_file: str | None, **flags: An
 
 def _read_password(path: str | None) -> str:
     if path is not None:
-        with open(path, encoding="utf-8") as file:
-            password = file.read().removesuffix("\n")
+        from kafkaframes.broker.security.from_settings import read_private
+
+        password = read_private(path).removesuffix("\n").removesuffix("\r")
     elif PASSWORD_VARIABLE in os.environ:
         password = os.environ[PASSWORD_VARIABLE]
     elif sys.stdin.isatty():
@@ -100,26 +107,32 @@ def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
 quotas = connecting_group("quotas", "List, set and delete quotas of users, client ids and addresses.")
 
 
+_entity_options = (
+    click.option("--user", metavar="NAME", help="User name, or <default> for all users without their own quota."),
+    click.option("--client-id", metavar="NAME", help="Client id, or <default>."),
+    click.option("--ip", metavar="ADDRESS", help="Client address, or <default>. Excludes --user and --client-id."),
+)
+
+
 @quotas.command("list")
 @with_admin
+@_entity_options[0]
+@_entity_options[1]
+@_entity_options[2]
 @as_json_option
-def list_quotas(connect: Connect, as_json: bool) -> None:
-    """List the quotas. <default> applies to every name without its own quota."""
+def list_quotas(connect: Connect, as_json: bool, **names: str | None) -> None:
+    """List the quotas, or those of a user, client id or address. <default> applies to names without their own quota."""
+    from kafkaframes.client import QuotaEntity
+
+    entity = QuotaEntity(**_to_names(names))
     with connect() as admin:
-        entities = admin.describe_client_quotas()
+        entities = admin.describe_client_quotas(user=entity.user, client_id=entity.client_id, ip=entity.ip)
     rows = [
         _entity_names(entity) | {"setting": setting, "value": value}
         for entity, settings in sorted(entities.items(), key=lambda item: tuple(map(str, item[0])))
         for setting, value in sorted(settings.items())
     ]
     print_rows(rows, as_json, none="no quotas")
-
-
-_entity_options = (
-    click.option("--user", metavar="NAME", help="User name, or <default> for all users without their own quota."),
-    click.option("--client-id", metavar="NAME", help="Client id, or <default>."),
-    click.option("--ip", metavar="ADDRESS", help="Client address, or <default>. Excludes --user and --client-id."),
-)
 
 
 @quotas.command("set")
@@ -135,13 +148,15 @@ def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None)
     values: dict[str, float | None] = {}
     for setting, text in pairs_of(settings).items():
         try:
-            values[setting] = float(text)
+            value = values[setting] = float(text)
         except ValueError:
             raise OptionError(f"{setting}={text}: the value is not a number") from None
+        if not math.isfinite(value):
+            raise OptionError(f"{setting}={text}: the value is not a finite number; `quotas delete` removes a quota")
     entity = _to_entity(names)
     with connect() as admin:
         admin.alter_client_quotas({entity: values})
-    say(f"set {', '.join(values)} of {_describe_entity(entity)}")
+    say(f"set {', '.join(values)} of {entity}")
 
 
 @quotas.command("delete")
@@ -158,17 +173,27 @@ def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | No
         values = admin.describe_client_quotas(**entity._asdict(), strict=True).get(entity, {})
         unknown = [setting for setting in settings if setting not in values]
         if unknown or not values:
-            raise OptionError(f"{_describe_entity(entity)} has no quota {', '.join(unknown) or 'at all'}")
+            raise OptionError(f"{entity} has no quota {', '.join(unknown) or 'at all'}")
         admin.alter_client_quotas({entity: dict.fromkeys(settings or values)})
-    say(f"deleted {', '.join(settings or values)} of {_describe_entity(entity)}")
+    say(f"deleted {', '.join(settings or values)} of {entity}")
 
 
 def _to_entity(names: dict[str, str | None]) -> QuotaEntity:
-    from kafkaframes.client import DEFAULT_ENTITY, QuotaEntity
+    from kafkaframes.client import QuotaEntity
 
-    if not any(names.values()):
+    if all(name is None for name in names.values()):
         raise OptionError("name an entity: --user, --client-id or --ip")
-    return QuotaEntity(**{key: DEFAULT_ENTITY if name == DEFAULT_ENTITY.value else name for key, name in names.items()})
+    return QuotaEntity(**_to_names(names))
+
+
+def _to_names(names: dict[str, str | None]) -> dict[str, str | QuotaMatch | None]:
+    """Replace <default> by the default entity."""
+    from kafkaframes.client import DEFAULT_ENTITY
+
+    empty = next((key for key, name in names.items() if name == ""), None)
+    if empty is not None:
+        raise OptionError(f"--{empty.replace('_', '-')} is empty; expected a name or {DEFAULT_ENTITY.value}")
+    return {key: DEFAULT_ENTITY if name == DEFAULT_ENTITY.value else name for key, name in names.items()}
 
 
 def _entity_names(entity: QuotaEntity) -> dict[str, str | None]:
@@ -176,9 +201,3 @@ def _entity_names(entity: QuotaEntity) -> dict[str, str | None]:
 
     names = entity._asdict().items()
     return {key: DEFAULT_ENTITY.value if name is DEFAULT_ENTITY else name for key, name in names}
-
-
-def _describe_entity(entity: QuotaEntity) -> str:
-    return ", ".join(
-        f"{key.replace('_', '-')} {name}" for key, name in _entity_names(entity).items() if name is not None
-    )

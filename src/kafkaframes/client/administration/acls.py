@@ -53,6 +53,16 @@ class AclBinding:
     host: str = "*"
     pattern_type: str = "literal"
 
+    def __str__(self) -> str:
+        """Return the rule as one phrase.
+
+        >>> str(AclBinding("topic", "orders", "User:alice", "read"))
+        'allow read on topic orders for User:alice from host *'
+        """
+        kind = f"{self.pattern_type} {self.resource_type}" if self.pattern_type != "literal" else self.resource_type
+        action = f"{self.permission} {self.operation} on {kind} {self.resource_name}"
+        return f"{action} for {self.principal} from host {self.host}"
+
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
@@ -76,6 +86,15 @@ class AclFilter:
     permission: str = "any"
     host: str | None = None
     pattern_type: str = "any"
+
+    def __str__(self) -> str:
+        """Return the conditions as a list.
+
+        >>> str(AclFilter("topic", "orders", operation="read"))
+        'resource_type=topic, resource_name=orders, operation=read'
+        """
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return ", ".join(f"{name}={value}" for name, value in values.items() if value not in (None, "any")) or "all"
 
 
 class AclMethods(AdminRequests):
@@ -137,7 +156,7 @@ class AclMethods(AdminRequests):
         response = await self._send_to_controller(body, "access rules", lambda response: response.filter_results)
         results: dict[AclFilter, list[AclBinding] | BrokerError] = {}
         for condition, row in zip(distinct_conditions, response.filter_results, strict=False):
-            errors = [row_error(row, f"access rules of {condition}")]
+            errors = [row_error(row, f"access rules ({condition})")]
             errors += [row_error(match, f"access rule {_to_binding(match, match)}") for match in row.matching_acls]
             first_error = next((error for error in errors if error is not None), None)
             results[condition] = first_error or [_to_binding(match, match) for match in row.matching_acls]

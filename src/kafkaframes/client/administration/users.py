@@ -81,6 +81,17 @@ class QuotaEntity(NamedTuple):
     client_id: str | QuotaMatch | None = None
     ip: str | QuotaMatch | None = None
 
+    def __str__(self) -> str:
+        """Return the entity as one phrase.
+
+        >>> str(QuotaEntity("alice", DEFAULT_ENTITY))
+        'user alice, client-id <default>'
+        """
+        names = {_ENTITY_TYPES[kind]: name for kind, name in self._asdict().items() if name is not None}
+        return ", ".join(
+            f"{kind} {name.value if isinstance(name, QuotaMatch) else name}" for kind, name in names.items()
+        )
+
 
 _ENTITY_TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
 _EXACT_MATCH: Final = 0  # match types of DescribeClientQuotas
