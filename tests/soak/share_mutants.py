@@ -56,12 +56,12 @@ MUTANTS: dict[str, Mutation] = {
         "self._record_result(request.acknowledgements, None, state)",
     ),
     "pending acknowledgements of a lost session have no result": Mutation(
-        MACHINE, "        self._record_unsent(state, pending)\n        self._fail", "        self._fail"
+        MACHINE, "        self._record_unsent(state, pending, is_awaited=is_awaited)\n", ""
     ),
     "pending acknowledgements are sent in the next session": Mutation(
         MACHINE,
-        "        pending = state.session.take_pending()\n        state.session.reset()\n",
-        "        pending = {}\n        state.session.reset()\n",
+        "pending, is_awaited = state.session.take_pending(), state.must_send and bool(state.commits)",
+        "pending, is_awaited = {}, False",
     ),
     "gaps are not acknowledged": Mutation(
         MACHINE, "            session.acknowledge(partition_id, missing, kind)\n", "            pass\n"

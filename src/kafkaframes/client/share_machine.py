@@ -779,23 +779,23 @@ class ShareMachine:
 
     def _lose_session(self, state: _Node) -> None:
         """Start over with a new session. Acknowledgements and renewals of the lost session fail."""
-        pending = state.session.take_pending()
+        pending, is_awaited = state.session.take_pending(), state.must_send and bool(state.commits)
         state.session.reset()
         state.must_send = False
-        self._record_unsent(state, pending)
+        self._record_unsent(state, pending, is_awaited=is_awaited)
         self._fail_renewals(state, _session_lost(state.node))
         self._buffer = [entry for entry in self._buffer if entry.node_id != state.node.node_id]
 
-    def _record_unsent(self, state: _Node, kinds: Acknowledgements) -> None:
-        """Record the failure of acknowledgements of a lost session. The next commit raises it, too."""
+    def _record_unsent(self, state: _Node, kinds: Acknowledgements, *, is_awaited: bool = False) -> None:
+        """Record the failure of acknowledgements of a lost session, for the commit that awaits them or for the next."""
         error = _session_lost(state.node)
-        if not state.commits:
+        if not is_awaited:
             self._unsent_errors |= {
                 self._partitions[partition_id]: error
                 for partition_id, entries in kinds.items()
                 if partition_id in self._partitions and any(kind != GAP for kind in entries.values())
             }
-        self._record_result(kinds, error, state)
+        self._record_result(kinds, error, state if is_awaited else None)
 
     def _fail_renewals(self, state: _Node, error: AcknowledgementError) -> None:
         while state.renewals:
