@@ -115,6 +115,15 @@ def test_unknown_names_are_refused(faulty):
         faulty.faults.on("Produce", color="red")
 
 
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_failed_fetch_has_empty_records_as_kafkas_has(faulty, version):
+    """librdkafka rejects null records ("invalid MessageSetSize -1"): its users did not see the error."""
+    faulty.faults.on("Fetch").error("TOPIC_AUTHORIZATION_FAILED")
+    answer = faulty.ask("Fetch", version, body=faulty.fetch_request(version=version))
+    (row,) = answer.responses[0].partitions
+    assert (row.error_code, row.records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
+
+
 @pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
 @at_every_version("api", lambda api: range(api.range[0], api.range[1] + 1))
 def test_every_api_can_be_answered_with_an_error(faulty, api, version):

@@ -33,6 +33,8 @@ def _fill(target: Any, source: Any, code: int, version: int) -> Any:
             target.error_code = code
         elif info.struct is not None and info.spec.type.is_array and source is not None:
             setattr(target, name, _rows(info, source, code, version))
+        elif info.spec.type.name == "records":
+            setattr(target, name, b"")  # as Kafka does; librdkafka and kafka-python reject a response with null records
         elif hasattr(source, name) and not _is_struct(getattr(source, name)):
             setattr(target, name, getattr(source, name))
         else:
