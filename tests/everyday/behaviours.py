@@ -9,7 +9,16 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
-PEERS: Final = {"java": "Java", "kafka_python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka"}
+PEERS: Final = {
+    "java": "Java",
+    "kafka_python": "kafka-python",
+    "aiokafka": "aiokafka",
+    "confluent": "confluent-kafka",
+    "librdkafka": "librdkafka",
+    "franz_go": "franz-go",
+    "kafkajs": "KafkaJS",
+    "brod": "brod",
+}
 MODULES: Final = {
     "test_producing": "Producing",
     "test_consuming": "Consuming",
@@ -19,6 +28,7 @@ MODULES: Final = {
     "test_failures": "Errors and timeouts",
     "test_leaders": "Leaders and coordinators",
     "test_on_an_event_loop": "On an event loop",
+    "test_reports": "Reports from issue trackers",
 }
 THE_SAME: Final = "the same"
 Test = TypeVar("Test", bound=Callable[..., Any])

@@ -5,6 +5,7 @@ import asyncio
 import pyarrow as pa
 import pytest
 from tests.everyday.behaviours import shown_by
+from tests.everyday.clusters import soon
 
 from kafkaframes.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Producer, TopicPartition
 from kafkaframes.errors import KafkaframesError, NetworkError, OptionError, ProducerFencedError
@@ -326,9 +327,13 @@ def test_admin_calls_run_at_the_same_time(servers, topic):
     async def main():
         async with AsyncAdmin(servers) as admin:
             await asyncio.gather(*(admin.create_topics([f"{topic}-{number}"]) for number in range(5)))
+
+    async def list_topics():
+        async with AsyncAdmin(servers) as admin:
             return await admin.list_topics()
 
-    assert {f"{topic}-{number}" for number in range(5)} <= set(run(main()))
+    run(main())
+    assert soon(lambda: {f"{topic}-{number}" for number in range(5)} <= set(run(list_topics())))
 
 
 @shown_by(aiokafka="test_simple_consumer", confluent="test_basic_consume_records")

@@ -165,23 +165,33 @@ async def commit(
     """
 
     async def step() -> None:
-        for name in cluster.cluster.expired.intersection(topic_ids or ()):
-            await cluster.refresh([name])
-        known_ids = {entry.topic: cluster.cluster.topic_id(entry.topic) for entry in offsets}
-        expected = {**known_ids, **(topic_ids or {})}
-        valid = {
-            entry: offset
-            for entry, offset in offsets.items()
-            if known_ids[entry.topic] in (NIL_UUID, expected[entry.topic])
-        }
+        ids = await _current_topic_ids(cluster, offsets, topic_ids or {})
+        expected = {**ids, **(topic_ids or {})}
+        valid = {entry: offset for entry, offset in offsets.items() if ids[entry.topic] == expected[entry.topic]}
         rows = await commit_rows(cluster, member, valid) if valid else {}
         for error in rows.values():
             is_unknown = error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if error is not None and not (skip_unknown_topics and is_unknown):
                 raise error
+        # A commit by name would store the offsets of a deleted topic for the next topic of that name.
+        deleted = [entry for entry in offsets if ids[entry.topic] == NIL_UUID != expected[entry.topic]]
+        if deleted and not skip_unknown_topics:
+            what = f"commit of {deleted[0]} for group {member.group_id}"
+            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
 
     if offsets:
         await cluster.retried(step, timeout_ms=timeout_ms)
+
+
+async def _current_topic_ids(
+    cluster: ClusterClient, partitions: Iterable[TopicPartition], expected: Mapping[str, UUID]
+) -> dict[str, UUID]:
+    """Return the id of each topic in the metadata, which are refreshed if an expected topic is missing or expired."""
+    names = {entry.topic for entry in partitions}
+    for name in names.intersection(expected):
+        if name in cluster.cluster.expired or cluster.cluster.topic_id(name) == NIL_UUID:
+            await cluster.refresh([name])
+    return {name: cluster.cluster.topic_id(name) for name in names}
 
 
 async def commit_rows(

@@ -1,0 +1,240 @@
+"""Situations that users of other clients have reported: each was data that was skipped, repeated or lost."""
+
+import random
+
+import pytest
+from tests.everyday.behaviours import shown_by
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Consumer, Producer, TopicPartition
+from kafkaframes.errors import KafkaframesError
+
+QUICK = {
+    "auto_offset_reset": "earliest",
+    "heartbeat_interval_ms": 50,
+    "metadata_max_age_ms": 200,
+    "retry_backoff_ms": 10,
+}
+PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@pytest.fixture
+def filled(broker, topic):
+    """The topic, with 50 records in each of its three partitions, ten in a batch."""
+    for partition in range(3):
+        for first in range(0, 50, 10):
+            broker.append(topic, [{"value": b"%d" % n} for n in range(first, first + 10)], partition=partition)
+    return topic
+
+
+def read(consumer, count, max_records=None):
+    """Poll until as many records have come; return them."""
+    records = []
+    while len(records) < count:
+        limit = None if max_records is None else min(max_records, count - len(records))
+        polled = consumer.poll(20_000, max_records=limit)
+        assert polled, f"{len(records)} of {count} records came"
+        records += polled
+    return records
+
+
+def offsets_of(records, partition):
+    return [record.offset for record in records if record.partition == partition]
+
+
+@shown_by(kafka_python="#2011")
+def test_partitions_that_are_paused_in_turn_continue_where_they_stopped(servers, filled):
+    partitions = [TopicPartition(filled, number) for number in range(3)]
+    with Consumer(servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign(partitions)
+        records = {number: [] for number in range(3)}
+        for turn in range(6):
+            reading = partitions[turn % 3]
+            consumer.pause(*partitions)
+            consumer.resume(reading)
+            for record in read(consumer, 10, max_records=7):
+                assert record.partition == reading.partition
+                records[record.partition].append(record.offset)
+    assert records == {number: list(range(20)) for number in range(3)}
+
+
+@shown_by(librdkafka="#3471")
+def test_seek_before_pause_holds_after_resume(servers, filled):
+    first = TopicPartition(filled, 0)
+    with Consumer(servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([first])
+        read(consumer, 5, max_records=5)
+        consumer.seek(first, 2)
+        consumer.pause(first)
+        assert consumer.poll(20) == []
+        consumer.resume(first)
+        assert offsets_of(read(consumer, 3, max_records=3), 0) == [2, 3, 4]
+
+
+@shown_by(librdkafka="#2593")
+def test_resume_of_a_partition_that_is_not_paused_repeats_nothing(servers, filled):
+    first = TopicPartition(filled, 0)
+    offsets = []
+    with Consumer(servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([first])
+        while len(offsets) < 50:
+            consumer.resume(first)
+            offsets += offsets_of(consumer.poll(20_000, max_records=3), 0)
+    assert offsets == list(range(50))
+
+
+@shown_by(confluent="#1443")
+def test_seek_back_after_each_poll_loses_no_records(servers, filled):
+    """Each poll returns up to five records, of which three are handled; the others are read again."""
+    first = TopicPartition(filled, 0)
+    handled = []
+    with Consumer(servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([first])
+        while len(handled) < 48:
+            handled += offsets_of(consumer.poll(20_000, max_records=5), 0)[:3]
+            consumer.seek(first, handled[-1] + 1)
+    assert handled == list(range(len(handled)))
+
+
+@shown_by(librdkafka="#1767")
+@PROTOCOLS
+def test_a_partition_that_returns_to_a_member_continues_at_the_commit_of_the_other(broker, servers, filled, protocol):
+    """Member one reads 5 records, leaves the partition paused, and loses it; the group commits 30 in the meantime."""
+    first = TopicPartition(filled, 0)
+    settings = {"group_id": filled, "group_protocol": protocol, "enable_auto_commit": False, **QUICK}
+    with Consumer(servers, **settings) as one:
+        one.subscribe([filled])
+        broker.wait_for(lambda: one.poll(10, max_records=1) is not None and len(one.assignment()) == 3, timeout=30)
+        one.pause(first)
+        one.unsubscribe()
+        broker.wait_for(lambda: one.poll(10) == [] and one.assignment() == [], timeout=30)
+        with Consumer(servers, **settings) as two:
+            two.subscribe([filled])
+            broker.wait_for(lambda: two.poll(10) is not None and len(two.assignment()) == 3, timeout=30)
+            two.commit({first: 30})
+        one.subscribe([filled])
+        records = []
+        broker.wait_for(
+            lambda: records.extend(one.poll(100)) or len(offsets_of(records, 0)) >= 20,
+            timeout=30,
+        )
+    assert offsets_of(records, 0) == list(range(30, 50))
+
+
+@pytest.mark.embedded
+@shown_by(kafka_python="#2628")
+@PROTOCOLS
+@pytest.mark.parametrize("code", ["UNSTABLE_OFFSET_COMMIT", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"])
+def test_a_refused_look_up_of_committed_offsets_resets_nothing(broker, servers, filled, protocol, code):
+    partitions = [TopicPartition(filled, number) for number in range(3)]
+    settings = {"group_id": filled, "group_protocol": protocol, **QUICK}
+    with Consumer(servers, **settings) as consumer:
+        consumer.commit(dict.fromkeys(partitions, 45))
+    with broker.on("OffsetFetch").times(3).error(code), Consumer(servers, **settings) as member:
+        member.subscribe([filled])
+        records = read(member, 15)
+    assert sorted((one.partition, one.offset) for one in records) == [(p, n) for p in range(3) for n in range(45, 50)]
+
+
+@shown_by(brod="#659", java="testDelayedFetchIncludesAbortedTransaction")
+def test_an_aborted_transaction_between_committed_ones_is_not_read(servers, topic):
+    """All three are in one response, from one producer; the first marker is a commit."""
+    first = TopicPartition(topic, 0)
+    with Producer(servers, transactional_id=topic, linger_ms=0) as producer:
+        for number, end in enumerate(("commit", "abort", "commit", "abort", "abort", "commit")):
+            producer.begin_transaction()
+            producer.send(topic, b"%d" % number, partition=0).result()
+            producer.commit_transaction() if end == "commit" else producer.abort_transaction()
+    with Consumer(servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+        consumer.assign([first])
+        assert [record.value for record in read(consumer, 3)] == [b"0", b"2", b"5"]
+
+
+@pytest.mark.embedded
+@shown_by(kafkajs="#562", kafka_python="#1390")
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_offsets_that_compaction_has_removed_do_not_stop_a_reader(tmp_path, codec):
+    """Reading begins at each offset, also at those of removed records in the middle and at the end of a batch."""
+    settings = {"segment_bytes": 1_048_576, "min_cleanable_dirty_ratio": 0.01, "cleanup_policy": "compact"}
+    first = TopicPartition("t", 0)
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("t", **settings)
+        keys = [b"%d" % (number % 7) for number in range(30)]
+        with Producer(broker.bootstrap_servers, compression_type=codec, linger_ms=1_000) as producer:
+            for number, key in enumerate(keys):
+                producer.send("t", b"%d" % number, key=key)
+                if number % 10 == 9:
+                    producer.flush()
+            for _ in range(3):  # these fill the segment: the active one is not compacted
+                producer.send("t", random.Random(1).randbytes(500_000), key=b"large").result()
+        broker.wait_for(lambda: broker.clock.advance(16) or len(broker.records("t")) < 30)
+        remaining = [record.offset for record in broker.records("t")]
+        assert remaining[:7] == list(range(23, 30))
+        with Consumer(broker.bootstrap_servers, max_partition_fetch_bytes=2_000) as consumer:
+            for start in range(30):
+                consumer.assign({first: start})
+                expected = [offset for offset in remaining if start <= offset < 30]
+                assert offsets_of(read(consumer, len(expected), max_records=7), 0) == expected
+
+
+@shown_by(franz_go="#1426")
+def test_a_recreated_topic_is_read_from_its_beginning_and_keeps_no_old_offset(broker, servers, admin, filled):
+    first = TopicPartition(filled, 0)
+    settings = {"group_id": filled, **QUICK}
+    with Consumer(servers, **settings) as member:
+        member.subscribe([filled])
+        broker.wait_for(lambda: member.poll(100) is not None and member.assignment(), timeout=30)
+        admin.delete_topics([filled])
+        broker.wait_for(lambda: filled not in admin.list_topics(), timeout=60)
+        broker.create_topic(filled, 3)
+        broker.append(filled, [{"value": b"new"} for _ in range(3)], partition=0)
+        records = []
+
+        def read_new():
+            records.extend(record for record in member.poll(100) if record.value == b"new")
+            return len(records) >= 3
+
+        broker.wait_for(read_new, timeout=60)
+        member.commit()
+        assert [record.offset for record in records] == [0, 1, 2]
+        assert member.committed([first])[first].offset == 3
+
+
+@pytest.mark.embedded
+@shown_by(librdkafka="#3712")
+@pytest.mark.parametrize("code", ["UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"])
+def test_records_after_a_topic_was_missing_from_metadata_are_not_taken_for_duplicates(broker, servers, topic, code):
+    with Producer(servers, metadata_max_age_ms=50, retry_backoff_ms=10, linger_ms=0) as producer:
+        for number in range(5):
+            producer.send(topic, b"%d" % number, partition=0).result()
+        sent = 5
+        with broker.on("Metadata").times(3).error(code) as rule:
+            while rule.count < 3:
+                producer.send(topic, b"%d" % sent, partition=0).result(30)
+                sent += 1
+        assert producer.send(topic, b"%d" % sent, partition=0).result(30).offset == sent
+    assert [record.value for record in broker.records(topic)] == [b"%d" % number for number in range(sent + 1)]
+
+
+@pytest.mark.embedded
+@shown_by(librdkafka="#3575")
+def test_a_transaction_whose_sequence_was_refused_is_never_committed_in_part(broker, servers, topic):
+    with Producer(servers, transactional_id=topic, retry_backoff_ms=10, linger_ms=0) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"1", partition=0).result()
+        with broker.on("Produce", topic=topic).once().error("OUT_OF_ORDER_SEQUENCE_NUMBER"):
+            future = producer.send(topic, b"2", partition=0)
+            try:
+                future.result(30)
+                producer.commit_transaction()
+                expected = [b"1", b"2"]
+            except KafkaframesError:
+                producer.abort_transaction()
+                expected = []
+    with Consumer(servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        end = consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+        values = []
+        while consumer.position(TopicPartition(topic, 0)) < end:
+            values += [record.value for record in consumer.poll(100)]
+    assert values == expected
