@@ -7,7 +7,7 @@ from tests.cli.calling import ask_or_raise
 
 from kafkaframes.broker import Broker
 from kafkaframes.cli import groups
-from kafkaframes.client import Admin, Producer, TopicPartition
+from kafkaframes.client import Admin, Producer, ShareConsumer, TopicPartition
 from kafkaframes.errors import BrokerError, OptionError
 
 
@@ -229,3 +229,42 @@ def test_subscriptions_of_client_metrics_are_settings(run):
     assert values == {"interval.ms": "1000", "metrics": "org.apache.kafka.producer."}
     run("configs set client-metrics cli-metrics metrics= interval.ms=")
     assert rows_of(run, "configs list client-metrics") == []
+
+
+def test_groups_are_listed_by_type_and_state(run, servers):
+    run("topics create kinds --partitions 1")
+    run("groups reset plain-kind kinds:0=0")
+    with Admin(servers) as admin:
+        admin.alter_share_group_offsets("share-kind", {TopicPartition("kinds", 0): 0})
+    names = {row["group"] for row in rows_of(run, "groups list --type share")}
+    assert "share-kind" in names
+    assert "plain-kind" not in names
+    assert {"share-kind", "plain-kind"} <= {row["group"] for row in rows_of(run, "groups list --state Empty")}
+    assert rows_of(run, "groups list --type share --state Stable") == []
+
+
+def test_offsets_of_a_share_group_are_reset_and_deleted(run, servers):
+    run("topics create share-reset --partitions 2")
+    run("produce share-reset -p 0", stdin=b"1\n2\n3\n")
+    with Admin(servers) as admin:
+        admin.alter_share_group_offsets("resetters", {TopicPartition("share-reset", 0): 0})
+    run("groups reset resetters share-reset:0=2")
+    assert [row["committed"] for row in rows_of(run, "groups describe resetters")] == [2]
+    assert "share-reset-0 would be at 1" in run("groups reset resetters --all-topics --shift-by -1 --dry-run").output
+    run("groups reset resetters --topic share-reset --to-latest")
+    assert [row["committed"] for row in rows_of(run, "groups describe resetters")] == [3, 0]
+    with pytest.raises(OptionError, match="deleted for whole topics only"):
+        run("groups delete-offsets resetters share-reset:0")
+    run("groups delete-offsets resetters share-reset")
+    assert rows_of(run, "groups describe resetters") == []
+    (row,) = [one for one in rows_of(run, "groups list") if one["group"] == "resetters"]
+    assert row["type"] == "share"
+
+
+def test_offsets_of_an_active_share_group_are_not_reset(run, servers):
+    run("topics create share-busy --partitions 1")
+    with ShareConsumer(servers, group_id="busy") as consumer:
+        consumer.subscribe("share-busy")
+        consumer.poll(100)
+        with pytest.raises(OptionError, match="group busy is active"):
+            run("groups reset busy share-busy:0=0")

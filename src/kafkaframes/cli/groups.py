@@ -40,13 +40,23 @@ command = connecting_group("groups", "List, describe, reset and delete groups: c
 
 @command.command("list")
 @with_admin
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    type=click.Choice(("classic", "consumer", "share", "streams")),
+    help="Select the groups of this type.",
+)
+@click.option(
+    "--state", "states", multiple=True, metavar="STATE", help="Select the groups in this state, such as Stable, Empty."
+)
 @as_json_option
-def list_groups(connect: Connect, as_json: bool) -> None:
-    """List the groups."""
+def list_groups(connect: Connect, types: tuple[str, ...], states: tuple[str, ...], as_json: bool) -> None:
+    """List the groups of all types."""
     with connect() as admin:
         rows = [
-            {"group": one.group_id, "type": one.type, "protocol": one.protocol_type, "state": one.state}
-            for one in admin.list_groups()
+            {"group": group.group_id, "type": group.type, "protocol": group.protocol_type, "state": group.state}
+            for group in admin.list_groups(types=types, states=states)
         ]
     print_rows(rows, as_json, none="no groups")
 
@@ -248,22 +258,26 @@ def reset_group(
     export: bool,
     **flags: Any,
 ) -> None:
-    """Commit offsets for a group that has no members.
+    """Commit offsets for a group that has no members, or set the start offsets of a share group.
 
     \b
     kafkaframes groups reset billing orders:0=17 orders:1=earliest
     kafkaframes groups reset billing --topic orders --to-datetime 2026-01-31
     kafkaframes groups reset billing --all-topics --shift-by -10 --dry-run
     """
-    options = ResetOptions(group=group, offsets=offsets, **flags)
+    from kafkaframes.client import ShareGroupDescription
+
     with connect() as admin:
-        result = resets(admin, options)
+        description = _described(admin, group)
+        is_share = isinstance(description, ShareGroupDescription)
+        result = resets(admin, ResetOptions(group=group, offsets=offsets, is_share=is_share, **flags))
         if not result:
             raise OptionError("nothing to reset: name partitions, --topic or --all-topics, and where to")
         _note_outside(admin, result)
         if not dry_run and not flags["to_current"]:
-            _check_inactive(admin, group)
-            admin.alter_group_offsets(group, result)
+            _check_inactive(group, description)
+            alter = admin.alter_share_group_offsets if is_share else admin.alter_group_offsets
+            alter(group, result)
     for partition, offset in result.items():
         if export:
             say(f'"{group}","{partition.topic}",{partition.partition},{offset}')
@@ -287,9 +301,8 @@ def _note_outside(admin: Admin, offsets: Offsets) -> None:
             note(f"{partition}: offset {offset} is outside of the log, which has offsets {start} to {end}")
 
 
-def _check_inactive(admin: Admin, group: str) -> None:
+def _check_inactive(group: str, description: AnyDescription | None) -> None:
     """Reject a commit for a group whose members would overwrite or ignore it, as kafka-consumer-groups does."""
-    description = _described(admin, group)
     members = () if description is None else description.members
     if description is None or not members:
         return
@@ -305,10 +318,18 @@ def _check_inactive(admin: Admin, group: str) -> None:
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:N,N]...")
 @with_admin
 def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> None:
-    """Delete a group's committed offsets for topics that none of its members reads."""
+    """Delete a group's committed offsets for topics that none of its members reads.
+
+    The offsets of a share group are deleted for whole topics.
+    """
+    from kafkaframes.client import ShareGroupDescription
 
     with connect() as admin:
-        committed = admin.group_offsets(group)
+        description = _described(admin, group)
+        is_share = isinstance(description, ShareGroupDescription)
+        if is_share and (parts := next((text for text in topics if ":" in text), None)) is not None:
+            raise OptionError(f"{parts}: {group} is a share group, whose offsets are deleted for whole topics only")
+        committed = _committed(admin, group, is_share=is_share)
         partitions: list[TopicPartition] = []
         for text in topics:
             named = partitions_of(admin, [text])
@@ -317,9 +338,20 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
                 missing = ", ".join(str(partition) for partition in named if partition not in matches)
                 raise OptionError(f"group {group} has no committed offsets of {missing}; nothing was deleted")
             partitions += matches
-        admin.delete_group_offsets(group, partitions)
+        if is_share:
+            admin.delete_share_group_offsets(group, topics)
+        else:
+            admin.delete_group_offsets(group, partitions)
     for partition in partitions:
         say(f"{group}: {partition} forgotten")
+
+
+def _committed(admin: Admin, group: str, *, is_share: bool) -> Offsets:
+    """Return the committed offsets of a group, or the start offsets of a share group."""
+    if not is_share:
+        return {partition: committed.offset for partition, committed in admin.group_offsets(group).items()}
+    starts = admin.share_group_offsets(group).items()
+    return {partition: entry.start_offset for partition, entry in starts if entry.start_offset is not None}
 
 
 @command.command("delete")
@@ -338,6 +370,7 @@ class ResetOptions:
     """The arguments and options of ``groups reset``."""
 
     group: str
+    is_share: bool = False
     offsets: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     all_topics: bool = False
@@ -371,7 +404,7 @@ def resets(admin: Admin, options: ResetOptions) -> Offsets:
         return offsets
     if len(options.targets) != 1:
         raise OptionError("choose one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
-    partitions = list(admin.group_offsets(options.group)) if options.all_topics else []
+    partitions = list(_committed(admin, options.group, is_share=options.is_share)) if options.all_topics else []
     partitions += [one for one in partitions_of(admin, options.topics) if one not in partitions]
     return offsets | (_TARGETS[options.targets[0]](admin, options, partitions) if partitions else {})
 
@@ -425,8 +458,8 @@ def _to_end(which: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]],
 
 
 def _to_current(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
-    committed = admin.group_offsets(options.group)
-    return {partition: committed[partition].offset for partition in partitions if partition in committed}
+    committed = _committed(admin, options.group, is_share=options.is_share)
+    return {partition: committed[partition] for partition in partitions if partition in committed}
 
 
 def _to_offset(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
