@@ -103,7 +103,7 @@ def test_secrets_are_shown_only_when_asked_for():
 
 def test_what_is_no_capture_is_refused_by_name(tmp_path):
     for content, words in [
-        (b"", "0 bytes"),
+        (b"", "an empty file"),
         (b"GET / HTTP/1.1\r\n" * 4, "neither pcap nor pcapng"),
         (b"snoop\0\0\0" + bytes(99), "snoop"),
     ]:

@@ -186,8 +186,8 @@ def test_a_file_whose_last_packet_is_cut(tmp_path):
         (b"BZh9" + bytes(40), "bzip2"),
         (b"<?xml version" + bytes(40), "neither pcap nor pcapng"),
         (b"\x0a\x0d\x0d\x0a" + bytes(40), "byte order"),
-        (b"", "0 bytes"),
-        (bytes(3), "3 bytes"),
+        (b"", "an empty file"),
+        (bytes(3), "begins with 00 00 00"),
         (gzip.compress(b"GMBU" + bytes(40), mtime=0), "Network Monitor"),
     ],
 )

@@ -23,6 +23,7 @@ from kafkaframes.capture._kernels_frames import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, redact_json
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan, request_columns, response_columns
 from kafkaframes.protocol.messages.headers import (
@@ -177,7 +178,9 @@ def _frame(data: bytes, kind: Kind) -> tuple[Frame, str | None]:
         end = kind.end_of(data)
         if end >= len(data):
             raise
-        return kind.decode(data[:end]), f"{kind.direction}: {len(data) - end} bytes left over after the message"
+        return kind.decode(
+            data[:end]
+        ), f"{kind.direction}: {count_text(len(data) - end, 'byte')} left over after the message"
 
 
 def _decode_message(data: bytes) -> str:

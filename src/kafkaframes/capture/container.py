@@ -19,6 +19,8 @@ import numpy.typing as npt
 from kafkaframes.capture import layout
 from kafkaframes.capture.layout import ACK, FIN, PSH, RST, SYN
 from kafkaframes.errors import DecodeError
+from kafkaframes.errors.words import count_text
+from kafkaframes.storage.files.contents import describe_content
 
 Ints = npt.NDArray[np.int64]
 
@@ -135,8 +137,7 @@ def open_container(head: bytes, file: str) -> Container:
     for order in ("<", ">"):
         if len(head) >= 4 and struct.unpack(order + "I", head[:4])[0] in (_MICROSECONDS, _NANOSECONDS):
             return _pcap(head, order, file)
-    size = f"the file has {len(head)} bytes" if len(head) < FILE_HEADER_BYTES else f"it starts with {head[:8].hex(' ')}"
-    raise DecodeError(f"neither pcap nor pcapng: {size}", file=file, position=0)
+    raise DecodeError(f"neither pcap nor pcapng, but {describe_content(head, '')}", file=file, position=0)
 
 
 def _pcap(head: bytes, order: str, file: str) -> Container:
@@ -193,7 +194,9 @@ def _size(block: memoryview, order: str, position: int, file: str) -> int:
         return 0
     again = struct.unpack_from(order + "I", block, size - 4)[0]
     if again != size:
-        raise DecodeError(f"a pcapng block of {size} bytes that ends with {again}", file=file, position=position)
+        raise DecodeError(
+            f"a pcapng block of {count_text(size, 'byte')} that ends with {again}", file=file, position=position
+        )
     return size
 
 

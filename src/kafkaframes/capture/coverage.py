@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkaframes.errors import DecodeError
+from kafkaframes.errors.words import count_text
 
 DAMAGED, LOST, CUT, UNSUPPORTED, ENCRYPTED, UNKNOWN = "damaged", "lost", "cut", "unsupported", "encrypted", "unknown"
 BOUNDARY, OTHER = "boundary", "other"
@@ -66,13 +67,13 @@ class UnreadData:
     def text(self) -> str:
         """The amount and the reason, as text."""
         if self.lines:
-            return f"{_format_count(self.lines, 'line')}: {self.reason}"
+            return f"{count_text(self.lines, 'line')}: {self.reason}"
         if self.connections and self.packets is None:
-            return f"{_format_count(self.connections, 'connection')}: {self.reason}"
+            return f"{count_text(self.connections, 'connection')}: {self.reason}"
         if self.packets is not None:
-            return f"{_format_count(self.packets, 'packet')}: {self.reason}"
+            return f"{count_text(self.packets, 'packet')}: {self.reason}"
         if self.size_bytes is not None and self.size_bytes > 0:
-            return f"{_format_count(self.size_bytes, 'byte')}: {self.reason}"
+            return f"{count_text(self.size_bytes, 'byte')}: {self.reason}"
         return self.reason
 
     def as_exception(self) -> DecodeError:
@@ -100,7 +101,7 @@ def summary(entries: Iterable[UnreadData]) -> str:
     merged = merge_files(entries)
     texts = [entry.text for entry in merged[:_MAX_REASONS]]
     omitted = len(merged) - len(texts)
-    return "; ".join([*texts, *([f"and {_format_count(omitted, 'more reason')}"] if omitted else [])])
+    return "; ".join([*texts, *([f"and {count_text(omitted, 'more reason')}"] if omitted else [])])
 
 
 def entry_json(entry: UnreadData) -> dict[str, object]:
@@ -115,10 +116,6 @@ def entry_json(entry: UnreadData) -> dict[str, object]:
         "connections": entry.connections or None,
         "lines": entry.lines or None,
     }
-
-
-def _format_count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 class Coverage:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from kafkaframes.capture.compressed import open_compressed
-from kafkaframes.errors import DecodeError, OptionError
+from kafkaframes.errors import NO_SUCH_PATH, DecodeError, OptionError, path_error_text
 
 CAPTURE_NAME: Final = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE)
 _NAME_END: Final = re.compile(r"[\w.-]*")  # matches a reversed name
@@ -44,7 +44,8 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
         else:
             names = [one for one in glob.glob(text) if os.path.isfile(one)]
         if not names:
-            what = "holds no capture or request log" if location.is_dir() else "no such file or directory"
+            missing = "nothing matches the pattern" if glob.has_magic(text) else NO_SUCH_PATH
+            what = "holds no capture or request log" if location.is_dir() else missing
             raise OptionError(f"{what} (at {text})")
         result += sorted(names, key=natural)
     return list(dict.fromkeys(result))
@@ -87,7 +88,7 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
         head = raw.read(4)
         raw.seek(0)
     except OSError as error:
-        raise OptionError(f"{error.strerror or error} (at {path})") from error
+        raise OptionError(path_error_text(error, path)) from error
     with raw:
         yield open_compressed(raw, head)
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import RESPONSE
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.headers import decode_response
 from kafkaframes.protocol.messages.objects import Message
@@ -240,7 +241,8 @@ class Answers:
             self.on_unknown(f"{self.addresses.label(*api)} is in none of the specs")
         elif self._answer.paths and self._frames.remaining_bytes > MAX_BUFFERED_BYTES:
             self.on_unknown(
-                f"{self.addresses.label(*api)}: an answer of {self._frames.remaining_bytes:,} bytes is not read"
+                f"{self.addresses.label(*api)}: an answer of "
+                f"{count_text(self._frames.remaining_bytes, 'byte')} is not read"
             )
         elif self._answer.paths:
             self._buffer = bytearray(head)

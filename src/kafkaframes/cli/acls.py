@@ -13,6 +13,7 @@ import click
 from kafkaframes.cli.connecting import Connect, as_json_option, confirmed, connecting_group, print_rows, with_admin
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 
 if TYPE_CHECKING:
     from kafkaframes.client import AclBinding, AclFilter
@@ -133,7 +134,7 @@ def create_acls(connect: Connect, **flags: Any) -> None:
     ]
     with connect() as admin:
         admin.create_acls(rules)
-    say(f"created {len(rules)} {'rule' if len(rules) == 1 else 'rules'}")
+    say(f"created {count_text(len(rules), 'rule')}")
 
 
 _ROLES: dict[str, dict[str, tuple[str, ...]]] = {

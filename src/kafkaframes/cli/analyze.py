@@ -17,6 +17,7 @@ from kafkaframes.cli.options import json_option_of, opens_batches, ports_option,
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import exit_if_unread, measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
 
@@ -123,11 +124,15 @@ def _row(name: str, sizes: list[int], records: int) -> list[str]:
 
 def _summary(totals: list[int], records: int, batches: int, left_out: int) -> str:
     if not records:
-        return f"no record can be measured; {left_out} batches left out (control batches, LogAppendTime, damage)"
+        return (
+            f"no record can be measured; {count_text(left_out, 'batch', 'batches')} "
+            "left out (control batches, LogAppendTime, damage)"
+        )
     saved = [f"{100 * (old - totals[2]) / old:.1f} % against format {number}" for number, old in enumerate(totals[:2])]
     return (
-        f"{records:,} records in {batches:,} batches: format 2 saves {' and '.join(saved)}, uncompressed; "
-        f"{left_out:,} batches left out (control batches, LogAppendTime, damage)"
+        f"{count_text(records, 'record')} in {count_text(batches, 'batch', 'batches')}: "
+        f"format 2 saves {' and '.join(saved)}, uncompressed; "
+        f"{count_text(left_out, 'batch', 'batches')} left out (control batches, LogAppendTime, damage)"
     )
 
 
@@ -210,7 +215,9 @@ def _print_tagged(fields: Sequence[TaggedField]) -> None:
         print_table(["message", "version", "field", "type", *numbers], rows)
     won = sum(one.header.adopted - one.header.interleaved for one in fields)
     smaller = sum(one.header.interleaved < one.header.adopted for one in fields)
-    click.echo(f"{len(fields)} tagged fields: the draft's header is smaller for {smaller}, {won} bytes in all")
+    click.echo(
+        f"{len(fields)} tagged fields: the draft's header is smaller for {smaller}, {count_text(won, 'byte')} in all"
+    )
 
 
 def _print_messages(sizes: Sequence[MessageSize], *, each: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.options import name_links, replicas_option, settings_options
+from kafkaframes.cli.options import ExistingPath, name_links, replicas_option, settings_options
 from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import if_anybody_reads, note
 from kafkaframes.errors import OptionError
@@ -57,7 +57,7 @@ MOST_REMARKS = 20  # largest number of printed remarks about copies and stores
 @click.option(
     "--config",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
+    type=ExistingPath(dir_okay=False),
     help="Read settings from a server.properties file.",
 )
 @click.option("--kafka-defaults", is_flag=True, help="Use Kafka's defaults, not the shorter waits that suit tests.")
@@ -65,7 +65,7 @@ MOST_REMARKS = 20  # largest number of printed remarks about copies and stores
 @click.option(
     "--specs",
     metavar="DIR",
-    type=click.Path(exists=True),
+    type=ExistingPath(),
     help="Serve these message specs, such as those of kafkaframes spec rewrite.",
 )
 @click.option(

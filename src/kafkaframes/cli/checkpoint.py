@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.cli.connecting import as_json_option
-from kafkaframes.cli.options import pair_of
+from kafkaframes.cli.options import ExistingPath, pair_of
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
@@ -23,7 +23,7 @@ def command() -> None:
 
 
 @command.command("show")
-@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.argument("path", type=ExistingPath(file_okay=False))
 @as_json_option
 def show(path: str, as_json: bool) -> None:
     """Show how far a query has read, and what another source needs to continue.
@@ -76,7 +76,7 @@ def _as_json(result: Checkpoint) -> dict[str, object]:
 
 
 @command.command("convert")
-@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.argument("path", type=ExistingPath(file_okay=False))
 @click.argument("to", type=click.Path())
 @click.option("--for", "target", required=True, metavar="FORMAT", help="kafka (Spark's own), kafka-topic or kafka-log.")
 @click.option("--topic", "topics", multiple=True, metavar="OLD=NEW", help="The topic is called NEW now.")

@@ -27,6 +27,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import print_table, printable, say, size_text
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.settings import CompactSettings, RewriteSettings, SourceSettings
 from kafkaframes.records.layout import CODECS
 
@@ -324,4 +325,4 @@ def _show_proof(proof: Proof) -> None:
     for file, position, reason in proof.unread:
         say(f"not read: {file}, byte {position}: {reason}")
     verdict = "gone: no record has the key" if proof.is_gone else "NOT proven gone"
-    say(f"{verdict}; {proof.files:,} files were read")
+    say(f"{verdict}; {count_text(proof.files, 'file')} {verb_text(proof.files, 'was', 'were')} read")

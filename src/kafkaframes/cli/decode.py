@@ -16,7 +16,8 @@ import click
 
 from kafkaframes.cli.options import Command, json_option_of, specs_option, with_options
 from kafkaframes.cli.text import say
-from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.errors import NO_SUCH_PATH, CorruptRecordError, OptionError, path_error_text
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.framing import frame
 from kafkaframes.protocol.messages.annotate import (
     Annotated,
@@ -48,7 +49,7 @@ def read_bytes(source: str) -> bytes:
     except OSError:
         pass  # hex digits can be too long for a file name
     if not set(source.encode()) <= _HEX:
-        raise OptionError(f"{source[:60]!r} is neither a file nor hex digits")
+        raise OptionError(f"{NO_SUCH_PATH} (at {source[:60]}), and not hex digits")
     return _from_hex(source)
 
 
@@ -257,7 +258,7 @@ def drawing_lines(drawings: list[Drawing], *, start: int = 0, show_all: bool = F
             rest = drawing.data[drawing.position :]
             at = first + drawing.position
             shown = rest[:_BYTES_A_LINE].hex(" ")
-            yield f"{at:08x}  {shown:<47}  ... {len(rest)} bytes not understood: {drawing.error}"
+            yield f"{at:08x}  {shown:<47}  ... {count_text(len(rest), 'byte')} not understood: {drawing.error}"
         elif drawing.error is not None:
             yield f"          {drawing.error}"
 
@@ -271,14 +272,20 @@ def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, dep
         if depth and run.what == "records" and run.value:
             held = data[run.end - len(run.value) : run.end]
             yield from _lines(
-                data[run.start : run.end - len(held)], run.start, f"{_label(run)}  {len(held)} bytes", False
+                data[run.start : run.end - len(held)],
+                run.start,
+                f"{_label(run)}  {count_text(len(held), 'byte')}",
+                False,
             )
             yield from drawing_lines(draw_records(held, depth=depth), start=run.end - len(held), show_all=show_all)
             continue
         yield from _lines(data[run.start : run.end], run.start, f"{_label(run):<{width}}  {run.text()}", show_all)
     if annotated.error is not None:
         rest = data[annotated.position :]
-        yield f"{annotated.position:08x}  {rest[:_BYTES_A_LINE].hex(' '):<47}  ... {len(rest)} bytes not understood"
+        yield (
+            f"{annotated.position:08x}  {rest[:_BYTES_A_LINE].hex(' '):<47}  "
+            f"... {count_text(len(rest), 'byte')} not understood"
+        )
 
 
 def _label(run: Run) -> str:
@@ -296,7 +303,7 @@ def _lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
         text = f"{start + index * _BYTES_A_LINE:08x}  {line.hex(' '):<47}"
         yield f"{text}  {words}" if index == 0 else text.rstrip()
     if len(shown) < len(lines):
-        yield f"          ... {len(raw) - len(shown) * _BYTES_A_LINE} bytes more"
+        yield f"          ... {count_text(len(raw) - len(shown) * _BYTES_A_LINE, 'byte')} more"
 
 
 @click.command("encode")
@@ -341,9 +348,7 @@ def _read_json(source: str) -> Any:
         try:
             text = Path(source).read_text()
         except OSError as error:
-            raise OptionError(
-                f"{source[:60]!r} is neither JSON nor a file that can be read: {error.strerror}"
-            ) from None
+            raise OptionError(f"{path_error_text(error, source[:60])}, and not JSON") from None
     try:
         return json.loads(text)
     except ValueError as error:

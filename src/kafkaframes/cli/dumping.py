@@ -26,6 +26,7 @@ from kafkaframes.jobs.export.csv_file import CsvFile
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.scan.ranges import EARLIEST, log_bound, offset_of_bound, time_of_bound
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
+from kafkaframes.storage.log.discover import content_of
 
 EXIT_FAULT = 1
 Part = bytes | memoryview
@@ -86,7 +87,8 @@ class _Options:
                 say(f"kafkaframes: {line}", err=True)
         for entry in result:
             if not entry.kind:
-                raise LogDirError("no file of a log: neither a segment, an index nor a snapshot", file=entry.path)
+                content = content_of(entry.filesystem, entry.path)
+                raise LogDirError(f"neither a segment, an index nor a snapshot, but {content}", file=entry.path)
         conditions = self.conditions if control else replace(self.conditions, control=False)
         return requested_files(result, conditions, limit=self.flags["count"])
 

@@ -27,8 +27,9 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, count_text, note, printable, say, size_text
+from kafkaframes.cli.text import console, note, printable, say, size_text
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.storage.files.atomic import refuse_inside
 
@@ -250,7 +251,7 @@ def _print(outcome: Outcome) -> None:
             out.print(printable(line), markup=False)
     if outcome.failed:
         missing = len(outcome.failed)
-        verb = "is" if missing == 1 else "are"
+        verb = verb_text(missing)
         out.print(f"{count_text(missing, 'segment')} {verb} missing: run again to go on", style="bold red")
 
 
@@ -259,13 +260,13 @@ def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
     at = facts.get("version", facts.get("snapshot"))
     if at is not None:
         word = "version" if "version" in facts else "snapshot"
-        made = f"{facts['commits']} commits" if facts["commits"] != 1 else "1 commit"
-        yield f"{facts['format']} table {facts['location']}, {word} {at}; {made if facts['commits'] else 'nothing new'}"
+        commits = count_text(facts["commits"], "commit") if facts["commits"] else "nothing new"
+        yield f"{facts['format']} table {facts['location']}, {word} {at}; {commits}"
     if "metadata" in facts:
         yield f"metadata: {facts['metadata']}"
     for gap in facts["gaps"]:
         yield f"lost before the export: offsets {gap['first']} to {gap['end'] - 1} of {gap['topic']}-{gap['partition']}"
     if facts["removed_orphans"]:
-        yield f"{len(facts['removed_orphans']):,} files of runs that were killed are removed"
+        yield f"removed: {count_text(len(facts['removed_orphans']), 'file')} of runs that were killed"
     for path in facts["doubtful_files"]:
         yield f"a run was killed; whether a commit names its file is not known: {path}"

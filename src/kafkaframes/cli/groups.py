@@ -21,6 +21,7 @@ from kafkaframes.cli.connecting import (
 )
 from kafkaframes.cli.text import milliseconds, note, say
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 
 if TYPE_CHECKING:
     from kafkaframes.client import Admin, ShareGroupDescription, StreamsGroupDescription, TaskId, TopicPartition
@@ -308,7 +309,8 @@ def _check_inactive(group: str, description: AnyDescription | None) -> None:
         return
     named = ", ".join(sorted({f"{one.client_id} at {one.client_host}" for one in members})[:_MAX_NAMED])
     raise OptionError(
-        f"group {group} is active (state {description.state}, {len(members)} members: {named}); nothing was changed; "
+        f"group {group} is active (state {description.state}, "
+        f"{count_text(len(members), 'member')}: {named}); nothing was changed; "
         "stop its consumers, wait until `kafkaframes groups describe --state` shows 0 members, and run this again"
     )
 

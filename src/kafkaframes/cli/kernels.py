@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 
+from kafkaframes.errors.words import count_text
 from kafkaframes.kernels import demand, directories, target, workers
 from kafkaframes.storage.files.atomic import named_file, new_file
 
@@ -130,7 +131,7 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
         raise click.ClickException(str(error)) from None
     kind = next((kind for suffix, kind in _ARCHIVES.items() if to.name.endswith(suffix)), None)
     if kind is None:
-        click.echo(f"{_fill(to, decoders)} libraries in {to}")
+        click.echo(f"{count_text(_fill(to, decoders), 'library', 'libraries')} in {to}")
         return
     temporary = partial(tempfile.TemporaryDirectory, prefix="kafkaframes-")
     with temporary() as folder, temporary() as space:
@@ -138,7 +139,7 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
         made = shutil.make_archive(str(Path(space) / "pack"), kind, folder)
         with named_file(str(to)) as out, open(made, "rb") as archive:
             shutil.copyfileobj(archive, out)
-    click.echo(f"{count} libraries in {to}")
+    click.echo(f"{count_text(count, 'library', 'libraries')} in {to}")
 
 
 def _fill(folder: Path, decoders: bool) -> int:
@@ -154,7 +155,11 @@ def _fill(folder: Path, decoders: bool) -> int:
 
         jobs += [job for name, job in _kernels_hot.jobs(folder) if not _copied(name, folder)]
     if jobs:
-        click.echo(f"compiling {len(jobs)} libraries in {min(workers.count_cores(), len(jobs))} processes", err=True)
+        click.echo(
+            f"compiling {count_text(len(jobs), 'library', 'libraries')} in "
+            f"{count_text(min(workers.count_cores(), len(jobs)), 'process', 'processes')}",
+            err=True,
+        )
         workers.run_jobs(jobs)
     return sum(1 for _ in folder.glob(f"*{directories.SUFFIX}"))
 

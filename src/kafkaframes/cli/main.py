@@ -21,7 +21,7 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.cli.text import if_anybody_reads, quiet_option, say
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, path_error_text
 from kafkaframes.errors.exceptions import rename_settings
 from kafkaframes.storage.files.names import printable
 
@@ -263,8 +263,8 @@ def main() -> None:
         say(f"kafkaframes: out of memory ({error}): a smaller --budget, or fewer --workers, needs less", err=True)
         sys.exit(2)
     except OSError as error:
-        where = f" (at {error.filename})" if error.filename is not None else ""
-        say(f"kafkaframes: {error.strerror or error}{where}", err=True)
+        named = error.filename is not None
+        say(f"kafkaframes: {path_error_text(error, error.filename) if named else error.strerror or error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         say(INTERRUPTED, err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from functools import wraps
@@ -12,7 +13,7 @@ import click
 
 from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import say
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.jobs.settings import POSITION, PartitionSettings, SourceSettings, choices_of, kinds_of
 from kafkaframes.scan.ranges import EARLIEST, log_bound
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
@@ -51,6 +52,18 @@ def position(text: str) -> int | str:
     return value
 
 
+class ExistingPath(click.Path):
+    """A path that must exist. If it does not, the error has the same words as in all other commands."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Check the path."""
+        if not os.path.exists(value):
+            raise LogDirError(NO_SUCH_PATH, file=os.fspath(value))
+        return super().convert(value, param, ctx)
+
+
 json_option = json_option_of("Print one JSON object.")
 log_option = click.option(
     "--option",
@@ -64,7 +77,7 @@ log_option = click.option(
 )
 specs_option = click.option(
     "--specs",
-    type=click.Path(exists=True),
+    type=ExistingPath(),
     help="Your own message specs (a file or folder), used before the catalog's.",
 )
 ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports of the brokers: 9092,9094-9096.")
@@ -167,7 +180,7 @@ def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Com
     return with_options(*(_flag(settings, entry) for entry in chosen))
 
 
-_TYPES = {POSITION: position, "PATH": click.Path(exists=True)}
+_TYPES = {POSITION: position, "PATH": ExistingPath()}
 
 
 def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:

@@ -13,8 +13,10 @@ import click
 
 from kafkaframes.cli.connecting import connecting, reached
 from kafkaframes.cli.line_input import StopSignal, catch_signals, read_lines
+from kafkaframes.cli.options import ExistingPath
 from kafkaframes.cli.text import say
 from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.errors.words import count_text, verb_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +28,7 @@ _MAX_TABLES = 4  # largest number of unacknowledged tables
 
 @click.command("produce")
 @click.argument("topic")
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", required=False, type=ExistingPath(dir_okay=False))
 @connecting
 @click.option(
     "--format",
@@ -93,7 +95,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
                 raise
             while under_way:
                 count += _count_written(under_way.popleft())
-        say(f"{count:,} {'record' if count == 1 else 'records'} written to {topic}", err=True)
+        say(f"{count_text(count, 'record')} written to {topic}", err=True)
 
 
 def _count_written(result: Future[pa.Table]) -> int:
@@ -122,7 +124,11 @@ def _tables(file: str | None, flags: dict[str, Any], stop: StopSignal, linger_s:
                 except OptionError as error:
                     if rows:
                         yield pa.Table.from_pylist(rows, _schema())
-                    written = f"the {number - 1:,} records before it are" if number > 1 else "nothing is"
+                    written = (
+                        f"the {count_text(number - 1, 'record')} before it {verb_text(number - 1)}"
+                        if number > 1
+                        else "nothing is"
+                    )
                     raise OptionError(f"{error}; {written} written") from None
             before += len(lines)
             yield pa.Table.from_pylist(rows, _schema())

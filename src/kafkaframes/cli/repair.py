@@ -46,7 +46,7 @@ def _print(report: RepairReport) -> None:
     if report.destination:
         say(f"{row_counts_text(read, written, {})}: those of all good batches")
     else:
-        say(f"{read:,} records in good batches would be kept")
+        say(f"{count_text(read, 'record')} in good batches would be kept")
     if report.destination:
         say(report.ending)
 

@@ -14,6 +14,7 @@ from kafkaframes.cli.convert import RECORD_FORMATS, run_options
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.restore.settings import KRAFT, NO_BOOTSTRAP, RestoreSettings
 
 if TYPE_CHECKING:
@@ -149,12 +150,16 @@ def _remarks(report: RestoreReport) -> list[str]:
         said += [f"{name}: {number:,} {kind} left out" for kind, number in sorted(entry.dropped.items()) if number]
         if entry.open_transactions:
             said.append(
-                f"{name}: {len(entry.open_transactions)} transactions are open: read_committed ends before them "
+                f"{name}: {count_text(len(entry.open_transactions), 'open transaction')}: "
+                "read_committed ends before that "
                 "(--open-transactions abort ends them)"
             )
     if report.groups is not None:
         groups = report.groups
-        said.append(f"{groups.commits:,} committed offsets of {groups.groups:,} groups, {groups.moved:,} of them moved")
+        said.append(
+            f"{groups.commits:,} committed offsets of {count_text(groups.groups, 'group')}, "
+            f"{groups.moved:,} of them moved"
+        )
         said += [f"{number:,} committed offsets left out: {why}" for why, number in sorted(groups.dropped.items())]
     if report.held:
         said.append(f"retention.ms=-1 for {', '.join(report.held)}: nothing expires until you alter it")

@@ -13,6 +13,7 @@ from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.spec_import import load_specs, published
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.errors import SpecError
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec.catalog.importing import Published
 from kafkaframes.protocol.spec.catalog.ledgers import Tag, collisions, is_same, next_free, registry, tags_of
 from kafkaframes.protocol.spec.changes import SEVERITY, Finding, worst
@@ -47,7 +48,7 @@ def lint_files(paths: tuple[str, ...], strict: bool, tagged_errors: bool) -> Non
     for line in _between(specs) if len(files) > 1 else ():
         warnings += 1
         _print_line(False, line)
-    click.echo(f"{len(files)} files, {errors} errors, {warnings} warnings")
+    click.echo(f"{count_text(len(files), 'file')}, {count_text(errors, 'error')}, {count_text(warnings, 'warning')}")
     raise SystemExit(int(bool(errors or (strict and warnings))))
 
 
@@ -119,7 +120,7 @@ def _print_tags(table: list[Tag]) -> None:
         for tag in table
     ]
     print_table(("message", "struct", "tag", "field", "type", "versions", "since", "before", "next free"), rows)
-    click.echo(f"{len(table)} tags")
+    click.echo(f"{count_text(len(table), 'tag')}")
 
 
 def _cells(tag: Tag) -> tuple[str, ...]:
@@ -211,4 +212,4 @@ def _print(shown: Iterable[Finding], result: list[Finding], messages: int) -> No
         f"{sum(one.verdict == verdict for one in result)} {verdict}" for verdict in ("breaking", "note", "compatible")
     )
     style = _STYLES[worst(result)]
-    console.print(f"[{style}]{worst(result)}[/]: {messages} messages, {counts} changes")
+    console.print(f"[{style}]{worst(result)}[/]: {count_text(messages, 'message')}, {counts} changes")

@@ -16,8 +16,9 @@ from pathlib import Path, PurePosixPath
 
 import click
 
-from kafkaframes.cli.options import specs_option
-from kafkaframes.errors import OptionError, SpecError
+from kafkaframes.cli.options import ExistingPath, specs_option
+from kafkaframes.errors import NO_SUCH_PATH, OptionError, SpecError
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec.catalog.importing import Published, import_catalog
 from kafkaframes.protocol.spec.catalog.reading import FOLDER
 from kafkaframes.protocol.spec.load import PUBLISHED, Dialect, load_message
@@ -43,7 +44,7 @@ def published(origin: str) -> list[Published]:
     elif _GIT_REF.fullmatch(origin):
         result = list(_git(origin))
     else:
-        raise OptionError(f"{origin}: no such file or directory, and no REF:path of a git repository")
+        raise OptionError(f"{NO_SUCH_PATH} (at {origin}), and not a REF:path of a git repository")
     if not result:
         raise OptionError(f"{origin} holds no message spec (a .json file with validVersions)")
     return result
@@ -120,9 +121,7 @@ def _member(path: str, text: bytes, *, module: str, is_named: bool = False) -> I
 
 
 @click.command("stubs")
-@click.option(
-    "--specs", metavar="DIR", required=True, type=click.Path(exists=True, file_okay=False), help="Your specs."
-)
+@click.option("--specs", metavar="DIR", required=True, type=ExistingPath(file_okay=False), help="Your specs.")
 @click.option(
     "-o", "--output", metavar="FILE.py", required=True, type=click.Path(path_type=Path), help="The module to write."
 )
@@ -140,7 +139,7 @@ def stubs(specs: str, output: Path) -> None:
     output.write_text(own_module(os.path.relpath(specs, output.parent)))
     stub = output.with_suffix(".pyi")
     stub.write_text(stub_text(own.values(), overloads=False))
-    click.echo(f"{output}, {stub}: {len(own)} messages")
+    click.echo(f"{output}, {stub}: {count_text(len(own), 'message')}")
 
 
 @click.command("guide")
@@ -193,7 +192,8 @@ def import_releases(paths: tuple[str, ...], output: Path, check: bool) -> None:
     for path in surplus:
         click.echo(f"{'surplus' if check else 'removed'}: {path.name}")
     click.echo(
-        f"{len(json.loads(texts['index.json'])['messages'])} messages, {len(changed)} changed, {len(surplus)} surplus"
+        f"{count_text(len(json.loads(texts['index.json'])['messages']), 'message')}, {len(changed)} changed, "
+        f"{len(surplus)} surplus"
     )
     if check and (changed or surplus):
         raise SystemExit(1)

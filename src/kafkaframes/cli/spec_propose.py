@@ -15,6 +15,7 @@ from kafkaframes.cli.spec_import import load_specs
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import exit_if_unread, measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text, verb_text
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.outcome import Outcome, Weight
@@ -130,7 +131,10 @@ def _print_changes(question: Question, *, is_whole: bool) -> None:
     lines = 0
     for message, changes in changed:
         if lines > _MOST_LINES and not is_whole:
-            say(f"... and more: {len(changed)} messages change; --output lists them all")
+            say(
+                f"... and more: {count_text(len(changed), 'message')} "
+                f"{verb_text(len(changed), 'changes', 'change')}; --output lists them all"
+            )
             return
         lines += 1 + len(changes)
         say(f"{message}:" if changes else f"{message}: laid out as before")
@@ -213,7 +217,7 @@ def _left_out(outcome: Outcome) -> Iterator[str]:
     totals = outcome.by().values()
     checked, mismatched = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
     if outcome.weights:
-        yield f"{checked} sizes checked against the wire, {mismatched} differ"
+        yield f"{count_text(checked, 'size')} checked against the wire, {mismatched} differ"
     if outcome.seconds is not None:
         for (kind,), weight in outcome.by("kind").items():
             if weight.messages:
@@ -221,7 +225,7 @@ def _left_out(outcome: Outcome) -> Iterator[str]:
                 yield f"{kind}: {before:,.0f} bytes a second before, {after:,.0f} after, in {outcome.seconds:,.1f} s"
     for (kind,), weight in outcome.by("kind").items():
         if weight.left_out:
-            yield f"{kind}: {weight.left_out} messages"
+            yield f"{kind}: {count_text(weight.left_out, 'message')}"
         reasons = Counter(weight.reasons)
         yield from (f"  {count} x {reason}" for reason, count in reasons.most_common())
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 import click
 
 from kafkaframes.cli.spec_import import load_files
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import OptionError, path_error_text
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.changes import Finding, worst
 from kafkaframes.protocol.spec.drafts import Kip
@@ -62,14 +63,17 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     findings = list(check_sets(before, after))
     for line in _breaking(findings):
         click.echo(line)
-    click.echo(f"{worst(findings)} (spec check): {len(changed)} messages changed; {len(after)} specs in {target}")
+    click.echo(
+        f"{worst(findings)} (spec check): {count_text(len(changed), 'message')} "
+        f"changed; {count_text(len(after), 'spec')} in {target}"
+    )
 
 
 def _function(file: str) -> Callable[[Kip], object]:
     try:
         function = runpy.run_path(file).get("rewrite")
     except OSError as error:
-        raise OptionError(f"{file}: {error.strerror}") from None
+        raise OptionError(path_error_text(error, file)) from None
     if not callable(function):
         raise OptionError(f"{file} has no function rewrite(kip)")
     return function  # type: ignore[no-any-return]
@@ -204,4 +208,4 @@ def _text(before: Mapping[str, MessageSpec], done: Rewrite, target: Path) -> Ite
     result = list(check_sets(before, done.specs))
     yield from _breaking(result)
     counts = ", ".join(f"{sum(one.verdict == v for one in result)} {v}" for v in ("breaking", "note", "compatible"))
-    yield f"{worst(result)} (spec check): {counts} changes; {len(done.specs)} specs in {target}"
+    yield f"{worst(result)} (spec check): {counts} changes; {count_text(len(done.specs), 'spec')} in {target}"

@@ -16,6 +16,7 @@ from kafkaframes.cli.options import log_option, opens_batches, reads, replicas_o
 from kafkaframes.cli.text import console, note, printable, size_text, time_text
 from kafkaframes.cli.workers import spark_at
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.job import row_counts_text
 from kafkaframes.records.limits import current_budget
 from kafkaframes.storage.files.atomic import refuse_inside
@@ -110,7 +111,10 @@ def render(summary: Summary) -> Iterable[Any]:
     output, topic = _plain(summary.output), _plain(summary.topics[0].topic if summary.topics else "...")
     if summary.records_read is not None:
         yield row_counts_text(summary.records_read, summary.records, {})
-    yield f"[bold green]✓[/] {summary.records:,} records in {summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
+    yield (
+        f"[bold green]✓[/] {count_text(summary.records, 'record')} in "
+        f"{summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
+    )
     yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{topic}'").show()[/]"""
 
 

@@ -28,7 +28,8 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import count_text, note, printable, say, size_text
 from kafkaframes.cli.workers import runner
-from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.errors import NO_SUCH_PATH, NetworkError, OptionError
+from kafkaframes.errors.words import verb_text
 from kafkaframes.jobs.tables.settings import TableSettings
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _are_topics(sources: tuple[str, ...], flags: Mapping[str, Any]) -> bool:
         return True
     if len(paths) < len(sources):
         other = next(one for one in sources if one not in paths)
-        raise OptionError(f"{other}: is no path; for a topic, -b HOST:PORT or ${SERVERS} says where the cluster is")
+        raise OptionError(f"{NO_SUCH_PATH} (at {other}); for a topic, -b HOST:PORT or ${SERVERS} specifies the cluster")
     return False
 
 
@@ -234,4 +235,8 @@ def _report(outcome: Outcome, *, quiet: bool) -> None:
         say(printable(line))
     if dead:
         path = facts["dead_letters"].get("location") or facts["dead_letters"].get("table")
-        say(f"{dead:,} records fit no schema: they are in {printable(str(path))}, with the reason")
+        say(
+            f"{count_text(dead, 'record')} {verb_text(dead, 'does', 'do')} "
+            f"not fit the schema: see {printable(str(path))}, "
+            "with the reason"
+        )

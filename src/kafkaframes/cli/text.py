@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 import click
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.report.words import count_text, size_text, time_text
+from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.report.words import size_text, time_text
 from kafkaframes.storage.files.names import printable
 from kafkaframes.storage.files.units import parse_time
 

@@ -18,6 +18,7 @@ from kafkaframes.cli.connecting import (
     print_rows,
     with_admin,
 )
+from kafkaframes.cli.options import ExistingPath
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
@@ -54,7 +55,7 @@ def list_users(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
 @click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True)
 @click.option(
     "--password-file",
-    type=click.Path(dir_okay=False, exists=True),
+    type=ExistingPath(dir_okay=False),
     help="File with the password, which only its owner may read.",
 )
 def set_user(name: str, connect: Connect, password_file: str | None, **flags: Any) -> None:

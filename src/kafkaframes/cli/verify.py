@@ -21,8 +21,9 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, count_text, say, show, size_text
+from kafkaframes.cli.text import console, say, show, size_text
 from kafkaframes.cli.workers import runner
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import VerifySettings
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files.findings import Severity
@@ -106,7 +107,7 @@ def _style(report: Report) -> str:
 def _summary(report: Report) -> str:
     by_severity = Counter(finding.severity for finding in report.findings)
     counts = ", ".join(
-        f"{by_severity[severity]:,} {severity.name.lower()}{'' if by_severity[severity] == 1 else 's'}"
+        count_text(by_severity[severity], severity.name.lower())
         for severity in sorted(Severity, reverse=True)
         if by_severity[severity]
     )

@@ -2,6 +2,7 @@
 
 from kafkaframes.errors.codes import COORDINATOR_MOVED, LEADER_MOVED, ErrorCode
 from kafkaframes.errors.exceptions import (
+    NO_SUCH_PATH,
     AppendRefusedError,
     AuthenticationError,
     AuthorizationError,
@@ -33,11 +34,13 @@ from kafkaframes.errors.exceptions import (
     broker_error,
     code_of,
     import_extra,
+    path_error_text,
 )
 
 __all__ = [
     "COORDINATOR_MOVED",
     "LEADER_MOVED",
+    "NO_SUCH_PATH",
     "AppendRefusedError",
     "AuthenticationError",
     "AuthorizationError",
@@ -70,4 +73,5 @@ __all__ = [
     "broker_error",
     "code_of",
     "import_extra",
+    "path_error_text",
 ]

@@ -105,6 +105,15 @@ class CorruptRecordError(DecodeError):
     """A CRC, length, count or framing of a record or batch does not match its bytes."""
 
 
+NO_SUCH_PATH: Final = "no such file or directory"  # the words of all errors about a path that does not exist
+
+
+def path_error_text(error: OSError, path: str) -> str:
+    """Return an operating system's error about a path as text. A missing path has the words of ``NO_SUCH_PATH``."""
+    reason = NO_SUCH_PATH if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+    return f"{reason} (at {path})"
+
+
 class LogDirError(_PathError):
     """A log directory, or a file in it, is invalid. ``file`` is the file's path."""
 

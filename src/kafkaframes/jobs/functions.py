@@ -15,10 +15,10 @@ from itertools import starmap
 from pathlib import Path as LocalPath
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.jobs.job import JobResult, paths_of
 from kafkaframes.jobs.mirror.settings import MirrorSettings
-from kafkaframes.jobs.report.words import count_text
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import (
     CodecName,
@@ -92,7 +92,7 @@ def verify_log(
     report = verify(_selected(paths, settings), deep=settings.deep)
     amounts = ((report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches"))
     counted = ", ".join(starmap(count_text, amounts))
-    said = f"{len(report.findings):,} findings" if report.findings else "nothing found"
+    said = count_text(len(report.findings), "finding") if report.findings else "nothing found"
     verdict = report.verdict if report.is_sound else "damaged or unreadable"
     return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counted}; {said}"))
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.storage.files import atomic
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -41,7 +42,10 @@ def check_row_counts(
     """
     explained = sum(left_out.values())
     if written + explained != read:
-        reason = f"{read:,} records were read, {written:,} written and {explained:,} left out"
+        reason = (
+            f"{count_text(read, 'record')} {verb_text(read, 'was', 'were')} read, "
+            f"{written:,} written and {explained:,} left out"
+        )
         raise LogDirError(f"{reason}, which does not add up: {outcome}; please report this", file=where)
 
 
@@ -54,7 +58,7 @@ def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str
     '5 records read, 5 written'
     """
     reasons = [f"{number:,} left out ({reason})" for reason, number in sorted(left_out.items()) if number]
-    return ", ".join([f"{read:,} records read", f"{written:,} written", *reasons])
+    return ", ".join([f"{count_text(read, 'record')} read", f"{written:,} written", *reasons])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.scan.arrow import FAR_TIMES, INSTANT, split_instants
 from kafkaframes.scan.slices import Rows, warn_at_end
 from kafkaframes.scan.where import Interval, Where
@@ -98,10 +99,10 @@ def _narrowed(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) 
         if far is not None and not has_far_times:
             count = len(far) - far.null_count
             _LOG.warning(
-                "%s null because microseconds cannot represent %s; register the scan again, and the column %s has the "
-                "number in milliseconds",
-                "1 timestamp is" if count == 1 else f"{count:,} timestamps are",
-                "it" if count == 1 else "them",
+                "%s beyond the range of microseconds %s null; register the scan again, and the column %s has the "
+                "milliseconds",
+                count_text(count, "timestamp"),
+                verb_text(count),
                 FAR_TIMES,
             )
         columns[FAR_TIMES] = pa.nulls(batch.num_rows, pa.int64()) if far is None else far

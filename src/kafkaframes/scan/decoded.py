@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.errors import CorruptRecordError, OptionError, path_error_text
 from kafkaframes.records.arrays import repeated
 from kafkaframes.scan.values.columns import decoded_struct, prepend_schema_ids
 from kafkaframes.scan.values.decoding import JSON, MODES, PROTOBUF, Decoding, subject_schema
@@ -119,7 +119,7 @@ def _text(schema: Schema) -> bytes | None:
     try:
         return Path(schema).read_bytes()
     except OSError as error:
-        raise OptionError(f"`schema` {os.fspath(schema)}: {error.strerror}") from None
+        raise OptionError(f"`schema`: {path_error_text(error, os.fspath(schema))}") from None
 
 
 def _inferred(sample: Callable[[], Iterable[bytes | None]], mode: str) -> bytes:

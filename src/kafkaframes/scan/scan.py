@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.scan import frames
 from kafkaframes.scan.decoded import ERROR, Schema, SchemaChoice, ValueDecoding
 from kafkaframes.scan.rows import RecordBatches
@@ -184,7 +185,7 @@ class Scan:
         if self.decoding is not None:
             steps.append(f"values as {self.decoding.mode}")
         if self.most is not None:
-            steps.append(f"at most {self.most} rows")
+            steps.append(f"at most {count_text(self.most, 'row')}")
         return "; ".join(steps)
 
     def _repr_html_(self) -> str:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.scan.decoded import ValueDecoding
 from kafkaframes.scan.rows import LOG_COLUMNS, RecordBatches, schema_of
 from kafkaframes.scan.where import Where
@@ -202,7 +203,7 @@ class ScanPlan:
         return iter(self.slices)
 
     def __repr__(self) -> str:
-        lines = [f"{len(self.slices)} slices, {self.size_bytes} bytes"]
+        lines = [f"{count_text(len(self.slices), 'slice')}, {count_text(self.size_bytes, 'byte')}"]
         lines += [f"  {part.work.label}" for part in self.slices[:20]]
         return "\n".join([*lines, f"  and {len(self.slices) - 20} more"] if len(self.slices) > 20 else lines)
 

@@ -15,6 +15,7 @@ from kafkaframes.broker.state.metadata_file import FILE_NAME
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import StoreReads
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.storage.copies.decisions import MERGE, REPLICAS
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
@@ -87,7 +88,7 @@ def not_served(logs: LogManager) -> tuple[Remark, ...]:
         if log.bytes_lost:
             at = log.whole_until
             where = f", from byte {at[1]:,} of {at[0]} on" if at is not None else ""
-            what = f"error: {key}: {log.bytes_lost:,} bytes are not served{where}"
+            what = f"error: {key}: {count_text(log.bytes_lost, 'byte')} {verb_text(log.bytes_lost)} not served{where}"
             lines.append(f"{what}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
         for path, position in log.torn.items():
             what = f"error: {key}: {path} cannot be read from byte {position:,} on"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kafkaframes.capture.coverage import entry_json, summary
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.audit.audit import (
     ALL,
     DEPRECATED,
@@ -181,7 +182,7 @@ def _summary(audit: Audit) -> str:
         for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)
     }
     texts = [f"{count} {_WORDS[verdict]}" for verdict, count in counts.items() if count]
-    clients = "1 client" if len(audit.clients) == 1 else f"{len(audit.clients)} clients"
+    clients = count_text(len(audit.clients), "client")
     return clients + (f": {', '.join(texts)}" if texts else "")
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.jobs.convert.segment import PartitionReport, SegmentTask, rewrite_segment
 from kafkaframes.jobs.job import Done, Runner, counts_text, described, done_once, paths_of, run_here
 from kafkaframes.jobs.settings import RewriteSettings
@@ -299,7 +299,7 @@ def _rename(entry: Path, other: Path) -> None:
 
 def _check_disks(old: Path, kept: Path) -> None:
     if not old.exists():
-        raise LogDirError("no such file or directory", file=str(old))
+        raise LogDirError(NO_SUCH_PATH, file=str(old))
     if not old.is_dir():
         raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
     atomic.refuse_inside(kept, [str(old)])

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError, LogDirError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.job import Values, check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
@@ -127,7 +128,7 @@ def rewrite_segment(task: SegmentTask) -> PartitionReport:
     check_row_counts(report.records, report.records_written, report.left_out, where=report.name)
     report.bytes_read, report.bytes_written = task.segment.size_bytes, path.stat().st_size
     if report.bytes_written > MAX_INT32:
-        reason = f"would become {report.bytes_written:,} bytes; a segment has at most 2^31 - 1"
+        reason = f"would become {count_text(report.bytes_written, 'byte')}; a segment has at most 2^31 - 1"
         raise LogDirError(reason, file=task.segment.path)
     _write_indexes(task, path, rewrite)
     return report

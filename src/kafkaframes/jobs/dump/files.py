@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import NO_SUCH_PATH, LogDirError
 from kafkaframes.jobs.dump.names import KINDS, RECORDS
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName, FileName
@@ -118,7 +118,7 @@ def _under(
     """Return the files at a path; None where a directory has no partition at or below it."""
     info = filesystem.stat(path)
     if info is None:
-        raise LogDirError("no such file or directory", file=path)
+        raise LogDirError(NO_SUCH_PATH, file=path)
     if not info.is_directory:
         return [_one_file(filesystem, path, info, options)]
     partitions = list(_partitions(filesystem, path.rstrip("/") or "/", NESTED_DEPTH))

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkaframes.errors.words import count_text
+
 MAX_FINGERPRINTS: Final = 3  # of a topic partition; a compaction may have removed the records of some
 _DIGEST_CHARACTERS: Final = 16
 
@@ -42,7 +44,7 @@ class Fingerprint(NamedTuple):
 
 
 def _size_text(size: int | None) -> str:
-    return "null" if size is None else f"of {size:,} byte{'' if size == 1 else 's'}"
+    return "null" if size is None else f"of {count_text(size, 'byte')}"
 
 
 def last_fingerprints(batch: pa.RecordBatch, selected: npt.NDArray[np.bool_]) -> tuple[Fingerprint, ...]:

@@ -36,6 +36,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.export.planning import done_before, files_of, part_bytes, remove_unrecorded
 from kafkaframes.jobs.export.tally import CodecSummary, Counts, Dropped, Summary, TopicSummary
 from kafkaframes.jobs.export.task import (
@@ -327,7 +328,7 @@ def export_single(
                     copy_segment(results[-1], settings, write, memory=memory)
             check_rows(output.rows, results, where=str(final))
             if not output.is_begun:
-                raise OptionError(f"nothing to export: no record of {len(tasks):,} segments is selected")
+                raise OptionError(f"nothing to export: no record of {count_text(len(tasks), 'segment')} is selected")
             temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from kafkaframes.client import AsyncConsumer, TopicPartition
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.errors import LogDirError, NetworkError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.mapping import Mapping
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import check_crcs
@@ -60,7 +61,7 @@ class ComparedRecord(NamedTuple):
 def _shorten(value: bytes | None) -> str:
     if value is None or len(value) <= _MAX_ERROR_BYTES:
         return repr(value)
-    return f"{value[:_MAX_ERROR_BYTES]!r}... ({len(value):,} bytes)"
+    return f"{value[:_MAX_ERROR_BYTES]!r}... ({count_text(len(value), 'byte')})"
 
 
 class Window(NamedTuple):

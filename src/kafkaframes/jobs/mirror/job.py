@@ -20,6 +20,7 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.reaching import reach
 from kafkaframes.client.settings import ClientSettings, select_client_options
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.comparison import (
     FETCH_BYTES,
     Comparison,
@@ -265,11 +266,7 @@ class _Job:
             report.until_offset = max(end, report.from_offset)
         if report.resumed:
             kind = "all" if self._compares_all else "a sample of"
-            agree = (
-                f"; compared {kind} {report.compared:,} common record{'s' * (report.compared != 1)}"
-                if report.compared
-                else ""
-            )
+            agree = f"; compared {kind} {count_text(report.compared, 'common record')}" if report.compared else ""
             self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{agree}")
         self.reports[partition], self.ends[partition] = report, end
         self.report.partitions.append(report)

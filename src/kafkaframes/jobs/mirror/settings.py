@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.job import Shown, Values, check_row_counts, counts_text
 from kafkaframes.jobs.settings import Checked, setting
 
@@ -127,7 +128,11 @@ class PartitionReport(Values):
         check_row_counts(self.records_read, self.records_written, self.left_out, where=partition)
         explained = sum(self.batches_left_out.values()) + sum(self.opened.values())
         if self.batches_read != self.batches_written - self.rebuilt + explained:
-            reason = f"{self.batches_read:,} batches were read, {self.batches_written:,} written"
+            reason = (
+                f"{count_text(self.batches_read, 'batch', 'batches')} "
+                f"{verb_text(self.batches_read, 'was', 'were')} read, "
+                f"{self.batches_written:,} written"
+            )
             raise LogDirError(f"{reason}, which does not add up; please report this", file=partition)
 
 
@@ -186,11 +191,13 @@ class MirrorReport(Shown, Values):
         opened = sum((report.opened for report in parts), Counter[str]())
         batches, sent = sum(report.batches_read for report in parts), sum(report.batches_written for report in parts)
         records = counts_text(parts, "records_read", "records_written", "left_out")
-        said = [records, f"{batches:,} batches read, {sent:,} written"]
+        said = [records, f"{count_text(batches, 'batch', 'batches')} read, {sent:,} written"]
         if unopened := sum(report.unopened for report in parts):
             kinds = "messages and sets of formats 0 and 1, unopened"
             said.append(f"{unopened:,} of them {kinds}: their records are not counted")
-        said += [f"opened: {number:,} batches ({reason})" for reason, number in sorted(opened.items())]
+        said += [
+            f"opened: {count_text(number, 'batch', 'batches')} ({reason})" for reason, number in sorted(opened.items())
+        ]
         return said + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
 
 
@@ -202,4 +209,6 @@ def _lines_of(report: PartitionReport, is_dry_run: bool) -> list[str]:
         said = [f"{partition}: {went_on}nothing new at {report.until_offset:,}"]
     else:
         said = [f"{partition}: {went_on}{verb} offsets {report.from_offset:,} to {report.until_offset:,}"]
-    return said + ([f"{partition}: the source no longer had {report.gone:,} offsets"] if report.gone else [])
+    return said + (
+        [f"{partition}: the source no longer had {count_text(report.gone, 'offset')}"] if report.gone else []
+    )

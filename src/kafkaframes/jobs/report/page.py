@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report import sections, state_sections
 from kafkaframes.jobs.report.model import Report
 from kafkaframes.jobs.report.tables import Markup, html_page, path_codes
-from kafkaframes.jobs.report.words import NONE, count_text, minute_text, ratio_text, size_text, time_text
+from kafkaframes.jobs.report.words import NONE, minute_text, ratio_text, size_text, time_text
 
 _MOST_PATHS = 4
 _KEPT_TOPICS, _KEPT = 2000, 200  # of a list, in the data that travels with the page

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.analyze.outcome import LengthSummary, Outcome, Weight, name_of, row_of, summarize_lengths
 from kafkaframes.jobs.analyze.proposals import Question, spec_changes
 from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, Scaled
@@ -74,7 +75,7 @@ def _changes(question: Question) -> Markup:
         return card("changes", "What changes in the specs", empty("No field: the layout of all of them."))
     names = ("Message", "Change", "Field", "Wire layout")
     fields = [Field(name, lambda row, at=at: row[at], wide=at > 1) for at, name in enumerate(names)]  # type: ignore[misc]
-    note = f"{len(rows):,} changes of the newest versions" + (
+    note = f"{count_text(len(rows), 'change')} of the newest versions" + (
         ", the first shown." if len(rows) > _MOST_CHANGES else "."
     )
     shown = table(rows[:_MOST_CHANGES], fields, name="changes", searchable=len(rows) > 20, stacked=True)
@@ -194,7 +195,10 @@ def _left_out(outcome: Outcome) -> Markup:
     ]
     totals = outcome.by().values()
     checked, mismatched = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
-    note = f"{checked:,} sizes were checked against the wire, {mismatched:,} differ."
+    note = (
+        f"{count_text(checked, 'size')} {verb_text(checked, 'was', 'were')} "
+        f"checked against the wire, {mismatched:,} differ."
+    )
     if not rows:
         return card("left-out", "What is not weighed", empty("Every message was."), note=note)
     fields = [

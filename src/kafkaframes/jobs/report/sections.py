@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report import charts, histograms
 from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
 from kafkaframes.jobs.report.measure import Cell
 from kafkaframes.jobs.report.model import Report, SizeReport, TimeReport, TopicReport
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, table, tag
 from kafkaframes.jobs.report.words import (
-    count_text,
     duration_mark,
     duration_text,
     minute_text,
@@ -115,7 +115,7 @@ def compression(report: Report) -> Markup:
     ]
     note = "How many times larger the batches would be without compression, headers of the batches included."
     if len(topics) > MOST_BARS:
-        note += f" The {MOST_BARS} largest of {len(topics):,} topics."
+        note += f" The {MOST_BARS} largest of {count_text(len(topics), 'topic')}."
     return card("compression", "Compression", drawn, table(codecs, fields, name="codecs"), note=note)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report import charts, copies
 from kafkaframes.jobs.report.charts import Bar, Part
 from kafkaframes.jobs.report.copies import CopyReport
@@ -14,7 +15,7 @@ from kafkaframes.jobs.report.model import ProducerReport, Report, TopicReport
 from kafkaframes.jobs.report.sections import MOST_BARS, MOST_ROWS, card, durations, empty, shown_text
 from kafkaframes.jobs.report.survey import OTHERS
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, path_code, table, tag
-from kafkaframes.jobs.report.words import NONE, count_text, minute_text, share_text, short_text, size_text, time_text
+from kafkaframes.jobs.report.words import NONE, minute_text, share_text, short_text, size_text, time_text
 from kafkaframes.storage.files.findings import Finding, Severity
 
 
@@ -145,7 +146,7 @@ def _distinct_text(entry: TopicReport) -> str:
 def _key_bar(entry: TopicReport) -> Bar:
     result = entry.keys
     older = result.keyed - result.distinct
-    tip = f"{entry.name}\n{_distinct_text(entry)} distinct keys in {result.keyed:,} records"
+    tip = f"{entry.name}\n{_distinct_text(entry)} distinct keys in {count_text(result.keyed, 'record')}"
     parts = [
         Part("c0", result.distinct, tip),
         Part("pale", older, f"{tip}\n{share_text(older, result.keyed)} are older"),
@@ -256,7 +257,7 @@ def _severity(entry: Finding) -> Markup:
 def _loss_text(loss: Loss | None) -> Markup | None:
     if loss is None:
         return None
-    records = f"{loss.declared:,} records declared, " if loss.declared >= 0 else ""
+    records = f"{count_text(loss.declared, 'record')} declared, " if loss.declared >= 0 else ""
     where = f"{size_text(loss.size_bytes)}, offsets {loss.base_offset:,} to {loss.last_offset:,}"
     return tag("span", f" ({where}: {records}{loss.readable:,} readable before the damage)", class_="soft")
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from kafkaframes.capture.coverage import UnreadData, merge_files
 from kafkaframes.errors import ErrorCode
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.analyze.proposals import FLEXIBLE, INFLEXIBLE, RAISED
 from kafkaframes.jobs.audit.audit import ALL, FINE, NOTHING, PART, REMOVED, Audit, ClientAudit, Finding
 from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, judged_text, library_text, notes, second_text
@@ -18,7 +19,7 @@ from kafkaframes.jobs.report.histograms import calendar_edges
 from kafkaframes.jobs.report.sections import card, empty, time_ticks
 from kafkaframes.jobs.report.tables import Field, Markup, html_page, join, number, path_codes, table, tag
 from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport
-from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_mark, size_text, time_text
+from kafkaframes.jobs.report.words import NONE, minute_text, size_mark, size_text, time_text
 
 _MOST_PATHS: Final = 4
 _STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
@@ -93,7 +94,7 @@ def _client_rows(judged: ClientAudit, audit: Audit) -> Markup:
     """Return a client's row, and one below it with the findings, folded."""
     shown = [finding for finding in judged.findings if finding.verdict != FINE] or list(judged.findings)
     evidence = None if judged.guess is None else tag("p", f"A guess: {judged.guess.evidence}", class_="note")
-    count = "1 finding" if len(shown) == 1 else f"{len(shown)} findings"
+    count = count_text(len(shown), "finding")
     details = tag("details", tag("summary", count), evidence, _table(shown))
     cells = (
         tag("td", tag("b", judged.client.client_id or NOBODY), class_="name"),

@@ -60,15 +60,6 @@ def short_text(count: float) -> str:
     return _digits(count)
 
 
-def count_text(count: int, name: str, plural: str = "") -> str:
-    """Write a count with its noun.
-
-    >>> count_text(1, "topic"), count_text(1200, "batch", "batches")
-    ('1 topic', '1,200 batches')
-    """
-    return f"{count:,} {name if count == 1 else plural or name + 's'}"
-
-
 def count_mark(count: int) -> str:
     """Write a count alone.
 

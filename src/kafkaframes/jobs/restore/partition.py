@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.attempts import Attempt, begin_attempt
 from kafkaframes.jobs.job import Done, Shown, Values, check_row_counts, counts_text
 from kafkaframes.jobs.restore.batches import OUTSIDE as OUTSIDE
@@ -301,7 +302,7 @@ class RestoreReport(Shown, Done):
 
     def __str__(self) -> str:
         where = "nothing was written" if self.dry_run else f"written to {self.destination}"
-        return f"{len(self.partitions):,} partitions, {self.counted}\n{where}"
+        return f"{count_text(len(self.partitions), 'partition')}, {self.counted}\n{where}"
 
 
 # --------------------------------------------------------------------------------------------------------------- rows

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import OptionError, path_error_text
 from kafkaframes.jobs.export.task import OWN, ExportTask, SegmentResult, Settings, copy_segment
 from kafkaframes.jobs.tables import delta, iceberg
 from kafkaframes.jobs.tables.committing import RUNS
@@ -256,7 +256,7 @@ def _read(path: str, mode: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise OptionError(f"`schemas` {path}: {error.strerror}") from None
+        raise OptionError(f"`schemas`: {path_error_text(error, path)}") from None
 
 
 class _EnoughError(Exception):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.records import decode, scan
 from kafkaframes.records.batch import Batch, read_values
 from kafkaframes.records.decoded import Decoded
@@ -251,12 +252,18 @@ def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.End) -> None:
     if rest <= 0:
         return
     if _is_zero(read_at, end.position, facts.size_bytes):
-        message = f"{rest} bytes of zeros at the end, as preallocation leaves them"
+        message = f"{count_text(rest, 'byte')} of zeros at the end, as preallocation leaves them"
         facts.findings.append(Finding(Severity.NOTE, "zero-tail", message, facts.path, end.position))
     elif end.status == TORN:
-        facts.error("torn-tail", f"the last {rest} bytes are not a whole batch", position=end.position)
+        facts.error(
+            "torn-tail", f"the file ends with {count_text(rest, 'byte')} of an incomplete batch", position=end.position
+        )
     else:
-        facts.error("framing", f"{END_REASONS[end.status]}; {rest} bytes follow", position=end.position)
+        facts.error(
+            "framing",
+            f"{END_REASONS[end.status]}; {count_text(rest, 'byte')} {verb_text(rest, 'follows', 'follow')}",
+            position=end.position,
+        )
 
 
 def _is_zero(read_at: ReadAt, position: int, end: int) -> bool:

@@ -41,6 +41,7 @@ from kafkaframes.client import TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError, LostTaskError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.driver_process.address import Address
 from kafkaframes.jobs.driver_process.task_server import (
     CONNECTION_ERRORS,
@@ -172,7 +173,10 @@ class Ledger:
         for index in {**self._written, **reported}:
             acknowledged, written = self._written.get(index, 0), reported.get(index, 0)
             if acknowledged != written:
-                raise self.fail(f"{index} has {acknowledged} records of this batch, and Spark's tasks report {written}")
+                raise self.fail(
+                    f"{index} has {count_text(acknowledged, 'record')} of this "
+                    f"batch, and Spark's tasks report {written}"
+                )
         return sum(self._written.values())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import NO_SUCH_PATH, LogDirError
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.scan import DAMAGED_ENDS, FILE, Chunks
 from kafkaframes.scan.arrow import MAX_INSTANT_MS
@@ -20,9 +20,10 @@ from kafkaframes.scan.ranges import NO_END, NO_START, offset_of_bound
 from kafkaframes.scan.rows import Counting, known_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
+from kafkaframes.storage.files.contents import HEAD_BYTES, begins_with_batch, is_segment_name
 from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName
-from kafkaframes.storage.log.discover import check_topics, filesystem_for, object_view, view_object
+from kafkaframes.storage.log.discover import check_topics, filesystem_for, not_a_segment, object_view, view_object
 from kafkaframes.storage.log.open_segment import Gap
 
 
@@ -93,7 +94,8 @@ class LogSource(Source):
         path = object_view(path, options=self.options.storage)
         info = filesystem_for(path, options=self.options.storage).stat(path)
         if info is None:
-            raise LogDirError("no such file or directory", file=path)
+            raise LogDirError(NO_SUCH_PATH, file=path)
+        self._check_file(path, info.size_bytes)
         directory = split(path)[0]
         name = DirectoryName.parse(split(directory)[1])
         topic, partition = ("", -1) if name is None else (name.topic_partition.topic, name.topic_partition.partition)
@@ -101,6 +103,20 @@ class LogSource(Source):
         start, limit = offset_of_bound(self.options.start), offset_of_bound(self.options.end)
         first, end = where.bounded(NO_START if start is None else start, NO_END if limit is None else limit)
         return Slice(segment, 0, segment.size_bytes, first, end)
+
+    def _check_file(self, path: str, size_bytes: int) -> None:
+        """Check that a file that is not named as a segment begins with a batch.
+
+        Raises:
+            LogDirError: it does not. The message says what the file is.
+        """
+        if VIEW_MARK in path or is_segment_name(split(path)[1]) or not size_bytes:
+            return
+        filesystem = filesystem_for(path, options=self.options.storage)
+        with filesystem.open(path) as read_at:
+            is_segment = begins_with_batch(bytes(read_at(0, HEAD_BYTES)))
+        if not is_segment:
+            raise not_a_segment(filesystem, path)
 
     def read(
         self, work: LogWork, columns: Sequence[str], where: Where, errors: list[ReadError]

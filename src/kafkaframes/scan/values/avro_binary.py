@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from kafkaframes.errors.words import count_text
 from kafkaframes.scan.values.avro_columns import is_empty
 from kafkaframes.scan.values.avro_schema import BOOLEAN, BYTES, DOUBLE, FLOAT, INT, LONG, STRING, AvroType
 from kafkaframes.scan.values.registry import BadValueError
@@ -157,7 +158,7 @@ def _read_block_header(data: bytes, position: int) -> tuple[int, int]:
         _, position = read_long(data, position)  # size of the block in bytes
         count = -count
     if count > len(data) - position:  # each element has at least one byte
-        raise BadValueError(f"{count} elements in {len(data) - position} bytes")
+        raise BadValueError(f"{count_text(count, 'element')} in {count_text(len(data) - position, 'byte')}")
     return count, position
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kafkaframes.errors import DecodeError, NetworkError, OptionError, TruncatedError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.storage.files.http_client import open_url
 
 PREFIX_SIZE: Final = 5
@@ -41,7 +42,9 @@ def split_prefix(value: bytes) -> tuple[int | str, bytes]:
     """
     size = GUID_PREFIX_SIZE if value[:1] == b"\1" else PREFIX_SIZE
     if len(value) < size:
-        raise BadValueError(f"{len(value)} bytes are too few for a schema registry's prefix")
+        raise BadValueError(
+            f"{count_text(len(value), 'byte')} {verb_text(len(value))} too few for a schema registry's prefix"
+        )
     if value[0] == 1:
         return str(uuid.UUID(bytes=value[1:size])), value[size:]
     if value[0] != 0:

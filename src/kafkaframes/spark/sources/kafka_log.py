@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST
@@ -148,7 +149,8 @@ def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = LARGE_BY
     if not names:
         return None
     return (
-        f"kafka-log reads {len(topics):,} topics, {plan.bytes_to_read / _GIB:.1f} GiB: Spark applies a WHERE on topic, "
+        f"kafka-log reads {count_text(len(topics), 'topic')}, {plan.bytes_to_read / _GIB:.1f} "
+        "GiB: Spark applies a WHERE on topic, "
         f"partition, offset or timestamp afterwards; what narrows the read itself: {', '.join(names)}"
     )
 

@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.errors.words import count_text
 from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, truncation_offset
 from kafkaframes.storage.copies.cover import (
     CLIPPED,
@@ -218,7 +219,8 @@ class _Merger:
         if not same and len(low):
             text = (
                 f"{self.copies[index].directory} was compacted to another point; offsets below {end} are taken from "
-                f"{self.copies[best].directory} alone ({len(taken)} batches there, {len(low)} here)"
+                f"{self.copies[best].directory} alone ({count_text(len(taken), 'batch', 'batches')} "
+                f"there, {len(low)} here)"
             )
             self._decide("compacted-differently", int(low.first[0]), end, text, index)
 

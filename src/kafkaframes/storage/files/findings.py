@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
+from kafkaframes.errors.words import count_text, verb_text
+
 
 class Severity(IntEnum):
     """How grave a finding is."""
@@ -42,24 +44,21 @@ class Finding:
         return f"{self.severity.name.lower()}: {self.check}: {self.message} (at {where})"
 
 
-_CAVEATS = {
-    "txnindex": ("transaction index differs from its markers", "transaction indexes differ from their markers"),
-    "open": (
-        "open transaction hides records from read_committed",
-        "open transactions hide records from read_committed",
-    ),
-}
-
-
 def caveats_of(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return what makes consumers of a broker that opens a sound log as it is receive other records than expected.
 
     >>> caveats_of([Finding(Severity.WARNING, "txnindex-missing", "", "0.log")])
     ('1 transaction index differs from its markers',)
     """
-    kinds = {(finding.check.partition("-")[0], finding.file) for finding in findings if finding.severity}
-    counts = {kind: sum(kind == other for other, _ in kinds) for kind in _CAVEATS}
-    return tuple(f"{count:,} {_CAVEATS[kind][count > 1]}" for kind, count in counts.items() if count)
+    warnings = [finding for finding in findings if finding.severity]
+    indexes = len({finding.file for finding in warnings if finding.check.startswith("txnindex-")})
+    opened = sum(finding.check == "open-transaction" for finding in warnings)
+    differ, hide = verb_text(indexes, "differs from its", "differ from their"), verb_text(opened, "hides", "hide")
+    texts = {
+        f"{count_text(indexes, 'transaction index', 'transaction indexes')} {differ} markers": indexes,
+        f"{count_text(opened, 'open transaction')} {hide} records from read_committed": opened,
+    }
+    return tuple(text for text, count in texts.items() if count)
 
 
 def worst(findings: Iterable[Finding]) -> Severity:

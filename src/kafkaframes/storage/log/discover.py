@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeVar
 
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown
+from kafkaframes.storage.files.contents import HEAD_BYTES, describe_content
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries, read_small
 from kafkaframes.storage.files.filesystem import (
     KEY_FILES,
@@ -195,7 +195,7 @@ def expand(filesystem: FileSystem, path: str) -> list[str]:
 def _existing(filesystem: FileSystem, path: str) -> FileInfo:
     info = filesystem.stat(path)
     if info is None:
-        raise LogDirError("no such file or directory", file=path)
+        raise LogDirError(NO_SUCH_PATH, file=path)
     return info
 
 
@@ -303,7 +303,17 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
     )
 
 
-_CAPTURE_NAME = re.compile(r"[.]pcap", re.IGNORECASE)
+def not_a_segment(filesystem: FileSystem, path: str) -> LogDirError:
+    """Return the error for a file that is not a part of a log. It says what the file is and what reads it."""
+    content = content_of(filesystem, path)
+    reason = f"neither a directory, a segment (.log) nor a KRaft snapshot (.checkpoint), but {content}"
+    return LogDirError(reason, file=path)
+
+
+def content_of(filesystem: FileSystem, path: str) -> str:
+    """Return what a file is, and which commands read it, as the end of an error message."""
+    with filesystem.open(path) as read_at:
+        return describe_content(bytes(read_at(0, HEAD_BYTES)), split(path)[1])
 
 
 def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:
@@ -312,10 +322,7 @@ def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> 
     for name in listed:
         parsed = FileName.parse(name)
         if parsed is None or parsed.kind not in ("log", "checkpoint"):
-            reason = "neither a directory, a segment (.log) nor a KRaft snapshot (.checkpoint)"
-            if _CAPTURE_NAME.search(name):
-                reason += "; `kafkaframes report` and `kafkaframes audit` read captures"
-            raise LogDirError(reason, file=join(directory, name))
+            raise not_a_segment(filesystem, join(directory, name))
         names_listed.add(parsed)
     whole = _single_partition(filesystem, directory, filesystem.list_directory(directory))
     partition = whole.partitions[0]

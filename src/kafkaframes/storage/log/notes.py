@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kafkaframes.errors.words import count_text
 from kafkaframes.storage.files.findings import Finding
 
 
@@ -40,10 +41,11 @@ class HiddenRecords:
         return "a producer" if self.producer_id is None else f"producer {self.producer_id}"
 
     def __str__(self) -> str:
-        count = f"up to {self.end_offset - self.first_offset:,}" if self.records is None else f"{self.records:,}"
+        is_counted = self.records is not None
+        count = count_text(self.end_offset - self.first_offset if self.records is None else self.records, "record")
         return (
             f"{self.topic}-{self.partition}: the transaction of {self.producer} is open since offset "
-            f"{self.first_offset}; read_committed leaves out {count} record{'s' * (self.records != 1)} from there on"
+            f"{self.first_offset}; read_committed leaves out {'' if is_counted else 'up to '}{count} from there on"
         )
 
 

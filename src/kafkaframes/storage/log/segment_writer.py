@@ -19,6 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, Batches, as_array, scan_all
 from kafkaframes.storage.files import atomic, checkpoints, names
@@ -237,7 +238,7 @@ class PartitionWriter:
 
     def _check(self, batches: Batches, size_bytes: int) -> None:
         if batches.end.position != size_bytes:
-            reason = f"{size_bytes} bytes are not whole batches: {batches.end.reason}"
+            reason = f"{count_text(size_bytes, 'byte')} {verb_text(size_bytes)} not whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
         firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
         least = max(self.written.log_end_offset, self._segment.base_offset if self._segment else 0)

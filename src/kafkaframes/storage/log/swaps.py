@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -168,7 +169,7 @@ def swap_findings(partition: Partition) -> Iterator[Finding]:
     if not swap_segments:
         return
     count = len(partition.replaced)
-    others = f"; it replaces {count} segment{'s' * (count != 1)} that {'is' if count == 1 else 'are'} not read"
+    others = f"; it replaces {count_text(count, 'segment')} that {verb_text(count)} not read"
     for segment in swap_segments:
         message = "an interrupted cleaning left this finished swap file, which is read as a broker's start would do"
         yield Finding(Severity.WARNING, "swap", message + (others if count else ""), segment.path)

@@ -17,6 +17,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.errors.words import count_text
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE, Batches, Bytes, Flags
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
@@ -359,7 +360,7 @@ def _read_tiered(
     }
     if producers or any(indexes):
         message = (
-            f"aborted transactions of {count} tiered segment{'s' * (count != 1)} of {partition.topic_partition} are "
+            f"aborted transactions of {count_text(count, 'tiered segment')} of {partition.topic_partition} are "
             "those of their indexes; their markers were not fetched"
         )
         findings.append(Finding(Severity.NOTE, "txnindex-only", message, partition.directory))

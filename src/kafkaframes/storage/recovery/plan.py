@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.records import scan
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names, producer_files
@@ -303,7 +304,11 @@ def _cut_off(draft: Draft, segment: KeptSegment, walked: Walked, reason: str) ->
     draft.actions.append(Action(Kind.REBUILD, final, reason))
     if end < segment.size_bytes:
         lost = segment.size_bytes - end
-        draft.actions.append(Action(Kind.TRUNCATE, final, f"{lost} bytes are not whole batches", size_bytes=end))
+        draft.actions.append(
+            Action(
+                Kind.TRUNCATE, final, f"{count_text(lost, 'byte')} {verb_text(lost)} not whole batches", size_bytes=end
+            )
+        )
         draft.bytes_lost += lost
     return replace(segment, size_bytes=end, next_offset=walked.next_offset, is_recovered=True, headers=headers)
 

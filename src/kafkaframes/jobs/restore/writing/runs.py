@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, LogDirError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.restore.writing.routing import Ints, Routed, Router, WriteSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.arrays import stamped
@@ -143,7 +144,10 @@ class RunWriter:
         if sizes.max(initial=0) > limit:
             row = int(np.flatnonzero(sizes > limit)[0])
             partition = next(one.partition for one in routed if row in one.rows)
-            reason = f"a record of about {sizes[row]} bytes for {partition} is larger than maxMessageBytes ({limit})"
+            reason = (
+                f"a record of about {count_text(sizes[row], 'byte')} for {partition} "
+                f"is larger than maxMessageBytes ({limit})"
+            )
             raise EncodeError(reason).within(row)
 
     def _numbered(self, routed: Routed, run: Run, offsets: Ints | None) -> Ints:

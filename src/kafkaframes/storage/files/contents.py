@@ -1,0 +1,85 @@
+"""Describe what a file is that cannot be read as a part of a log, and which commands read it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaframes.storage.files.names import FileName
+
+HEAD_BYTES: Final = 4096  # number of first bytes from which a file is recognized
+_CAPTURE: Final = "a capture: `kafkaframes report` and `kafkaframes audit` read captures"
+_MAGICS: Final = (
+    (b"\x0a\x0d\x0d\x0a", _CAPTURE),  # pcapng
+    (b"\xd4\xc3\xb2\xa1", _CAPTURE),  # pcap, little-endian and big-endian, in micro- and nanoseconds
+    (b"\xa1\xb2\xc3\xd4", _CAPTURE),
+    (b"\x4d\x3c\xb2\xa1", _CAPTURE),
+    (b"\xa1\xb2\x3c\x4d", _CAPTURE),
+    (b"PAR1", "a Parquet file: `kafkaframes restore` and `kafkaframes produce --format parquet` read it"),
+    (b"ARROW1", "an Arrow file: `kafkaframes produce --format arrow` reads Arrow streams"),
+    (b"\xff\xff\xff\xff", "an Arrow stream: `kafkaframes produce --format arrow` reads it"),
+    (b"\x1f\x8b", "a gzip file: decompress it first, except captures, whose name has to contain .pcap"),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "a zstd file: decompress it first, except captures, whose name has to contain .pcap",
+    ),
+    (
+        b"\x04\x22\x4d\x18",
+        "an lz4 file: decompress it first, except captures, whose name has to contain .pcap",
+    ),
+)
+_REQUEST_LOG: Final = b"Completed request:"
+_CAPTURE_NAME: Final = ".pcap"
+_MAGIC_POSITION: Final = 16
+_MIN_BATCH_BYTES: Final = 14
+
+
+def describe_content(head: bytes, name: str) -> str:
+    """Return what a file is, with the commands that read it, as the end of an error message.
+
+    Args:
+        head: first bytes of the file.
+        name: name of the file.
+
+    >>> describe_content(b"PAR1...", "a.log").partition(":")[0]
+    'a Parquet file'
+    """
+    if _CAPTURE_NAME in name.lower():
+        return _CAPTURE
+    for magic, description in _MAGICS:
+        if head.startswith(magic):
+            return description
+    if not head:
+        return "an empty file"
+    if _REQUEST_LOG in head:
+        return "a request log of a broker: `kafkaframes audit` and `kafkaframes report` read it"
+    if begins_with_batch(head):
+        return "a segment under another name; the name has to be the first offset, such as 00000000000000000000.log"
+    if head.lstrip()[:1] in (b"{", b"[") and _is_text(head):
+        return "JSON text: `kafkaframes produce --format jsonl` reads records as JSON lines"
+    if _is_text(head):
+        return "text: `kafkaframes produce` reads lines"
+    return f"a file that begins with {head[:8].hex(' ')}"
+
+
+def begins_with_batch(head: bytes) -> bool:
+    """Return whether the first bytes of a file can be the header of a record batch or message."""
+    if len(head) <= _MAGIC_POSITION or any(head.startswith(magic) for magic, _ in _MAGICS):
+        return False
+    size, magic = int.from_bytes(head[8:12], "big", signed=True), head[_MAGIC_POSITION]
+    return head[0] < 0x80 and size >= _MIN_BATCH_BYTES and magic <= 2
+
+
+def is_segment_name(name: str) -> bool:
+    """Return whether a file is named as a segment or KRaft snapshot."""
+    parsed = FileName.parse(name)
+    return parsed is not None and parsed.kind in ("log", "checkpoint")
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # otherwise, the head ends inside a character
+            return False
+        text = head[: error.start].decode()
+    return all(character.isprintable() or character.isspace() for character in text)

@@ -1,0 +1,179 @@
+"""A missing path has the same words in every command, and a path of the wrong kind is named with what reads it."""
+
+import click
+import pytest
+from click.testing import CliRunner
+from tests.capture.test_records_table import RECORDS, encoded, write_capture
+
+import kafkaframes
+from kafkaframes.cli.main import cli, main
+from kafkaframes.errors import KafkaframesError, LogDirError
+
+GONE = "GONE"  # stands for the missing path
+SERVERS = ("-b", "127.0.0.1:1")
+TO = ("--to", "out")
+# For each command and subcommand with a path that must exist: its arguments.
+MISSING = {
+    "info": [GONE],
+    "report": [GONE, "-o", "o.html"],
+    "grep": ["a", GONE],
+    "dump-log": [GONE],
+    "verify": [GONE],
+    "export": [GONE, *TO],
+    "table": [GONE, "--to", "parquet", "out"],
+    "summarize": [GONE, *TO],
+    "mirror": ["--from", GONE, *TO],
+    "restore": [GONE, *TO],
+    "repair": [GONE, *TO],
+    "convert": [GONE, "--record-format", "v2", *TO],
+    "recompress": [GONE, "--codec", "zstd", *TO],
+    "compact": [GONE, *TO],
+    "produce": ["t", GONE, *SERVERS],
+    "broker": ["--serve", GONE],
+    "checkpoint show": [GONE],
+    "checkpoint convert": [GONE, "out", "--for", "kafka"],
+    "audit": [GONE],
+    "redact": [GONE, "-o", "o.pcap"],
+    "decode": [GONE],
+    "encode": ["ApiVersionsRequest", "0", GONE],
+    "diff": [GONE, GONE],
+    "spec check": [GONE, GONE],
+    "spec lint": [GONE],
+    "spec tags": ["--specs", GONE],
+    "spec show": [f"{GONE}.json"],
+    "spec guide": ["--specs", GONE, "-o", "o.html"],
+    "spec stubs": ["--specs", GONE, "-o", "o.py"],
+    "spec import": [GONE],
+    "spec new-kip": [GONE, *TO],
+    "spec propose": ["flexible", GONE],
+    "analyze records": [GONE],
+    "users set": ["u", "--password-file", GONE, *SERVERS],
+}
+MORE = {
+    "table --schema": ["table", "t", *SERVERS, "--to", "parquet", "out", "--mode", "json", "--schema", GONE],
+    "broker --config": ["broker", "--config", GONE],
+    "broker --specs": ["broker", "--specs", GONE],
+    "compact --prove-gone": ["compact", GONE, "--prove-gone", "k"],
+    "decode --specs": ["decode", "00", "--specs", GONE],
+    "table without a slash": ["table", "gone-topic", "--to", "parquet", "out"],
+}
+WITHOUT_SOURCES = {
+    *("consume", "topics", "groups", "configs", "acls", "quotas", "transactions", "record", "vectors", "doctor"),
+    *("kernels pack", "kernels path", "kernels status", "kernels warm", "users list", "users delete"),
+    *("spec list", "spec diff", "spec show-codec", "spec rewrite", "analyze tag-header"),
+}
+
+
+def commands():
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        is_group = isinstance(command, click.Group)
+        names = [f"{name} {each}" for each in command.list_commands(context)] if is_group else []
+        yield from names if names and name not in WITHOUT_SOURCES else [name]
+
+
+def test_every_command_is_in_the_tables():
+    assert sorted(commands()) == sorted({*MISSING, *WITHOUT_SOURCES})
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [*({**{name: [*name.split(), *rest] for name, rest in MISSING.items()}, **MORE}).items()],
+    ids=lambda one: one[0],
+)
+def test_a_missing_path_has_the_same_words(asked, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    gone = str(tmp_path / "gone")
+    arguments = [word.replace(GONE, gone) for word in asked[1]]
+    monkeypatch.setattr("sys.argv", ["kafkaframes", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert "kafkaframes: " in errors
+    assert "no such file or directory (at " in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(name="files")
+def _files(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    write_capture(tmp_path / "trace.bin", encoded("Fetch", 12, RECORDS))
+    pq.write_table(pa.table({"value": [b"a"]}), tmp_path / "rows.bin")
+    (tmp_path / "text.txt").write_text("hello\nworld\n" * 20)
+    (tmp_path / "rows.jsonl").write_text('{"value":"a"}\n')
+    (tmp_path / "broker.txt").write_text('[2026-01-01] DEBUG Completed request:{"requestHeader":{}}\n')
+    (tmp_path / "noise.bin").write_bytes(bytes(range(200, 256)))
+    (tmp_path / "segment.bin").write_bytes(kafkaframes.build_records([{"value": b"v"}]))
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+CONTENTS = {
+    "trace.bin": "`kafkaframes report` and `kafkaframes audit` read captures",
+    "rows.bin": "a Parquet file: `kafkaframes restore`",
+    "text.txt": "text: `kafkaframes produce` reads lines",
+    "rows.jsonl": "JSON text: `kafkaframes produce --format jsonl`",
+    "broker.txt": "a request log of a broker: `kafkaframes audit`",
+    "noise.bin": "a file that begins with c8 c9 ca cb",
+    "segment.bin": "a segment under another name",
+    "empty": "holds no log directory, partition or segment",
+}
+LOG_COMMANDS = {
+    name: [*name.split(), *MISSING[name]]
+    for name in (
+        "info",
+        "verify",
+        "dump-log",
+        "grep",
+        "export",
+        "table",
+        "restore",
+        "repair",
+        "convert",
+        "recompress",
+        "compact",
+    )
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("command", LOG_COMMANDS)
+def test_a_path_of_the_wrong_kind_is_named_with_what_reads_it(command, name, files, monkeypatch):
+    monkeypatch.chdir(files)
+    if (command, name) == ("grep", "segment.bin"):
+        pytest.skip("scans read a segment under any name")
+    text = CONTENTS[name]
+    result = CliRunner().invoke(cli, [str(files / name) if word == GONE else word for word in LOG_COMMANDS[command]])
+    assert isinstance(result.exception, KafkaframesError), result.output
+    if (command, name) != ("restore", "rows.bin"):
+        assert text in str(result.exception)
+        assert str(files / name) in str(result.exception)
+    assert not (files / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["audit", "redact"])
+@pytest.mark.parametrize("name", ["rows.bin", "text.txt", "noise.bin", "segment.bin"])
+def test_a_file_that_is_not_traffic_is_named_with_what_reads_it(command, name, files, monkeypatch):
+    monkeypatch.chdir(files)
+    flags = ["-o", str(files / "o.pcap")] if command == "redact" else []
+    result = CliRunner().invoke(cli, [command, str(files / name), *flags])
+    assert isinstance(result.exception, KafkaframesError), result.output
+    assert CONTENTS[name] in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["trace.bin", "rows.bin", "text.txt", "rows.jsonl", "noise.bin"])
+def test_a_scan_of_a_file_that_is_not_a_segment_is_an_error(name, files):
+    """It had no rows and no errors."""
+    with pytest.raises(LogDirError, match=CONTENTS[name].split(":")[0].replace("`", ".")):
+        kafkaframes.scan_log(files / name).to_arrow()
+    with pytest.raises(LogDirError):
+        kafkaframes.read_records(files / name).read_all()
+
+
+def test_a_scan_of_a_segment_under_another_name_reads_it(files):
+    assert kafkaframes.scan_log(files / "segment.bin").to_arrow().num_rows == 1
