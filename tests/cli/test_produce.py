@@ -1,5 +1,7 @@
 """``kafkaframes produce``: lines, files, formats of old clients, and mistakes."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -61,3 +63,31 @@ def test_json_that_is_nested_without_end_is_refused_in_words(run):
     run("topics create nested --partitions 1")
     with pytest.raises(OptionError, match="line 1"):
         run("produce nested --format jsonl", stdin=b"[" * 9000)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "lines"])
+def test_a_record_that_is_too_large_late_in_a_file_is_named_by_its_number(run, form, tmp_path):
+    """The records before it are written, as before an invalid line: none may be lost in silence (edenhill/kcat#54)."""
+    values = ["v" * 10] * 20_000
+    values[15_000] = "x" * 2_000_000
+    path = tmp_path / f"records.{form}"
+    if form == "parquet":
+        pq.write_table(pa.table({"value": [value.encode() for value in values]}), path)
+    else:
+        path.write_text("".join((json.dumps({"value": one}) if form == "jsonl" else one) + "\n" for one in values))
+    run(f"topics create large-{form} --partitions 1")
+    unit = "row" if form == "parquet" else "line"
+    said = (
+        rf"^{unit} 15001: a record of about \d+ bytes; .*max_request_size.*; the 15,000 records before it are written"
+    )
+    flags = [] if form == "lines" else ["--format", form]
+    with pytest.raises(OptionError, match=said):
+        run(f"produce large-{form}", str(path), *flags)
+    assert run(f"consume large-{form} -e").output.split() == values[:15_000]
+
+
+def test_a_first_row_that_is_too_large_is_named(run, tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"value": [b"x" * 2_000_000, b"y"]}), path)
+    with pytest.raises(OptionError, match=r"^row 1: .*; nothing is written"):
+        run("produce large", str(path), "--format", "parquet")

@@ -21,6 +21,8 @@ from kafkaframes.errors.words import count_text, verb_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkaframes.client import Producer
+
 
 _AT_ONCE = 10_000
 _MAX_TABLES = 4  # largest number of unacknowledged tables
@@ -74,8 +76,10 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
         "record_format": {} if flags["record_format"] is None else {"record_format": flags["record_format"]},
     }
     settings = reached(servers, properties, flags["timeout"], new_topic=topic, flags=client, kind=ProducerSettings)
-    linger_s = ProducerSettings.of(settings).linger_ms / 1000
-    count = 0
+    used = ProducerSettings.of(settings)
+    linger_s = used.linger_ms / 1000
+    count = rows_before = 0
+    row_name = "row" if flags["form"] in ("parquet", "arrow") else "line"
     with catch_signals() as stop:
         with Producer(**settings) as producer:
             under_way: deque[Future[pa.Table]] = deque()
@@ -83,19 +87,58 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
                 for table in _tables(file, flags, stop, linger_s):
                     if flags["partition"] is not None:
                         table = _in_partition(table, flags["partition"])
-                    under_way.append(producer.queue_arrow(table, topic=topic))
+                    under_way.append(
+                        _queue(
+                            producer,
+                            topic,
+                            table,
+                            rows_before=rows_before,
+                            row_name=row_name,
+                            max_request_size=used.max_request_size,
+                        )
+                    )
+                    rows_before += table.num_rows
                     while len(under_way) > _MAX_TABLES or under_way[0].done():
                         count += _count_written(under_way.popleft())
                         if not under_way:
                             break
                     if stop.number is not None:
                         break
-            except OptionError:  # an invalid line: the error says that the lines before it are written
+            except OptionError:  # an invalid line or row: the error says that the records before it are written
                 producer.flush()
                 raise
             while under_way:
                 count += _count_written(under_way.popleft())
         say(f"{count_text(count, 'record')} written to {topic}", err=True)
+
+
+def _queue(
+    producer: Producer, topic: str, table: pa.Table, *, rows_before: int, row_name: str, max_request_size: int
+) -> Future[pa.Table]:
+    """Queue a table. If a row cannot be sent, the rows before it are queued.
+
+    Raises:
+        OptionError: a row cannot be sent. The message has its number in the file.
+    """
+    from kafkaframes.client.outgoing import check_table
+
+    try:
+        check_table(table, max_request_size)  # the result of queue_arrow would have the error after later tables
+    except EncodeError as error:
+        row = next((step for step in error.path if isinstance(step, int)), None)
+        if row is None:
+            raise
+        if row:
+            producer.queue_arrow(table.slice(0, row), topic=topic)
+        number = rows_before + row
+        raise OptionError(f"{row_name} {number + 1}: {error.reason}; {_written_text(number)}") from None
+    return producer.queue_arrow(table, topic=topic)
+
+
+def _written_text(count: int) -> str:
+    if not count:
+        return "nothing is written"
+    return f"the {count_text(count, 'record')} before it {verb_text(count)} written"
 
 
 def _count_written(result: Future[pa.Table]) -> int:
@@ -124,12 +167,7 @@ def _tables(file: str | None, flags: dict[str, Any], stop: StopSignal, linger_s:
                 except OptionError as error:
                     if rows:
                         yield pa.Table.from_pylist(rows, _schema())
-                    written = (
-                        f"the {count_text(number - 1, 'record')} before it {verb_text(number - 1)}"
-                        if number > 1
-                        else "nothing is"
-                    )
-                    raise OptionError(f"{error}; {written} written") from None
+                    raise OptionError(f"{error}; {_written_text(number - 1)}") from None
             before += len(lines)
             yield pa.Table.from_pylist(rows, _schema())
 
