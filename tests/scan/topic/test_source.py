@@ -170,3 +170,31 @@ def test_an_open_transaction_that_ends_the_read_is_named(caplog):
             assert narrow.plan().notes == ()
         producer.commit_transaction()
         assert scan.plan().notes == ()
+
+
+def test_an_end_after_an_open_transaction_does_not_wait(caplog):
+    """The read waited for the hidden offsets until the poll timeout, and Spark's planner said nothing of them."""
+    from kafkaframes.scan.topic.planning import plan_shares
+    from kafkaframes.spark.options.topic_options import topic_options
+    from kafkaframes.spark.sources.kafka_topic import KafkaTopicReader
+
+    with Broker() as broker, Producer(broker.bootstrap_servers, transactional_id="orders") as producer:
+        servers = broker.bootstrap_servers
+        with Producer(servers) as other:
+            other.send("t", b"before", partition=0).result()
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.send("t", b"open", partition=0)
+        producer.flush()
+        scan = kafkaframes.scan_topic(servers, "t", end={"t": {0: 3}})
+        assert scan.to_arrow().num_rows == 1
+        assert scan.plan().notes[0].end_offset == 3
+        committed = {"kafka.bootstrap.servers": servers, "subscribe": "t", "kafka.isolation.level": "read_committed"}
+        given = {**committed, "startingOffsets": '{"t": {"0": 0}}', "endingOffsets": '{"t": {"0": 3}}'}
+        (work,) = KafkaTopicReader(topic_options(given, is_stream=False), ()).partitions()
+        assert (work.value.first, work.value.end) == (0, 1)
+        assert "t-0: the transaction of producer" in caplog.text
+        hidden = []
+        plan_shares(topic_options(committed, is_stream=False), cores=1, report=hidden.append)
+        assert [(one.first_offset, one.end_offset) for one in hidden] == [(1, 4)]
+        producer.abort_transaction()

@@ -7,7 +7,7 @@ batches of each range, because offset counts mean little in compacted and transa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from kafkaframes.storage.log.notes import HiddenRecords
 
 Offsets = dict[TopicPartition, int]
+ReportHidden = Callable[["HiddenRecords"], None]
 _SAMPLES: Final = 8
 _SAMPLE_BYTES: Final = 65_536
+_UNCOMMITTED: Final = {"isolation.level": "read_uncommitted"}
 _READER: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
 
 
@@ -154,6 +156,22 @@ class TopicLookups:
         missing = [one for one in partitions if one not in result]
         return {**{one: answer.offset for one, answer in result.items()}, **self.earliest(missing)}
 
+    def limit_to_stable(self, bounds: Bounds) -> Bounds:
+        """Return the bounds of a ``read_committed`` read without offsets that an open transaction hides.
+
+        A read waits for such offsets in vain. An end after the log end offset is unchanged: the read reports it.
+        """
+        if not self.options.read_committed or self.options.end == LATEST:
+            return bounds
+        stable = self.latest(bounds)
+        beyond = [one for one, (_, end) in bounds.items() if end > stable[one]]
+        if not beyond:
+            return bounds
+        with TopicLookupClient({**self.options.client, **_READER, **_UNCOMMITTED}) as client:
+            high_watermarks = client.end_offsets(beyond)
+        hidden = [one for one, high in high_watermarks.items() if bounds[one][1] <= high]
+        return bounds | {one: (bounds[one][0], stable[one]) for one in hidden}
+
     def open_transactions(self, bounds: Bounds) -> list[HiddenRecords]:
         """Return the records in the ranges that open transactions hide from ``read_committed`` readers."""
         from kafkaframes.scan.topic.open_transactions import find_open_transactions
@@ -232,15 +250,27 @@ class TopicLookups:
         return result
 
 
-def plan_topic(options: TopicOptions) -> list[Range]:
+def plan_topic(options: TopicOptions, *, report: ReportHidden | None = None) -> list[Range]:
     """Return the ranges of the tasks. The end of each partition is fixed by this call.
+
+    Args:
+        options: Options of the read.
+        report: Receives the records that open transactions hide. None: they are not looked up.
 
     Raises:
         BrokerError, NetworkError: A topic does not exist, or the cluster cannot be reached.
         OptionError: A partition or offset in the options does not exist, or is lost.
     """
     with TopicLookups(options) as lookups:
-        return _ranges(lookups, _bounds(lookups))
+        bounds = _bounds(lookups)
+        _report_hidden(lookups, bounds, report)
+        return _ranges(lookups, bounds)
+
+
+def _report_hidden(lookups: TopicLookups, bounds: Bounds, report: ReportHidden | None) -> None:
+    if report is not None:
+        for hidden in lookups.open_transactions(bounds):
+            report(hidden)
 
 
 def plan_topic_with_notes(options: TopicOptions) -> tuple[list[Range], list[HiddenRecords]]:
@@ -253,18 +283,20 @@ def plan_topic_with_notes(options: TopicOptions) -> tuple[list[Range], list[Hidd
 def resolve_topic(options: TopicOptions) -> Bounds:
     """Return the current first and end offset of each partition. Exceptions are those of ``plan_topic``."""
     with TopicLookups(options) as lookups:
-        return _bounds(lookups)
+        return lookups.limit_to_stable(_bounds(lookups))
 
 
-def plan_shares(options: TopicOptions, *, cores: int) -> list[TaskShare]:
+def plan_shares(options: TopicOptions, *, cores: int, report: ReportHidden | None = None) -> list[TaskShare]:
     """Divide partitions among tasks whose offsets are resolved later. Exceptions are those of ``plan_topic``.
 
     Args:
         options: Options of the read.
         cores: Number of tasks that read partitions that are empty, or are created later.
+        report: As for ``plan_topic``.
     """
     with TopicLookups(options) as lookups:
         bounds = _bounds(lookups)
+        _report_hidden(lookups, bounds, report)
         return share_out(list(bounds), _ranges(lookups, bounds), cores=cores, can_grow=options.assign is None)
 
 
@@ -280,6 +312,7 @@ def _bounds(lookups: TopicLookups) -> Bounds:
 
 
 def _ranges(lookups: TopicLookups, bounds: Bounds) -> list[Range]:
+    bounds = lookups.limit_to_stable(bounds)
     starts = {partition: first for partition, (first, _) in bounds.items()}
     return lookups.ranges(starts, {partition: end for partition, (_, end) in bounds.items()})
 

@@ -11,6 +11,7 @@ client took half of the time of a new session's first ``load()``.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.storage.log.notes import HiddenRecords
+
+log = logging.getLogger("kafkaframes.spark")
 
 _OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that topics do not have
 
@@ -129,11 +133,15 @@ class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
         from kafkaframes.spark.sources.execution_offsets import defer
 
         if self.options.has_fixed_offsets:
-            works: Sequence[object] = plan_topic(self.options)
+            works: Sequence[object] = plan_topic(self.options, report=_warn)
         else:
-            works = defer(self.options, plan_shares(self.options, cores=os.cpu_count() or 1))
+            works = defer(self.options, plan_shares(self.options, cores=os.cpu_count() or 1, report=_warn))
         settle()
         return [InputPartition(work) for work in works] or [InputPartition(None)]
+
+
+def _warn(hidden: HiddenRecords) -> None:
+    log.warning("%s", hidden)
 
 
 def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
