@@ -56,6 +56,8 @@ from kafkaframes.storage.copies.decisions import CHECKS
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.everyday import outcomes
 from tests.everyday.behaviours import MODULES, PEERS, Behaviour, tests_of
+from tests.interop.peers import behaviours as peer_behaviours
+from tests.interop.peers import results as peer_results
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
@@ -374,6 +376,34 @@ def everyday_counts_table() -> str:
     return rows(("cluster", "date of the run", "behaviours run", "hold"), body)
 
 
+def peers_table(module: str) -> str:
+    """One row for each performance of a module of tests/interop/peers: for each peer, the verdict of its last run."""
+    body = []
+    stored = peer_results.load()
+    for performance in peer_behaviours.load_performances().values():
+        if performance.name.partition("::")[0] != module:
+            continue
+        cells = []
+        for adapter in (*peer_behaviours.PEERS, peer_behaviours.OURS):
+            verdict = stored.get(adapter, {}).get("verdicts", {}).get(performance.name, "")
+            reason = performance.differences.get(adapter, "")
+            cells.append(f"{verdict}; {reason}" if verdict and reason else verdict)
+        body.append((performance.title, *cells))
+    return rows(("behaviour", *peer_behaviours.PEERS.values(), "ours"), body)
+
+
+def peer_counts_table() -> str:
+    """One row for each client: its release, and how many behaviours equal ours, differ or cannot be performed."""
+    body = []
+    stored = peer_results.load()
+    for adapter, title in (peer_behaviours.PEERS | {peer_behaviours.OURS: "kafkaframes"}).items():
+        run = stored.get(adapter, {"version": "", "date": "never", "verdicts": {}})
+        verdicts = list(run["verdicts"].values())
+        counts = [str(verdicts.count(word)) for word in (peer_results.EQUAL, peer_results.DIFFERS, peer_results.CANNOT)]
+        body.append((title, run["version"], run["date"], str(len(verdicts)), *counts))
+    return rows(("client", "release", "date of the run", "performed", "equal", "differ", "cannot"), body)
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -408,6 +438,11 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "flexible-releases": (ROOT / "docs" / "spec-evolution.md", flexible_releases_table),
     "everyday-counts": (ROOT / "docs" / "everyday.md", everyday_counts_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
+    "peer-counts": (ROOT / "docs" / "everyday-peers.md", peer_counts_table),
+    **{
+        f"peers-{module}": (ROOT / "docs" / "everyday-peers.md", partial(peers_table, module))
+        for module in peer_behaviours.MODULES
+    },
 } | {module: (ROOT / "docs" / "everyday.md", partial(everyday_table, module)) for module in MODULES}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,17 @@ POM = (
     "</dependencies></project>"
 )
 MOST_SECONDS = 900  # some bring native code that is compiled
+PYTHON_VERSIONS = {
+    "confluent-kafka": "2.12.2",
+    "kafka-python": "3.0.12",
+    "aiokafka": "0.14.0",
+    "quixstreams": "3.28.1",
+    "faststream[kafka]": "0.7.8",
+    "cramjam": "2.14.0",
+    "lz4": "4.4.5",
+    "python-snappy": "0.7.3",
+    "zstandard": "0.25.0",
+}
 
 
 _refused: dict[str, str] = {}  # why, so that nobody asks again in this run
@@ -38,6 +50,17 @@ def fetched(name: str, tool: str, make: Callable[[Path], Commands]) -> Path:
                 pytest.skip(_refused[name])
         (folder / ".complete").touch()
     return folder
+
+
+def python_with_clients() -> Path:
+    """Return the interpreter of an environment with the other clients of Python; skip if it cannot be created."""
+
+    def make(folder: Path) -> Commands:
+        pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        packages = [f"{name}=={version}" for name, version in PYTHON_VERSIONS.items()]
+        return [[sys.executable, "-m", "venv", folder / "venv"], [*pip, *packages]]
+
+    return fetched("python", sys.executable, make) / "venv" / "bin" / "python"
 
 
 def _run(command: list[str], folder: Path) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.clients_page import Tried
-from tests.interop.fetching import Commands, by_maven, compiled, fetched
+from tests.interop.fetching import PYTHON_VERSIONS, Commands, by_maven, compiled, fetched, python_with_clients
 from tests.interop.trials import CODECS, Client, Served, run_trial, trials_of
 
 SOURCES = Path(__file__).parent / "other"
@@ -27,12 +27,17 @@ SIMPLE_LOG = "org.slf4j:slf4j-simple:1.7.36"
 FRAMEWORK = {"has_transactions": False, "has_admin": False}
 GROUPS = {"codecs": (), **FRAMEWORK}  # the rest is tried in another row
 PYTHON = (
-    Client("confluent-kafka (librdkafka)", "2.12.2", ("confluent-kafka",)),
-    Client("confluent-kafka, group.protocol=consumer", "2.12.2", ("confluent-kafka:consumer",), **GROUPS),
-    Client("kafka-python", "3.0.12", ("kafka-python",)),
-    Client("aiokafka", "0.14.0", ("aiokafka",)),
-    Client("quixstreams", "3.28.1", ("quixstreams",), **FRAMEWORK),
-    Client("faststream", "0.7.8", ("faststream",), **FRAMEWORK),
+    Client("confluent-kafka (librdkafka)", PYTHON_VERSIONS["confluent-kafka"], ("confluent-kafka",)),
+    Client(
+        "confluent-kafka, group.protocol=consumer",
+        PYTHON_VERSIONS["confluent-kafka"],
+        ("confluent-kafka:consumer",),
+        **GROUPS,
+    ),
+    Client("kafka-python", PYTHON_VERSIONS["kafka-python"], ("kafka-python",)),
+    Client("aiokafka", PYTHON_VERSIONS["aiokafka"], ("aiokafka",)),
+    Client("quixstreams", PYTHON_VERSIONS["quixstreams"], ("quixstreams",), **FRAMEWORK),
+    Client("faststream", PYTHON_VERSIONS["faststream[kafka]"], ("faststream",), **FRAMEWORK),
 )
 GO = (
     Client("franz-go", "1.22.2", ("franz-go",)),
@@ -51,11 +56,6 @@ JAVA = (
     Client("Java client", "3.9.1", ("classic",)),
 )
 OF_NODE = {"@confluentinc/kafka-javascript", "node-rdkafka"}  # bring native code: each in a folder of its own
-PYTHON_PACKAGES = [
-    *(f"{name}=={version}" for name, version in (("quixstreams", "3.28.1"), ("faststream[kafka]", "0.7.8"))),
-    *("kafka-python==3.0.12", "aiokafka==0.14.0", "confluent-kafka==2.12.2"),
-    *("cramjam==2.14.0", "lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +93,8 @@ def attempt(
 
 @each(PYTHON)
 def test_clients_of_python(tried, served, client, trial):
-    def make(folder: Path) -> Commands:
-        pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        return [[sys.executable, "-m", "venv", folder / "venv"], [*pip, *PYTHON_PACKAGES]]
-
     def program() -> Sequence[str | Path]:
-        return fetched("python", sys.executable, make) / "venv" / "bin" / "python", SOURCES / "clients.py"
+        return python_with_clients(), SOURCES / "clients.py"
 
     attempt(tried, served, client, trial, program)
 

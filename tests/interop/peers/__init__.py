@@ -1,0 +1,7 @@
+"""Behaviours of tests/everyday, performed by other clients of Python and by ours, and compared by what a user sees.
+
+A performance (``producing.py``, ``consuming.py`` ...) is written once, against the methods in ``interface.py``. An
+adapter calls the client's own methods: ``ours.py``, ``confluent.py``, ``kafka_python.py``, ``aio.py``. Each client runs
+in a process of its own (``performer.py``), the peers in the virtual environment of the other interop tests. The process
+that runs the tests holds the embedded broker and answers what a performance asks of it (``stage.py``).
+"""

@@ -1,0 +1,326 @@
+"""The adapter of aiokafka. Its clients live on an event loop in a thread; each call waits for a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import aiokafka
+from aiokafka import errors
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from tests.interop.peers import interface
+from tests.interop.peers.interface import Callback, Cannot, Delivery, Record, Sent
+
+_TIMEOUT_S = 2 * interface.PATIENCE_S
+_NAMES = {"batch_size": "max_batch_size"}
+_WITHOUT = {"delivery_timeout_ms", "max_block_ms"}
+_REFUSALS = (
+    errors.IllegalStateError,
+    errors.ConsumerStoppedError,
+    errors.ProducerClosed,
+    errors.IllegalOperation,
+    errors.RecordTooLargeError,
+    errors.UnsupportedVersionError,
+)
+_BUILTIN = (AssertionError, AttributeError, KeyError, TypeError, ValueError, RuntimeError)
+_CALLBACKS = ThreadPoolExecutor(1)  # callbacks may call this adapter, which waits for the loop
+_LOOP = asyncio.new_event_loop()
+_THREAD = threading.Thread(target=_LOOP.run_forever, daemon=True)
+_THREAD.start()
+
+
+def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine on the loop and return its result."""
+    return asyncio.run_coroutine_threadsafe(asyncio.wait_for(coroutine, _TIMEOUT_S), _LOOP).result()
+
+
+def _call(function: Any, *arguments: Any, **options: Any) -> Any:
+    """Call a plain function of a client on the loop, on which callbacks already are."""
+
+    async def call() -> Any:
+        return function(*arguments, **options)
+
+    return function(*arguments, **options) if threading.current_thread() is _THREAD else _run(call())
+
+
+def _translate(servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    if absent := _WITHOUT & set(settings):
+        raise Cannot(f"no setting {', '.join(sorted(absent))}")
+    settings = {_NAMES.get(name, name): value for name, value in settings.items()}
+    if settings.get("compression_type") == "none":
+        del settings["compression_type"]
+    return {"bootstrap_servers": servers, "request_timeout_ms": 10_000, **settings}
+
+
+def _partition(partition: tuple[str, int]) -> aiokafka.TopicPartition:
+    return aiokafka.TopicPartition(*partition)
+
+
+async def _start(create: Any, settings: dict[str, Any]) -> Any:
+    client = create(**settings)
+    try:
+        await client.start()
+    except BaseException:
+        await (client.stop() if hasattr(client, "stop") else client.close())
+        raise
+    return client
+
+
+class Producer(interface.Producer):
+    def __init__(self, servers: str, settings: dict[str, Any]) -> None:
+        self._producer = _run(_start(aiokafka.AIOKafkaProducer, _translate(servers, settings)))
+
+    def send(self, topic, value=None, *, on_delivery=None, **fields):
+        future = _run(self._producer.send(topic, value, **fields))
+        if on_delivery:
+
+            def call_back(done: asyncio.Future[Any]) -> None:
+                error = done.exception()
+                _CALLBACKS.submit(on_delivery, error, None if error else _sent(done.result()))
+
+            _LOOP.call_soon_threadsafe(future.add_done_callback, call_back)
+
+        async def wait() -> Sent:
+            return _sent(await future)
+
+        return Delivery(lambda: _run(wait()), future.done)
+
+    def flush(self):
+        _run(self._producer.flush())
+
+    def partitions_for(self, topic):
+        return sorted(_run(self._producer.partitions_for(topic)))
+
+    def begin(self):
+        _run(self._producer.begin_transaction())
+
+    def commit(self):
+        _run(self._producer.commit_transaction())
+
+    def abort(self):
+        _run(self._producer.abort_transaction())
+
+    def send_offsets(self, offsets, group):
+        committed = {_partition(key): offset for key, offset in offsets.items()}
+        _run(self._producer.send_offsets_to_transaction(committed, group))
+
+    def close(self):
+        _run(self._producer.stop())
+
+
+def _sent(metadata: Any) -> Sent:
+    offset = -1 if metadata is None else metadata.offset
+    return Sent(metadata.topic, metadata.partition, offset, metadata.timestamp) if metadata else Sent("", -1, -1, -1)
+
+
+class _Listener(aiokafka.ConsumerRebalanceListener):
+    """Calls callbacks on the loop, where they may call the plain functions of a client."""
+
+    def __init__(self, on_assign: Callback | None, on_revoke: Callback | None) -> None:
+        self._on_assign, self._on_revoke = on_assign, on_revoke
+
+    def on_partitions_assigned(self, assigned):
+        if self._on_assign:
+            self._on_assign(sorted(map(tuple, assigned)))
+
+    def on_partitions_revoked(self, revoked):
+        if self._on_revoke and revoked:
+            self._on_revoke(sorted(map(tuple, revoked)))
+
+
+class Consumer(interface.Consumer):
+    def __init__(self, servers: str, settings: dict[str, Any]) -> None:
+        if settings.get("group_protocol") == "consumer":
+            raise Cannot("no KIP-848 protocol")
+        self._consumer = _run(_start(aiokafka.AIOKafkaConsumer, _translate(servers, settings)))
+
+    def assign(self, partitions):
+        if isinstance(partitions, Mapping):
+            raise Cannot("assign() takes no offsets; seek() after it")
+        _call(self._consumer.assign, list(map(_partition, partitions)))
+
+    def subscribe(self, topics=None, *, pattern=None, on_assign=None, on_revoke=None):
+        listener = _Listener(on_assign, on_revoke) if on_assign or on_revoke else None
+        _call(self._consumer.subscribe, topics=topics or (), pattern=pattern, listener=listener)
+
+    def unsubscribe(self):
+        _call(self._consumer.unsubscribe)
+
+    def poll(self, timeout_s=interface.POLL_S, max_records=None):
+        polled = _run(self._consumer.getmany(timeout_ms=round(timeout_s * 1000), max_records=max_records))
+        return [_record(record) for records in polled.values() for record in records]
+
+    def iterate(self) -> Iterator[Record]:
+        while True:
+            yield _record(_run(self._consumer.getone()))
+
+    def assignment(self):
+        return sorted(map(tuple, self._consumer.assignment()))
+
+    def seek(self, partition, offset):
+        _call(self._consumer.seek, _partition(partition), offset)
+
+    def seek_to_beginning(self, partition):
+        _run(self._consumer.seek_to_beginning(_partition(partition)))
+
+    def seek_to_end(self, partition):
+        _run(self._consumer.seek_to_end(_partition(partition)))
+
+    def position(self, partition):
+        return _run(self._consumer.position(_partition(partition)))
+
+    def pause(self, partition):
+        _call(self._consumer.pause, _partition(partition))
+
+    def resume(self, partition):
+        _call(self._consumer.resume, _partition(partition))
+
+    def commit(self, offsets=None):
+        if offsets is not None:
+            offsets = {_partition(key): value for key, value in offsets.items()}
+        _run(self._consumer.commit(offsets))
+
+    def committed(self, partition):
+        """Return the offset; aiokafka drops the metadata."""
+        offset = _run(self._consumer.committed(_partition(partition)))
+        return None if offset is None else (offset, "")
+
+    def beginning_offset(self, partition):
+        return _run(self._consumer.beginning_offsets([_partition(partition)]))[_partition(partition)]
+
+    def end_offset(self, partition):
+        return _run(self._consumer.end_offsets([_partition(partition)]))[_partition(partition)]
+
+    def offset_for_time(self, partition, time_ms):
+        answer = _run(self._consumer.offsets_for_times({_partition(partition): time_ms}))[_partition(partition)]
+        return None if answer is None else answer.offset
+
+    def topics(self):
+        return sorted(_run(self._consumer.topics()))
+
+    def partitions_for(self, topic):
+        partitions = self._consumer.partitions_for_topic(topic)
+        return None if partitions is None else sorted(partitions)
+
+    def close(self):
+        _run(self._consumer.stop())
+
+
+class Admin(interface.Admin):
+    def __init__(self, servers: str) -> None:
+        self._admin = _run(_start(AIOKafkaAdminClient, {"bootstrap_servers": servers}))
+
+    def create_topic(self, name, partitions=1, *, replicas=1, configs=None, validate_only=False):
+        topic = NewTopic(name, partitions, replicas, topic_configs=dict(configs or {}))
+        answer = _run(self._admin.create_topics([topic], validate_only=validate_only))
+        _raise_first([error[1] for error in answer.topic_errors])
+
+    def create_topics(self, names):
+        answer = _run(self._admin.create_topics([NewTopic(name, 1, 1) for name in names]))
+        _raise_first([error[1] for error in answer.topic_errors])
+
+    def delete_topics(self, names):
+        answer = _run(self._admin.delete_topics(list(names)))
+        _raise_first([error[1] for error in answer.topic_error_codes])
+
+    def list_topics(self):
+        return _run(self._admin.list_topics())
+
+    def partition_count(self, topic):
+        return len(_run(self._admin.describe_topics([topic]))[0]["partitions"])
+
+    def create_partitions(self, topic, count):
+        answer = _run(self._admin.create_partitions({topic: NewPartitions(count)}))
+        _raise_first([error[1] for error in answer.topic_errors])
+
+    def config(self, topic, name):
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})
+        (answer,) = _run(self._admin.describe_configs([resource]))
+        ((*_, entries),) = answer.resources
+        return next(entry[1] for entry in entries if entry[0] == name)
+
+    def alter_config(self, topic, name, value):
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
+        (answer,) = _run(self._admin.alter_configs([resource]))
+        _raise_first([resource[0] for resource in answer.resources])
+
+    def delete_records(self, partition, before):
+        answer = _run(self._admin.delete_records({_partition(partition): RecordsToDelete(before)}))
+        return answer[_partition(partition)]
+
+    def groups(self):
+        return [group[0] for group in _run(self._admin.list_consumer_groups())]
+
+    def group_state(self, group):
+        (answer,) = _run(self._admin.describe_consumer_groups([group]))
+        described = answer.to_object()["groups"][0]
+        return described["state"], len(described["members"])
+
+    def group_offsets(self, group):
+        answer = _run(self._admin.list_consumer_group_offsets(group))
+        return {tuple(key): committed.offset for key, committed in answer.items()}
+
+    def alter_group_offset(self, group, partition, offset):
+        raise Cannot("the admin client has no such call")
+
+    def delete_group(self, group):
+        raise Cannot("the admin client has no such call")
+
+    def broker_count(self):
+        return len(_run(self._admin.describe_cluster())["brokers"])
+
+    def close(self):
+        _run(self._admin.close())
+
+
+def _raise_first(codes: list[int]) -> None:
+    failures = [code for code in codes if code]
+    if failures:
+        raise errors.for_code(failures[0])
+
+
+class Client(interface.Client):
+    """aiokafka."""
+
+    def version(self):
+        return aiokafka.__version__
+
+    def producer(self, **settings):
+        return Producer(self.servers, settings)
+
+    def consumer(self, **settings):
+        return Consumer(self.servers, settings)
+
+    def admin(self):
+        return Admin(self.servers)
+
+    def kind(self, error):
+        if isinstance(error, (errors.KafkaTimeoutError, TimeoutError, asyncio.TimeoutError)):
+            return interface.TIMED_OUT
+        if isinstance(error, errors.ProducerFenced):
+            return interface.FENCED
+        if isinstance(error, errors.KafkaConnectionError):
+            return interface.UNREACHABLE
+        if isinstance(error, errors.NoOffsetForPartitionError):
+            return interface.NO_OFFSET
+        if isinstance(error, errors.OffsetOutOfRangeError):
+            return interface.CODES[1]
+        if isinstance(error, _REFUSALS) or not isinstance(error, errors.KafkaError):
+            return interface.REFUSED if isinstance(error, (*_REFUSALS, *_BUILTIN)) else type(error).__name__
+        return interface.CODES.get(getattr(error, "errno", None), type(error).__name__)
+
+
+def _record(record: Any) -> Record:
+    return Record(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        list(map(tuple, record.headers)),
+    )

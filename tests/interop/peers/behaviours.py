@@ -1,0 +1,83 @@
+"""Performances, each with the behaviour of tests/everyday that it shows and with what the user of each client sees."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+OURS: Final = "ours"
+PEERS: Final = {"confluent": "confluent-kafka", "kafka_python": "kafka-python", "aio": "aiokafka"}
+ADAPTERS: Final = (OURS, *PEERS)
+MODULES: Final = {
+    "producing": "Producing",
+    "consuming": "Consuming",
+    "groups": "Groups",
+    "transactions": "Transactions",
+    "administration": "Administration",
+    "failures": "Errors and timeouts",
+}
+
+
+class Performance(NamedTuple):
+    """A performance.
+
+    Attributes:
+        name: name of its module and of its function.
+        title: the behaviour as a sentence.
+        perform: called with a stage and a client; returns what the user sees.
+        sees: what the user of our client sees, as JSON.
+        differences: for a peer's adapter, why its user sees something else, or why it cannot perform.
+    """
+
+    name: str
+    title: str
+    perform: Callable[[Any, Any], Any]
+    sees: Any
+    differences: dict[str, str]
+
+
+_PERFORMANCES: dict[str, Performance] = {}
+
+
+def next_to_peers(*, sees: Any, **differences: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator for a performance.
+
+    Args:
+        sees: what the user of our client sees, as JSON. Bytes are text.
+        differences: for each peer whose user sees something else, the reason.
+    """
+    if not set(differences) <= set(PEERS):
+        raise ValueError(f"differences of {sorted(differences)}; expected some of {sorted(PEERS)}")
+
+    def decorate(perform: Callable[..., Any]) -> Callable[..., Any]:
+        name = f"{perform.__module__.rpartition('.')[2]}::{perform.__name__}"
+        if name in _PERFORMANCES:
+            raise ValueError(f"two performances are named {name}")
+        title = perform.__name__.replace("_", " ")
+        _PERFORMANCES[name] = Performance(name, title, perform, sees, differences)
+        return perform
+
+    return decorate
+
+
+def load_performances() -> dict[str, Performance]:
+    """Return all performances by name, in the order of the source."""
+    for module in MODULES:
+        importlib.import_module(f"tests.interop.peers.{module}")
+    return dict(_PERFORMANCES)
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as JSON has it: bytes as text, tuples as lists.
+
+    >>> to_json([(b"a", None), {"x": 1}])
+    [['a', None], {'x': 1}]
+    """
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): to_json(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,253 @@
+"""Performances of transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.interop.peers.behaviours import next_to_peers
+from tests.interop.peers.interface import Client, attempt, fails, wait_for
+
+if TYPE_CHECKING:
+    from tests.interop.peers.stage import Stage
+
+COMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+UNCOMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_uncommitted"}
+
+
+def values_of(client: Client, topic: str, count: int, settings: dict[str, str], patience_s: float = 3) -> list[Any]:
+    """Return what a consumer reads of partition 0; more than ``count`` values show as well."""
+    with client.consumer(**settings) as consumer:
+        consumer.assign([(topic, 0)])
+        records = consumer.read(count, patience_s=patience_s if count == 0 else 20)
+        return [record.value for record in [*records, *consumer.poll(0.5)]]
+
+
+@next_to_peers(sees=["v"])
+def a_committed_transaction_is_read(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    with client.producer(transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"v", partition=0)
+        producer.commit()
+    return values_of(client, topic, 1, COMMITTED)
+
+
+@next_to_peers(sees=[[], ["v"]])
+def an_aborted_transaction_is_not_read(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    with client.producer(transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"v", partition=0).result()
+        producer.abort()
+    return values_of(client, topic, 0, COMMITTED), values_of(client, topic, 1, UNCOMMITTED)
+
+
+@next_to_peers(sees=["again"])
+def an_aborted_transaction_may_be_repeated(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    with client.producer(transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"first", partition=0).result()
+        producer.abort()
+        producer.begin()
+        producer.send(topic, b"again", partition=0)
+        producer.commit()
+    return values_of(client, topic, 1, COMMITTED)
+
+
+@next_to_peers(sees=[["before"], ["before", "open", "after"]])
+def an_open_transaction_holds_read_committed_back(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    with client.producer(transactional_id=topic) as producer, client.producer() as other:
+        other.send(topic, b"before", partition=0).result()
+        producer.begin()
+        producer.send(topic, b"open", partition=0).result()
+        other.send(topic, b"after", partition=0).result()
+        answer = values_of(client, topic, 1, COMMITTED), values_of(client, topic, 3, UNCOMMITTED)
+        producer.abort()
+    return answer
+
+
+@next_to_peers(sees=[1, 3])
+def the_end_offset_is_the_last_stable_offset_with_read_committed(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    with client.producer(transactional_id=topic) as producer, client.producer() as other:
+        other.send(topic, b"before", partition=0).result()
+        producer.begin()
+        producer.send(topic, b"open", partition=0).result()
+        other.send(topic, b"after", partition=0).result()
+        ends = []
+        for settings in (COMMITTED, UNCOMMITTED):
+            with client.consumer(**settings) as consumer:
+                ends.append(consumer.end_offset((topic, 0)))
+        producer.abort()
+    return ends
+
+
+@next_to_peers(sees="no error")
+def an_empty_transaction_may_end(stage: Stage, client: Client) -> Any:
+    with client.producer(transactional_id=stage.name()) as producer:
+
+        def end_both() -> None:
+            producer.begin()
+            producer.commit()
+            producer.begin()
+            producer.abort()
+
+        return attempt(client, end_both)
+
+
+@next_to_peers(sees=[["v"], ["v"]])
+def a_transaction_covers_several_topics(stage: Stage, client: Client) -> Any:
+    topics = [stage.topic(), stage.topic()]
+    with client.producer(transactional_id=topics[0]) as producer:
+        producer.begin()
+        for topic in topics:
+            producer.send(topic, b"v", partition=0)
+        producer.commit()
+    return [values_of(client, topic, 1, COMMITTED) for topic in topics]
+
+
+@next_to_peers(sees=[str(number) for number in range(20)])
+def commit_sends_what_still_gathers(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    with client.producer(transactional_id=topic, linger_ms=3_000) as producer:
+        producer.begin()
+        for number in range(20):
+            producer.send(topic, b"%d" % number, partition=0)
+        producer.commit()
+    return values_of(client, topic, 20, COMMITTED)
+
+
+@next_to_peers(sees=["refused by the client", []])
+def send_outside_a_transaction_is_refused(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    with client.producer(transactional_id=topic) as producer:
+        kind = attempt(client, lambda: producer.send(topic, b"v").result())
+    return kind, stage.values(topic)
+
+
+@next_to_peers(sees="refused by the client")
+def a_transaction_needs_a_transactional_id(stage: Stage, client: Client) -> Any:
+    with client.producer() as producer:
+        return attempt(client, producer.begin)
+
+
+@next_to_peers(sees="refused by the client")
+def a_second_begin_is_refused(stage: Stage, client: Client) -> Any:
+    with client.producer(transactional_id=stage.name()) as producer:
+        producer.begin()
+        kind = attempt(client, producer.begin)
+        producer.abort()
+    return kind
+
+
+@next_to_peers(sees=["refused by the client", "refused by the client"])
+def ending_without_a_transaction_is_refused(stage: Stage, client: Client) -> Any:
+    with client.producer(transactional_id=stage.name()) as producer:
+        return attempt(client, producer.commit), attempt(client, producer.abort)
+
+
+@next_to_peers(sees=["fenced", ["new"]])
+def a_second_producer_of_the_same_id_fences_the_first(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    first = client.producer(transactional_id=topic)
+    first.begin()
+    first.send(topic, b"old", partition=0).result()
+    with client.producer(transactional_id=topic) as second:
+        second.begin()
+        second.send(topic, b"new", partition=0).result()
+        second.commit()
+        kind = attempt(client, lambda: first.send(topic, b"old", partition=0).result())
+    fails(client, first.close)
+    return kind, values_of(client, topic, 1, COMMITTED)
+
+
+@next_to_peers(sees="fenced")
+def a_fenced_producer_cannot_commit(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    first = client.producer(transactional_id=topic)
+    first.begin()
+    first.send(topic, b"old", partition=0).result()
+    with client.producer(transactional_id=topic):
+        kind = attempt(client, first.commit)
+    fails(client, first.close)
+    return kind
+
+
+@next_to_peers(sees=["new"])
+def the_open_transaction_of_a_lost_producer_is_aborted_by_its_successor(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    lost = client.producer(transactional_id=topic)
+    lost.begin()
+    lost.send(topic, b"lost", partition=0).result()
+    with client.producer(transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"new", partition=0)
+        producer.commit()
+    fails(client, lost.close)
+    return values_of(client, topic, 1, COMMITTED)
+
+
+@next_to_peers(sees=[7, ""])
+def offsets_are_committed_with_the_transaction(stage: Stage, client: Client) -> Any:
+    topic, group = stage.topic(), stage.name()
+    with client.producer(transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"v", partition=0)
+        producer.send_offsets({(topic, 0): 7}, group)
+        producer.commit()
+    with client.consumer(group_id=group, enable_auto_commit=False) as consumer:
+        wait_for(lambda: consumer.committed((topic, 0)))
+        return consumer.committed((topic, 0))
+
+
+@next_to_peers(sees=None)
+def offsets_are_not_committed_by_an_aborted_transaction(stage: Stage, client: Client) -> Any:
+    topic, group = stage.topic(), stage.name()
+    with client.producer(transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"v", partition=0).result()
+        producer.send_offsets({(topic, 0): 7}, group)
+        producer.abort()
+    with client.consumer(group_id=group, enable_auto_commit=False) as consumer:
+        return consumer.committed((topic, 0))
+
+
+@next_to_peers(sees=["MESSAGE_TOO_LARGE", True, ["again"]], aio="committed without the record")
+def a_transaction_with_a_failed_record_cannot_be_committed(stage: Stage, client: Client) -> Any:
+    topic = stage.topic(max_message_bytes=500)
+    with client.producer(transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"small", partition=0).result()
+        kind = attempt(client, producer.send(topic, b"x" * 1_000, partition=1).result)
+        if is_refused := fails(client, producer.commit):
+            producer.abort()
+        producer.begin()
+        producer.send(topic, b"again", partition=0)
+        producer.commit()
+    return kind, is_refused, values_of(client, topic, 1, COMMITTED)
+
+
+@next_to_peers(sees="refused by the client")
+def a_transactional_id_with_fewer_acks_is_refused(stage: Stage, client: Client) -> Any:
+    return attempt(client, lambda: client.producer(transactional_id=stage.name(), acks=1))
+
+
+@next_to_peers(sees="refused by the client", aio="accepted")
+def a_transactional_id_without_idempotence_is_refused(stage: Stage, client: Client) -> Any:
+    return attempt(client, lambda: client.producer(transactional_id=stage.name(), enable_idempotence=False))
+
+
+@next_to_peers(sees=[[2, "committed"]])
+def a_reader_waits_across_aborted_records(stage: Stage, client: Client) -> Any:
+    topic = stage.topic()
+    with client.consumer(**COMMITTED) as consumer, client.producer(transactional_id=topic) as producer:
+        consumer.assign([(topic, 0)])
+        producer.begin()
+        producer.send(topic, b"aborted", partition=0).result()
+        producer.abort()
+        producer.begin()
+        producer.send(topic, b"committed", partition=0)
+        producer.commit()
+        return [(record.offset, record.value) for record in consumer.read(1)]

@@ -1,0 +1,34 @@
+"""What users of confluent-kafka, kafka-python and aiokafka see, next to what our users see: ``peers``."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from tests.interop.fetching import python_with_clients
+from tests.interop.peers import results
+from tests.interop.peers.behaviours import ADAPTERS, OURS, load_performances
+from tests.interop.peers.stage import Performer
+
+PERFORMANCES = load_performances()
+
+
+@pytest.fixture(scope="module", params=ADAPTERS)
+def performer(request):
+    """A process in which one client performs. After a whole run its verdicts are stored for the docs."""
+    python = sys.executable if request.param == OURS else python_with_clients()
+    performer = Performer(request.param, python)
+    performer.verdicts = {}
+    try:
+        yield performer
+    finally:
+        performer.close()
+    if set(performer.verdicts) == set(PERFORMANCES):
+        results.store(request.param, performer.version, performer.verdicts)
+
+
+@pytest.mark.parametrize("name", PERFORMANCES)
+def test_a_client_behaves_as_its_row_says(performer, name):
+    result = results.judge(PERFORMANCES[name], performer.adapter, *performer.perform(name))
+    performer.verdicts[name] = result.verdict
+    assert not result.fault, result.fault
