@@ -5,15 +5,23 @@ stream's static side and a look-up in foreachBatch are in its users' hands.
 """
 
 import json
+import shutil
 import uuid
+from pathlib import Path
 
 import pyarrow as pa
 import pyspark
 import pytest
+from tests.scan.log.test_following import append
 from tests.spark.topics import read
 
+import kafkaframes
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 
+CAPTURES = [
+    Path(__file__).parents[1] / "data" / "captures" / name
+    for name in ("raw-oldversions-broker39.pcap", "raw-resets-broker43.pcap")
+]
 pytestmark = pytest.mark.spark
 RELEASE = tuple(map(int, pyspark.__version__.split(".")[:2]))
 
@@ -186,3 +194,32 @@ def test_a_dataframe_in_arrow_is_fresh_too(spark, servers, admin):
         assert isinstance(table := frame.toArrow(), pa.Table)
         assert table.num_rows == expected
         assert len(list(frame.toLocalIterator())) == expected
+
+
+def test_dataframes_of_files_and_of_scans_are_snapshots_until_they_are_loaded_again(spark, servers, admin, tmp_path):
+    """The table in docs/live-topics.md lists them as differences. Spark 4.0 lists the files again for each action."""
+    topic, log, captures = create(admin), tmp_path / "log", tmp_path / "captures"
+    log.mkdir()
+    captures.mkdir()
+
+    def grow(number):
+        produce(servers, topic, range(10))
+        append(log, 10 * number, 10, roll=True)
+        shutil.copy(CAPTURES[number], captures)
+
+    def load():
+        return [
+            spark.read.format("kafka-log").load(str(log)),
+            spark.read.format("kafka-capture").load(str(captures)),
+            kafkaframes.spark.read(kafkaframes.scan_topic(servers, topics=[topic]), spark=spark),
+        ]
+
+    grow(0)
+    frames = load()
+    first = [frame.count() for frame in frames]
+    assert first[0] == first[2] == 10
+    grow(1)
+    again, anew = ([frame.count() for frame in each] for each in (frames, load()))
+    assert anew[0] == anew[2] == 20
+    assert anew[1] > first[1] > 0
+    assert again == (first if RELEASE >= (4, 1) else [*anew[:2], first[2]])
