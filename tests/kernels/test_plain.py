@@ -1,5 +1,6 @@
 """Kernels as plain Python, without a library and numba: the same results, with one warning."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -127,3 +128,62 @@ def test_a_compilation_without_numba_names_the_extra(without_numba):
     assert process.returncode == 2
     assert "pip install 'kafkaframes[compile]'" in process.stderr
     assert start(without_numba, "-m", "kafkaframes", "kernels", "status").returncode == 1
+
+
+def test_compiled_kernels_run_as_plain_python_on_request():
+    environment = os.environ | {"KAFKAFRAMES_PLAIN_KERNELS": "1"}
+    log = min((log for log in LOGS if os.path.getsize(log)), key=os.path.getsize)
+    compiled, slow = start(os.environ, "-c", READ_ALL, log), start(environment, "-c", READ_ALL, log)
+    assert slow.stdout == compiled.stdout != ""
+    assert slow.stderr.count("KAFKAFRAMES_PLAIN_KERNELS is 1") == 1, slow.stderr
+    status = start(environment, "-m", "kafkaframes", "kernels", "status")
+    assert "KAFKAFRAMES_PLAIN_KERNELS is 1" in status.stdout
+
+
+def test_breakpoints_of_a_plain_kernel_stop():
+    code = """
+import sys
+import numpy as np
+from kafkaframes.wire import _kernels
+
+lines = set()
+
+def trace(frame, event, arg):
+    if frame.f_code.co_filename.endswith("wire/_kernels.py"):
+        lines.add((frame.f_code.co_name, frame.f_lineno))
+    return trace
+
+sys.settrace(trace)
+print(_kernels.varint_at(np.frombuffer(b"\\x04", np.uint8), 0, 1))
+sys.settrace(None)
+print(len(lines) > 3)
+"""
+    process = start(os.environ | {"KAFKAFRAMES_PLAIN_KERNELS": "1"}, "-c", code)
+    assert process.stdout.splitlines()[-1:] == ["True"], process.stderr
+
+
+def test_an_unknown_value_of_the_variable_is_refused():
+    process = start(os.environ | {"KAFKAFRAMES_PLAIN_KERNELS": "yes"}, "-m", "kafkaframes", "verify", LOGS[0])
+    assert process.returncode != 0
+    assert "KAFKAFRAMES_PLAIN_KERNELS is 'yes'; it must be 1" in process.stderr
+
+
+def test_private_parts_of_numba_are_imported_in_one_file():
+    public = {"numba", "numba.extending"}
+    imported = {
+        (str(path.relative_to(ROOT / "src" / "kafkaframes")), module)
+        for path in (ROOT / "src").rglob("*.py")
+        if "numba" in (source := path.read_text()) or "llvmlite" in source
+        for node in ast.walk(ast.parse(source))
+        for module in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else []
+        )
+        if module.split(".")[0] in ("numba", "llvmlite") and module not in public
+    }
+    # llvmlite.binding, which is public, has the features of the host's processor.
+    assert {file for file, module in imported} == {"kernels/objects.py", "kernels/target.py"}, imported
+    assert {module for file, module in imported if file == "kernels/target.py"} == {"llvmlite.binding"}

@@ -119,6 +119,9 @@ def check_kernels() -> Iterator[Finding]:
     """Check that the kernels are compiled, or that they can be compiled into a directory. List rejected ones."""
     from kafkaframes.kernels import demand, directories, workers
 
+    if directories.requires_plain():
+        advice = f"unset {directories.PLAIN_VARIABLE}, which is for debugging"
+        yield Finding("kernels", "note", "kernels run as plain Python, several hundred times slower", advice)
     units = demand.units()
     ready = [unit for unit in units if unit.file is not None]
     result = f"{len(ready)} of {len(units)} kernel files are compiled"

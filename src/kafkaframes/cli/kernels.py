@@ -71,6 +71,8 @@ def status() -> None:
         click.echo(f"C compiler: {' '.join(demand.c_compiler())}")
     except demand.LinkError as error:
         click.echo(f"C compiler: none ({error}); what must be compiled goes into numba's own cache")
+    if directories.requires_plain():
+        click.echo(f"{directories.PLAIN_VARIABLE} is 1: kernels run as plain Python, several hundred times slower")
     units = demand.units()
     if any(unit.file is None for unit in units) and not workers.has_numba():
         click.echo(f"numba: none; what is not compiled runs as plain Python ({workers.HOW_TO_GET_NUMBA})")

@@ -46,7 +46,7 @@ def load_or_compile(kernel: Kernel) -> Callable[..., Any]:
     clear_caches()
     if run := directories.load_kernel(module, kernel.__name__):
         return run
-    if not workers.has_numba():
+    if directories.requires_plain() or not workers.has_numba():
         return load_without_library(kernel)
     folder = directories.cache_folder()
     if folder is None or not sys.executable:
@@ -64,7 +64,7 @@ def load_or_compile(kernel: Kernel) -> Callable[..., Any]:
 
 def load_without_library(kernel: Kernel) -> Callable[..., Any]:
     """Return the function that runs a kernel without a library: compiled by numba, or plain Python with a warning."""
-    if workers.has_numba():
+    if workers.has_numba() and not directories.requires_plain():
         return compile_with_numba(kernel)
     from kafkaframes.kernels import plain  # imports numpy, which the help of a command does not need
 
@@ -74,6 +74,9 @@ def load_without_library(kernel: Kernel) -> Callable[..., Any]:
 
 @cache
 def _warn_about_plain_python() -> None:
+    if directories.requires_plain():
+        print_progress(f"kernels run as plain Python, several hundred times slower: {directories.PLAIN_VARIABLE} is 1")
+        return
     print_progress(
         "kernels are not compiled for this machine, and numba is not installed to compile them; they run as plain "
         f"Python, several hundred times slower: {workers.HOW_TO_GET_NUMBA}"

@@ -29,12 +29,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from kafkaframes.errors import OptionError
 from kafkaframes.kernels.target import target
 
 PACKAGE = Path(__file__).parent.parent
 BUNDLED: Final = Path(__file__).parent / "compiled"
 READ_VARIABLE: Final = "KAFKAFRAMES_KERNELS"
 CACHE_VARIABLE: Final = "KAFKAFRAMES_CACHE_DIR"
+PLAIN_VARIABLE: Final = "KAFKAFRAMES_PLAIN_KERNELS"
 SUFFIX: Final = ".abi3.so"
 # Part of every digest. Increase it after a change of how kernels are compiled or called.
 _EDITION: Final = b"2"
@@ -249,8 +251,23 @@ def load_kernel(module: str, name: str, unit: str = "") -> Callable[..., Any] | 
 
 
 @cache
+def requires_plain() -> bool:
+    """Return whether kernels run as plain Python although they are compiled, for a debugger.
+
+    Raises:
+        OptionError: the environment variable has an unknown value.
+    """
+    value = os.environ.get(PLAIN_VARIABLE, "")
+    if value not in ("", "0", "1"):
+        raise OptionError(f"{PLAIN_VARIABLE} is {value!r}; it must be 1 (run kernels as plain Python) or 0")
+    return value == "1"
+
+
+@cache
 def load_unit(module: str, unit: str = "") -> dict[str, Callable[..., Any]]:
-    """Return the kernels of a unit by name; empty if the unit does not exist."""
+    """Return the kernels of a unit by name; empty if the unit does not exist, or kernels run as plain Python."""
+    if requires_plain():
+        return {}
     try:
         path = find_unit(file_name(module, unit))
     except OSError:  # the package is in an archive: its sources are not files, so that they have no digest

@@ -332,7 +332,9 @@ def file_name(program: Program) -> str:
 
 @lru_cache(maxsize=512)
 def is_compiled(program: Program) -> bool:
-    """Return whether a program's decoder is in the cache, without loading it."""
+    """Return whether a program's decoder is in the cache and may be loaded, without loading it."""
+    if directories.requires_plain():
+        return False
     if directories.find_unit(file_name(program)) is not None:
         return True
     name, folder = _named_source(program)[0], demand.numba_folder(__name__)
