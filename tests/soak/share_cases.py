@@ -256,6 +256,23 @@ def check_that_buffered_records_whose_locks_have_expired_are_dropped() -> None:
     assert not machine.take_records()
 
 
+def check_that_buffered_records_of_a_lost_session_are_dropped() -> None:
+    """The broker has released them. Acknowledging them would fail."""
+    machine = reader_of((ONE, TWO), share_acknowledgement_mode="explicit")
+    machine.begin_poll(1.0)
+    first, second = of_kind(machine, ShareFetch, 1.0)
+    machine.answered(first, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 1.0)
+    machine.take_records()
+    machine.end_poll(1.0)
+    machine.answered(second, ShareFetchAnswer({TWO: row_of([5], gaps=[6])}, LOCK_S), 2.0)
+    assert machine.has_records
+    machine.acknowledge([("t", 0, 0)], ACCEPT)
+    machine.commit()
+    for request in of_kind(machine, ShareAcknowledge, 3.0):
+        machine.failed(request, NetworkError("lost"), 3.0)
+    assert not machine.has_records
+
+
 def check_what_becomes_of_records_that_cannot_be_decoded() -> None:
     """Damaged ones are rejected. Another member may support what this one does not."""
     damages = ((CorruptRecordError("CRC"), REJECT), (UnsupportedFormatError("t-0", 1, 9, (2,)), RELEASE))
@@ -339,6 +356,25 @@ def check_that_a_fetch_that_is_given_up_ends_its_session() -> None:
     assert not machine.has_records
     machine.answered(final, ShareAcknowledgeAnswer({}), 5.0)
     assert [leave.epoch for leave in of_kind(machine, ShareHeartbeat, 5.0)] == [-1]
+
+
+def check_that_a_session_without_partitions_is_closed() -> None:
+    """It is closed when no record of it waits for the caller. If that fails, the end of the subscription repeats it."""
+    machine = reader_of(share_acknowledgement_mode="explicit")
+    deliver(machine, {ONE: row_of([0])}, 1.0)
+    machine.member.hurry(1.0)
+    join(machine, [TWO], 1.0)
+    machine.acknowledge([("t", 0, 0)], ACCEPT)
+    machine.begin_poll(2.0)
+    forgets = next(request for request in of_kind(machine, ShareFetch, 2.0) if request.node.node_id == 1)
+    assert (forgets.forgotten, forgets.acknowledgements) == ([ONE], {ONE: {0: ACCEPT}})
+    machine.answered(forgets, ShareFetchAnswer({ONE: ShareFetchRow()}, LOCK_S), 2.0)
+    (final,) = of_kind(machine, ShareAcknowledge, 2.0)
+    assert (final.node.node_id, final.epoch) == (1, -1)
+    machine.failed(final, broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "acknowledgement"), 2.0)
+    machine.end_poll(2.0)
+    machine.begin_end()
+    assert 1 in {request.node.node_id for request in of_kind(machine, ShareAcknowledge, 3.0)}
 
 
 def check_that_records_of_a_response_during_the_end_are_not_buffered() -> None:

@@ -242,6 +242,7 @@ MUTANTS: dict[str, Mutation] = {
 }
 
 FOUND_BY_CASE = (
+    "buffered records survive their session",
     "fetches while the caller handles records",
     "fetches although records are buffered",
     "buffered records survive their locks",

@@ -54,17 +54,32 @@ from kafkaframes.broker.state.clock import Clock
 from kafkaframes.broker.state.internal import build_batch
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Nodes
+from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
 from kafkaframes.client.metadata import Cluster
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_consumer import record_keys, to_table
 from kafkaframes.client.share_machine import AcquiredBatch, Completion, RecordKey, ShareMachine
 from kafkaframes.client.share_messages import ShareMessages
-from kafkaframes.client.share_requests import ShareAcknowledge, ShareFetch, ShareHeartbeat, ShareRequest
-from kafkaframes.client.share_session import ACCEPT, REJECT, RELEASE
+from kafkaframes.client.share_requests import (
+    ShareAcknowledge,
+    ShareFetch,
+    ShareFetchAnswer,
+    ShareHeartbeat,
+    ShareRequest,
+)
+from kafkaframes.client.share_session import ACCEPT, REJECT, RELEASE, PartitionId
 from kafkaframes.coordination.groups.share_in_flight import DONE, Delivery, RecordState
 from kafkaframes.coordination.groups.share_state import ShareKey
-from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, NetworkError, OptionError, broker_error
+from kafkaframes.errors import (
+    LEADER_MOVED,
+    BrokerError,
+    ErrorCode,
+    KafkaframesError,
+    NetworkError,
+    OptionError,
+    broker_error,
+)
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.storage.files.memory_disk import MemoryDisk
@@ -346,6 +361,7 @@ class SimulatedMember:
         self.delivered: dict[RecordKey, Record] = {}  # returned, and not acknowledged by the caller
         self.locked_s: dict[Record, float] = {}  # time of the delivery or of the last renewal
         self.confirmed: set[Record] = set()
+        self.without_row: set[Record] = set()  # records whose acknowledgements lack a row in the response
         self.unanswered: dict[RecordKey, list[Acknowledged]] = {}
         self.errors: Counter[str] = Counter()  # raised by polls, or logged at the end
         self.fatal: Counter[str] = Counter()  # errors that must be raised
@@ -446,7 +462,10 @@ class SimulatedMember:
                     raise broker_error(answer.error_code, "heartbeat")
                 machine.answered(request, self.messages.read_heartbeat(answer), now)
             elif isinstance(request, ShareFetch):
-                machine.answered(request, self.messages.read_fetch(request, answer), now)
+                fetched = self.messages.read_fetch(request, answer)
+                if machine._state_of(request) is not None and not machine._is_ending:
+                    self.note_row_errors(fetched)
+                machine.answered(request, fetched, now)
             else:
                 machine.answered(request, self.messages.read_acknowledge(request, answer), now)
         except BrokerError as error:
@@ -462,6 +481,15 @@ class SimulatedMember:
             is_leave = isinstance(request, ShareHeartbeat) and request.epoch < 0
             if not isinstance(request, ShareAcknowledge) and not is_leave and not is_late:
                 self.fatal[str(error)] += 1
+
+    def note_row_errors(self, answer: ShareFetchAnswer) -> None:
+        """Remember errors of partitions that a poll must raise."""
+        for partition_id, row in answer.rows.items():
+            if row.error is not None and row.error.code not in LEADER_MOVED and not is_retriable(row.error):
+                self.fatal[str(row.error)] += 1
+            partition = self.machine.partition_of(partition_id)
+            if row.damage is not None and partition is not None and partition.topic in self.machine.topics:
+                self.fatal[str(row.damage)] += 1
 
     def cut(self, connection: Connection, *, handles_rest: bool) -> None:
         """End a connection. The broker may still handle what it has received, and notice the end later."""
@@ -566,7 +594,7 @@ class SimulatedMember:
             self.renew(rng.sample(sorted(self.delivered), rng.randint(1, len(self.delivered))))
         if simulation.chance(0.3) and not simulation.renews:
             simulation.step()
-        if simulation.mode == "explicit" or simulation.chance(0.1):
+        if simulation.chance(0.9 if simulation.mode == "explicit" else 0.1):
             self.acknowledge_by(acquired)
         self.is_busy = False
         if simulation.renews or simulation.chance(0.3):
@@ -938,7 +966,7 @@ class Simulation:
                 if isinstance(request, ShareFetch):
                     self.observe_acquired(member, topic.topic_id, row)
             if self.chance(self.fault_rate / 3):
-                self.tamper(request, topic)
+                self.tamper(member, request, topic)
 
     def observe_acquired(self, member: SimulatedMember, topic_id: UUID, row: Any) -> None:
         count = 0
@@ -958,7 +986,7 @@ class Simulation:
                 for offset in range(acquired.first_offset, acquired.last_offset + 1):
                     self.damaged.add(Record(topic_id, row.partition_index, offset))
 
-    def tamper(self, request: ShareRequest, topic: Any) -> None:
+    def tamper(self, member: SimulatedMember, request: ShareFetch | ShareAcknowledge, topic: Any) -> None:
         """Remove a row of a response, or replace it with an error."""
         row = self.random.choice(topic.partitions)
         self.world.disturbances += 1
@@ -967,6 +995,9 @@ class Simulation:
             row.error_code, row.records, row.acquired_records = self.random.choice(PARTITION_ERRORS), b"", []
         else:
             topic.partitions.remove(row)
+            partition_id = PartitionId(topic.topic_id, row.partition_index)
+            offsets = request.acknowledgements.get(partition_id, ())
+            member.without_row.update(Record(*partition_id, offset) for offset in offsets)
         self.seen["rows removed or refused"] += 1
 
     # laws
@@ -1017,6 +1048,9 @@ class Simulation:
             if id(entry) in watch:
                 watch[id(entry)] = error is None
         self.seen["acknowledgements" if error is None else "acknowledgements failed"] += 1
+        is_without_row = entry.record in member.without_row
+        member.without_row.discard(entry.record)
+        assert error is not None or not is_without_row, f"{entry.record}: the response has no row"
         if error is not None:
             is_locked = self.world.now < member.locked_s[entry.record] + self.world.lock_s
             assert not (self.is_calm and is_locked), f"{entry.record} cannot be acknowledged: {error}"

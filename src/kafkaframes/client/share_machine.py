@@ -773,7 +773,7 @@ class ShareMachine:
             self._cluster.mark_unreachable(state.node.node_id)
         elif not is_known or (isinstance(request, ShareFetch) and not is_retriable(error)):
             self.raise_later(error)
-        if isinstance(request, ShareAcknowledge) and request.epoch == FINAL_EPOCH:
+        if self._is_ending and isinstance(request, ShareAcknowledge) and request.epoch == FINAL_EPOCH:
             self._close_session(state)
         self._finish_commits(state)
 
