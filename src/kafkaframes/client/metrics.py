@@ -95,22 +95,24 @@ class _Sample:
 class Sensor:
     """Values over time: their total, and samples of the last seconds."""
 
-    __slots__ = ("_max_samples", "_sample_s", "_samples", "count", "total")
+    __slots__ = ("_max_samples", "_sample", "_sample_end", "_sample_s", "_samples", "count", "total")
 
     def __init__(self, max_samples: int, sample_s: float) -> None:
         self._max_samples = max_samples
         self._sample_s = sample_s
         self._samples: deque[_Sample] = deque(maxlen=max_samples)
+        self._sample = _Sample(0.0)  # the newest one, which the first value replaces
+        self._sample_end = -math.inf
         self.total = 0.0
         self.count = 0
 
     def record(self, value: float, now: float | None = None) -> None:
         """Take a value; ``now`` is of the monotonic clock, in seconds."""
-        now = time.monotonic() if now is None else now
-        samples = self._samples
-        if not samples or now - samples[-1].start >= self._sample_s:
-            samples.append(_Sample(now))
-        sample = samples[-1]
+        if now is None:
+            now = time.monotonic()
+        if now >= self._sample_end:
+            self._begin_sample(now)
+        sample = self._sample
         sample.total += value
         sample.count += 1
         if value > sample.largest:
@@ -119,6 +121,10 @@ class Sensor:
             sample.smallest = value
         self.total += value
         self.count += 1
+
+    def _begin_sample(self, now: float) -> None:
+        self._sample, self._sample_end = _Sample(now), now + self._sample_s
+        self._samples.append(self._sample)
 
     def value(self, statistic: str, now: float) -> float:
         """Return a statistic; NaN for an average, maximum or minimum of no values, as in Java."""
@@ -168,7 +174,7 @@ class ClientMetrics:
         self._max_samples, self._sample_s = max_samples, sample_s
         self._specs = [spec for spec in METRICS if prefix in spec.clients]
         self._gauges: dict[str, Callable[[], float | None] | Callable[[], TaggedValues]] = {}
-        self._sensors: dict[tuple[str, Tags], dict[str, Sensor]] = {}
+        self._sensors: dict[tuple[str, tuple[tuple[str, object], ...]], dict[str, Sensor]] = {}  # by group and tags
         self.before_reading: Callable[[], None] = lambda: None  # records events that are counted late
         for group in _UNTAGGED_GROUPS:  # they are reported from the start, as in Java
             self.sensors(group)
@@ -176,7 +182,7 @@ class ClientMetrics:
 
     def sensors(self, group: str, **tags: object) -> Sensors:
         """Return the sensors of a group by name, for a node or topic if tags name one; ``_`` in a tag is ``-``."""
-        key = group, tuple((name.replace("_", "-"), str(value)) for name, value in tags.items())
+        key = group, tuple(tags.items())
         result = self._sensors.get(key)
         if result is None:
             names = {spec.sensor for spec in self._specs if spec.group == group and spec.sensor}
@@ -208,7 +214,7 @@ class ClientMetrics:
         for (group, tags), sensors in sorted(self._sensors.items(), key=lambda entry: len(entry[0][1])):
             for spec in specs:
                 if spec.group == group and spec.sensor:
-                    name = MetricName(spec.name, f"{self._prefix}-{group}", client + tags)
+                    name = MetricName(spec.name, f"{self._prefix}-{group}", client + _format_tags(tags))
                     value = sensors[spec.sensor].value(spec.statistic, now)
                     yield Reading(name, value, spec.unit, spec.statistic in _TOTALS)
         for spec in specs:
@@ -220,9 +226,12 @@ class ClientMetrics:
         rows: TaggedValues = [({}, result)] if result is None or isinstance(result, (int, float)) else result
         for pairs, value in rows:
             if value is not None:
-                tags = client + tuple((name.replace("_", "-"), str(tag)) for name, tag in pairs.items())
-                name = MetricName(spec.name, f"{self._prefix}-{spec.group}", tags)
+                name = MetricName(spec.name, f"{self._prefix}-{spec.group}", client + _format_tags(pairs.items()))
                 yield Reading(name, float(value), spec.unit, is_total=False)
+
+
+def _format_tags(pairs: Iterable[tuple[str, object]]) -> Tags:
+    return tuple((name.replace("_", "-"), str(value)) for name, value in pairs)
 
 
 def seconds_since(time_s: float | None) -> float:
