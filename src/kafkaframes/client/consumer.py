@@ -640,12 +640,12 @@ class AsyncConsumer(AsyncTopicLookupClient):
             try:
                 for batch in entry.open(requested, current_budget() - held, **self._reading_options):
                     rows.append(placed(batch, state.partition, columns, schema))
-                    held += batch.nbytes
             except CorruptRecordError:
                 if not rows:
                     raise
                 break  # the next call raises it
             finally:
+                held += entry.decoded_bytes
                 state.release_read()
                 self._count_read(state, sum(batch.num_rows for batch in rows[first:]))
                 self._task.wake()

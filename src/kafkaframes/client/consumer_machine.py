@@ -45,7 +45,7 @@ from kafkaframes.client.positions import Ownership, PartitionState, Positions, S
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.wire.integers import MAX_INT32
 
-_GROUP_REQUESTS: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerHeartbeat)
+_GROUP_REQUESTS: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerHeartbeat, FetchMetadata)
 
 
 class CallbackKind(Enum):
@@ -427,7 +427,7 @@ class ConsumerMachine:
             self._metadata_failures += 1
             if not is_retriable(error):
                 self.raise_later(error)
-        elif isinstance(request, (*_GROUP_REQUESTS, FetchMetadata)):
+        elif isinstance(request, _GROUP_REQUESTS):
             if self.member is not None:
                 self.member.failed(request, error, now)
         else:
@@ -437,9 +437,11 @@ class ConsumerMachine:
 
     def answered(self, request: Request, answer: object, now: float) -> None:
         """Process the response to a request."""
-        if isinstance(request, FetchMetadata):
-            self._metadata_answered(request, now)
-        if isinstance(request, (*_GROUP_REQUESTS, FetchMetadata)):
+        if isinstance(request, FetchRecords):
+            self.positions.fetched(request, answer, now)  # type: ignore[arg-type]
+        elif isinstance(request, _GROUP_REQUESTS):
+            if isinstance(request, FetchMetadata):
+                self._metadata_answered(request, now)
             if self.member is not None:
                 self.member.answered(request, answer, now)
         elif isinstance(request, FetchCommitted):
@@ -448,8 +450,6 @@ class ConsumerMachine:
             self.positions.listed(request, answer, now)  # type: ignore[arg-type]
         elif isinstance(request, FetchEpochEnds):
             self.positions.validated(request, answer, now)  # type: ignore[arg-type]
-        elif isinstance(request, FetchRecords):
-            self.positions.fetched(request, answer, now)  # type: ignore[arg-type]
 
     def _metadata_answered(self, request: FetchMetadata, now: float) -> None:
         if request is self._metadata_request:

@@ -193,6 +193,8 @@ class ConsumerTask:
 
     async def _execute(self, request: Request) -> object:
         cluster, settings = self._cluster, self._settings
+        if isinstance(request, FetchRecords):
+            return await self._fetch(request)
         if isinstance(request, FetchMetadata):
             await cluster.refresh(request.topics)
             return None
@@ -207,8 +209,6 @@ class ConsumerTask:
             )
         if isinstance(request, FetchEpochEnds):
             return await offsets.epoch_ends_at_leader(cluster, request.node, request.epochs)
-        if isinstance(request, FetchRecords):
-            return await self._fetch(request)
         return await self._send_to_group(request)
 
     async def _send_to_group(self, request: GroupRequest) -> object:

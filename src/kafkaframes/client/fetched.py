@@ -311,15 +311,17 @@ class BufferedBatches:
         next_offset: offset after the last batch.
         leader_epoch: leader epoch of the last batch.
         is_opened: whether a batch was decoded.
+        decoded_bytes: size of the columns that the last ``open`` has decoded so far.
     """
 
-    __slots__ = ("_fetched", "_opened", "_rest", "is_opened", "leader_epoch", "next_offset")
+    __slots__ = ("_fetched", "_opened", "_rest", "decoded_bytes", "is_opened", "leader_epoch", "next_offset")
 
     def __init__(self, fetched: Fetched) -> None:
         self._fetched = fetched  # all batches, for their leader epochs
         self._rest: Fetched | None = fetched  # the batches that are not decoded yet
         self._opened: deque[Records] = deque()
         self.is_opened = False
+        self.decoded_bytes = 0
         self.next_offset = fetched.next_offset
         self.leader_epoch = fetched.leader_epoch
 
@@ -397,18 +399,18 @@ class BufferedBatches:
         Raises:
             CorruptRecordError: a batch is damaged. The next call reads it again and raises again, until a seek.
         """
-        self.is_opened = True
+        self.is_opened, self.decoded_bytes = True, 0
         rest, self._rest = self._rest, None
         if rest is None:
             return
-        next_offset, size = rest.fetch_offset, 0
+        next_offset = rest.fetch_offset
         try:
             for batch in rest.read(columns, **options):
                 if batch.num_rows:
                     next_offset = batch.column("offset")[-1].as_py() + 1
-                size += batch.nbytes
+                self.decoded_bytes += batch.nbytes
                 yield batch
-                if size >= budget_bytes:
+                if self.decoded_bytes >= budget_bytes:
                     self._rest = rest.from_offset(next_offset) if next_offset < self.next_offset else None
                     return
         except Exception:
