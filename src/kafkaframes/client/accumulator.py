@@ -122,7 +122,7 @@ class Accumulator:
             known = self._topics.get(topic)
             if known is None or (used + size > self._buffer_bytes and used and not self._has_space(size)):
                 return None
-            is_sticky = partition == STICKY or (partition is None and (key is None or known.ignores_keys))
+            is_sticky = (key is None or known.ignores_keys) if partition is None else partition == STICKY
             number = known.sticky if is_sticky else known.number(key) if partition is None else partition
             gathering = known.gathering.get(number)
             if gathering is None or gathering.size + size > gathering.limit:
