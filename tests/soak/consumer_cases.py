@@ -362,6 +362,34 @@ def check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader() -> None
     assert machine.positions.states[ONE].leader == (1, 6)
 
 
+def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> None:
+    """The position has no epoch until a record is returned, so it cannot be validated. The log may have been truncated.
+
+    Without this, the caller gets the truncated records, and skips those that the new leader has in their place.
+    """
+    for is_in_flight in (False, True):
+        machine = owner_of("range")
+        machine.positions.states[TWO].is_paused = True
+        machine.positions.seek(ONE, 1)
+        request, batches = fetch(machine, 1.0), Batches(UUID(int=7), 1, [0, 0, 0, 0])
+        if not is_in_flight:
+            machine.answered(request, {ONE: FetchAnswer(None, batches)}, 1.0)
+        put_topic(machine.cluster, 2, epoch=1)
+        again = [one for one in machine.requests(2.0) if isinstance(one, (FetchRecords, FetchEpochEnds))]
+        if is_in_flight:
+            assert not again  # one Fetch for each node
+            machine.answered(request, {ONE: FetchAnswer(None, batches)}, 2.0)
+            again = of_kind(machine, FetchRecords, 2.0)
+        assert machine.positions.next_buffer() is None
+        (request,) = again
+        assert isinstance(request, FetchRecords)
+        assert machine.positions.states[ONE].position_and_epoch == (1, -1)
+        machine.answered(request, {ONE: FetchAnswer(None, Batches(UUID(int=7), 1, [1]))}, 3.0)
+        found = machine.positions.next_buffer()
+        assert found is not None
+        assert found[1].take() == (1, 1)  # type: ignore[attr-defined]
+
+
 def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
     """The caller gets them first. Only then the position is reset."""
     machine = owner_of("range")
@@ -435,6 +463,7 @@ CASES: dict[str, Callable[[], None]] = {
         check_that_partitions_are_fetched_only_while_they_are_owned,
         check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek,
         check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader,
+        check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek,
         check_that_an_offset_out_of_range_leaves_buffered_records,
         check_that_a_failed_request_refreshes_its_topics,
         check_that_a_seek_stops_an_iteration_of_buffered_records,

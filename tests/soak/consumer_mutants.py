@@ -272,9 +272,14 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "buffered records survive a change of leader": (
         POSITIONS,
-        "            state.move(Step.VALIDATE, *state.hold_position())\n",
-        "            state.step, state.version = Step.VALIDATE, _NEXT_VERSION()\n"
-        "            state.offset, state.epoch = state.position_and_epoch\n",
+        "            state.move(Step.VALIDATE if epoch >= 0 else Step.FETCH, offset, epoch)\n",
+        "            state.step, state.version = Step.VALIDATE if epoch >= 0 else Step.FETCH, _NEXT_VERSION()\n"
+        "            state.offset, state.epoch = offset, epoch\n",
+    ),
+    "records of an earlier leader are returned after a seek": (
+        POSITIONS,
+        "        if known.leader_epoch >= 0:\n            offset, epoch = state.hold_position()\n",
+        "        offset, epoch = state.hold_position()\n        if known.leader_epoch >= 0 and epoch >= 0:\n",
     ),
     "a truncation is not noticed": (POSITIONS, "elif answer.end_offset >= offset:", "elif True:"),
     "an unknown epoch is no truncation": (
@@ -338,6 +343,7 @@ FOUND_BY_CASE = (
     "a failure does not refresh the topic",
     "a seek does not stop buffered records",
     "fetches again what is buffered",
+    "records of an earlier leader are returned after a seek",
     "forgets that a partition is stuck",
     "revokes only what the first target lacks",
     "looks for new partitions only once",

@@ -92,6 +92,9 @@ class _Sample:
         self.smallest = math.inf
 
 
+_NO_SAMPLE: Final = _Sample(0.0)  # of a sensor without a value; the first value begins one
+
+
 class Sensor:
     """Values over time: their total, and samples of the last seconds."""
 
@@ -101,7 +104,7 @@ class Sensor:
         self._max_samples = max_samples
         self._sample_s = sample_s
         self._samples: deque[_Sample] = deque(maxlen=max_samples)
-        self._sample = _Sample(0.0)  # the newest one, which the first value replaces
+        self._sample = _NO_SAMPLE
         self._sample_end = -math.inf
         self.total = 0.0
         self.count = 0

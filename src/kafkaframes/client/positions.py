@@ -405,7 +405,11 @@ class Positions:
         return True
 
     def _check_leader(self, state: PartitionState, cluster: Cluster) -> None:
-        """Validate the position if the leader or its epoch has changed."""
+        """Validate the position if the leader or its epoch has changed.
+
+        A position without epoch cannot be validated, for example after a seek. Records that were fetched from the
+        earlier leader are fetched again, since the log may have been truncated.
+        """
         known = cluster.partition(state.partition)
         if not state.has_offset or known is None or known.leader < 0:
             return
@@ -413,8 +417,9 @@ class Positions:
         if leader == state.leader or (state.leader is not None and 0 <= known.leader_epoch < state.leader[1]):
             return  # unchanged, or metadata of a broker that lags
         state.leader = leader
-        if known.leader_epoch >= 0 and state.position_and_epoch[1] >= 0:
-            state.move(Step.VALIDATE, *state.hold_position())
+        if known.leader_epoch >= 0:
+            offset, epoch = state.hold_position()
+            state.move(Step.VALIDATE if epoch >= 0 else Step.FETCH, offset, epoch)
 
     def _by_leader(
         self, states: Iterable[PartitionState], cluster: Cluster
