@@ -268,3 +268,23 @@ def test_offsets_of_an_active_share_group_are_not_reset(run, servers):
         consumer.poll(100)
         with pytest.raises(OptionError, match="group busy is active"):
             run("groups reset busy share-busy:0=0")
+
+
+def test_a_preferred_leader_is_elected_again():
+    with Broker(cluster=3) as broker:
+
+        def run(words):
+            return ask_or_raise(*words.split(), "-b", broker.bootstrap_servers)
+
+        run("topics create elections --partitions 1 --replication-factor 3")
+        (row,) = rows_of(run, "topics describe elections")
+        preferred = row["leader"]
+        other = next(int(number) for number in row["replicas"].split(",") if int(number) != preferred)
+        broker.move_leader("elections", 0, other)
+        assert [row["elected"] for row in rows_of(run, "topics elect")] == ["yes"]
+        (row,) = rows_of(run, "topics describe elections")
+        assert row["leader"] == preferred
+        assert rows_of(run, "topics elect") == []
+        run(f"topics reassign elections:0={other}")
+        (row,) = rows_of(run, "topics describe elections --replicas")
+        assert (row["broker"], row["leader"]) == (other, "yes")

@@ -1,9 +1,11 @@
 """Clients that push their metrics to a broker, and what a broker, or its plugin, can do to them.
 
 Public reports that these tests play: KAFKA-17731 (closing waits 30 s for the last push), KAFKA-16759 (a response while
-the client closes), KAFKA-19747 and its review (warnings on brokers without telemetry), librdkafka #4833 (no requested
-metric exists), librdkafka #5465 (closing with telemetry disabled; the id of a share consumer), librdkafka #4721 (large
-payloads), Dekaf #1102 (a fatal error is retried forever).
+the client closes), KAFKA-19747 and its review (warnings on brokers without telemetry), KAFKA-20898 (a last push with an
+old subscription), librdkafka #4833 (no requested metric exists), librdkafka #5465 (closing with telemetry disabled; the
+id of a share consumer), librdkafka #4721 (large payloads), Dekaf #1102 (a fatal error is retried forever),
+confluent-kafka-python #2185 (no requested metric exists, and brokers close the connection), confluent-kafka-dotnet
+#2399 (log messages of ordinary pushes alarm users).
 """
 
 import asyncio
@@ -279,7 +281,8 @@ def test_a_rejected_client_logs_one_warning_and_works_on(broker, client_id, api,
     assert error in record.message
 
 
-def test_a_changed_subscription_takes_effect(broker, client_id):
+def test_a_changed_subscription_takes_effect_and_ordinary_pushes_log_nothing(broker, client_id, caplog):
+    caplog.set_level(logging.INFO)
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
         wait_for(lambda: accepted(broker, client_id))
@@ -288,6 +291,16 @@ def test_a_changed_subscription_takes_effect(broker, client_id):
     codes = Counter(entry.answer.error_code for entry in requests(broker, PUSH, client_id))
     assert codes.keys() <= {0, 117}
     assert codes[117] == 1
+    assert not caplog.records
+
+
+def test_a_last_push_with_an_old_subscription_is_not_repeated(broker, client_id, caplog):
+    subscribe(broker, **{"interval.ms": "3600000"})
+    with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
+        producer.client_instance_id(30_000)
+        subscribe(broker, metrics="org.apache.kafka.producer.")
+    assert [entry.answer.error_code for entry in requests(broker, PUSH, client_id)] == [117]
+    assert not caplog.records
 
 
 def test_a_subscription_of_no_metric_that_exists_is_no_error(broker, client_id, caplog):
@@ -295,7 +308,9 @@ def test_a_subscription_of_no_metric_that_exists_is_no_error(broker, client_id, 
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
         body = wait_for(lambda: accepted(broker, client_id))[0]
+    assert body.metrics is not None  # null ends the connection
     assert decompress(body.compression_type, body.metrics, magic=2).data == b""
+    assert len({entry.connection for entry in requests(broker, PUSH, client_id)}) == 1
     assert not caplog.records
 
 

@@ -1,7 +1,8 @@
 """When telemetry requests are due, by the responses before them.
 
 Public reports that these tests play: an error of the subscription that is repeated in a loop, KAFKA-19747 (errors that
-are not retriable), KAFKA-19506 (a codec that one side does not have), librdkafka #4833 (no requested metric exists).
+are not retriable), KAFKA-19506 (a codec that one side does not have), KAFKA-21077 (the broker's largest size is
+ignored, and every push is rejected).
 """
 
 from types import SimpleNamespace

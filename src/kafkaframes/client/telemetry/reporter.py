@@ -183,7 +183,7 @@ class TelemetryReporter:
         )
         if not payload.is_complete and self._reports_omission:
             self._reports_omission = False
-            reason = f"the broker's telemetry.max.bytes allows {schedule.max_payload_bytes} bytes"
+            reason = f"they need more than {schedule.max_payload_bytes} bytes; subscribe to fewer metrics"
             _LOG.warning("client %r pushes a part of its metrics: %s", self._cluster.settings.client_id, reason)
         codec = schedule.codec
         body = self._cluster.settings.message("PushTelemetryRequest")(
