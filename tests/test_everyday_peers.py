@@ -3,7 +3,7 @@
 import importlib
 
 import pytest
-from tests.everyday.behaviours import MODULES, tests_of
+from tests.everyday import behaviours
 from tests.interop.peers.behaviours import ADAPTERS, OURS, PEERS, Performance, load_performances
 from tests.interop.peers.results import CANNOT, DIFFERS, EQUAL, SOMETIMES, judge, load
 
@@ -12,8 +12,8 @@ PERFORMANCE = Performance("m::f", "f", None, [1, 2], {"aio": "two is missing", "
 
 
 def test_each_performance_is_a_behaviour_of_the_everyday_suite():
-    modules = [importlib.import_module(f"tests.everyday.{name}") for name in MODULES]
-    titles = {test.behaviour.title for module in modules for test in tests_of(module)}
+    modules = [importlib.import_module(f"tests.everyday.{name}") for name in behaviours.MODULES]
+    titles = {test.behaviour.title for module in modules for test in behaviours.tests_of(module)}
     assert {performance.title for performance in PERFORMANCES.values()} <= titles
 
 
