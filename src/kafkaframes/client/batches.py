@@ -13,6 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.errors import CorruptRecordError
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.records.layout import BATCH_V2, TRANSACTIONAL
 from kafkaframes.records.scan import scan_all
 from kafkaframes.wire.checksum import crc32c
@@ -183,8 +185,21 @@ def split(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Split built bytes into format 2 batches. Yield each with the number of its offsets.
 
     Each batch gets base offset 0, which is outside the CRC. A broker accepts such offsets without recompression.
+
+    Raises:
+        CorruptRecordError: the bytes are not complete batches of format 2. It is raised before the first batch.
     """
     batches = scan_all(data)
+    position = batches.end.position
+    if position < len(data):
+        rest = count_text(len(data) - position, "byte")
+        raise CorruptRecordError(
+            f"{rest} at the end {verb_text(len(data) - position)} not a complete batch: {batches.end.reason}",
+            position=position,
+        )
+    if not batches.is_v2.all():
+        position = int(batches.column("position")[~batches.is_v2][0])
+        raise CorruptRecordError("only batches of format 2 can be written as they are", position=position)
     columns = (batches.column(name).tolist() for name in ("position", "size", "base_offset", "last_offset"))
     whole = memoryview(data)
     for position, size, base, last in zip(*columns, strict=True):

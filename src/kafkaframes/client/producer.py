@@ -532,6 +532,7 @@ class AsyncProducer:
         Raises:
             BrokerError: a broker rejected a batch; others may have been written.
             NetworkError: the result of a batch is missing; others may have been written.
+            CorruptRecordError: ``data`` is not complete batches of format 2. Nothing is written.
             OptionError: an interceptor needs records, which this method does not decode.
         """
         if self._interceptors is not None:
