@@ -15,7 +15,7 @@ import time
 
 import pyarrow as pa
 
-from kafkaframes.scan.values.columns import decoded_struct
+from kafkaframes.scan.values.columns import decode_to_struct
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 
 
@@ -39,7 +39,7 @@ def best_cpu_seconds(values, decoders, rounds):
     for _ in range(rounds):
         for side, decoder in enumerate(decoders):
             started = time.process_time()
-            decoded_struct(values, decoder)
+            decode_to_struct(values, decoder)
             best[side] = min(best[side], time.process_time() - started)
     return best
 

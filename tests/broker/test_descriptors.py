@@ -23,7 +23,7 @@ from kafkaframes.broker.network.acceptor import DescriptorBudget
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import StorageError
 from kafkaframes.records.build import build_records
-from kafkaframes.storage.files.descriptors import reserved_descriptors
+from kafkaframes.storage.files.descriptors import count_reserved_descriptors
 from kafkaframes.storage.files.disk import OnlineDisk
 from kafkaframes.storage.files.local_disk import LocalDisk
 
@@ -154,7 +154,7 @@ def test_an_append_without_a_descriptor_is_undone_and_tried_again(tmp_path, code
 
 
 def test_connections_leave_a_reserve_and_close_files_first(monkeypatch):
-    free, made_room = [reserved_descriptors()], []
+    free, made_room = [count_reserved_descriptors()], []
 
     def make_room():
         made_room.append(True)
@@ -164,6 +164,6 @@ def test_connections_leave_a_reserve_and_close_files_first(monkeypatch):
     monkeypatch.setattr("kafkaframes.broker.network.acceptor.free_descriptors", lambda: free[0])
     budget = DescriptorBudget(make_room)
     assert [budget.take() for _ in range(2)] == [True, True]
-    free[0] = reserved_descriptors() - 100
+    free[0] = count_reserved_descriptors() - 100
     assert not budget.take()
     assert len(made_room) == 2

@@ -30,11 +30,11 @@ def test_a_renamed_directory_is_a_copy_only_where_a_path_leads_to_it(brokers, tm
 
 
 def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(brokers, tmp_path, capsys):
-    assert len(one_log(discover(brokers), brokers, check=True).merged) == 1
+    assert len(one_log(discover(brokers), brokers, check=True).merged_partitions) == 1
     for number, broker in enumerate(brokers):
         (tmp_path / broker / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c{number}\n")
     apart = one_log(discover(brokers), brokers, check=True)
-    assert (len(apart.directories), apart.merged) == (2, ())
+    assert (len(apart.directories), apart.merged_partitions) == (2, ())
     assert "not merged: t-0 is of two clusters" in capsys.readouterr().err
 
 

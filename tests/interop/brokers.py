@@ -109,7 +109,7 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
         table[COLUMN["magic"]] = 2
         table[COLUMN["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
         table[COLUMN["base_offset"]], table[COLUMN["producer_id"]] = rows["base_offset"], rows["producer_id"]
-        gone = state.aborted_batches(Batches(table, End(0, 0))) & (isolation == "read_committed")
+        gone = state.mask_aborted_batches(Batches(table, End(0, 0))) & (isolation == "read_committed")
         for number in np.flatnonzero(~gone).tolist():
             yield _words({name: rows[name][number] for name in columns})
 

@@ -220,7 +220,7 @@ def write_log(choose: random.Random, directory: Path) -> None:
         named(directory, bases(directory)[-1], "index").write_bytes(b"")
         named(directory, bases(directory)[-1], "timeindex").write_bytes(b"")
     (found,) = discover(str(directory))
-    aborted = transactions_of(found.filesystem, found.partitions[0]).aborted
+    aborted = transactions_of(found.filesystem, found.partitions[0]).aborted_transactions
     known = [*bases(directory), writer.offset]
     for base, end in itertools.pairwise(known):
         entries = [transaction for transaction in aborted if base <= transaction.last_offset < end]

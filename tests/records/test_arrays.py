@@ -46,6 +46,6 @@ def test_rows_are_shared_out_in_their_order(rows, start):
 
 def test_records_without_a_time_get_that_of_now():
     rows = pa.record_batch({"partition": [1, 2], "value": ["a", "b"], "key": pa.nulls(2)})
-    assert arrays.stamped(rows, 5).to_pydict() == {"key": [None, None], "value": ["a", "b"], "timestamp": [5, 5]}
+    assert arrays.add_timestamps(rows, 5).to_pydict() == {"key": [None, None], "value": ["a", "b"], "timestamp": [5, 5]}
     timed = rows.append_column("timestamp", pa.array([None, 1_999], pa.timestamp("us")))
-    assert arrays.stamped(timed, 5)["timestamp"].to_pylist() == [5, 1]
+    assert arrays.add_timestamps(timed, 5)["timestamp"].to_pylist() == [5, 1]

@@ -33,7 +33,7 @@ def test_memory_goes_from_one_job_to_the_next_and_never_to_two_at_once():
 
 
 def test_a_free_block_serves_what_needs_half_of_it_and_no_less():
-    memory = Recycler(filled=True)
+    memory = Recycler(is_filled=True)
     for size in (10_000, 9 << 20):
         address = memory.array(size, np.uint8).ctypes.data
         assert memory.array(size - size // 4, np.uint8).ctypes.data == address

@@ -28,7 +28,7 @@ SOURCE, TARGET = Guarded(LIMIT), Guarded(LIMIT)
 
 def decompress_into(codec, payload, out, *, limit_bytes):
     """Call the kernel that ``native.open_batches`` calls for each batch."""
-    with native.borrowed() as calls:
+    with native.borrow_calls() as calls:
         return int(_kernels_codecs.decompress_into(codec, payload, out, limit_bytes, calls))
 
 

@@ -16,7 +16,7 @@ from kafkaframes.scan import arrow
     + [(-3, kind) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())],
 )
 def test_what_is_repeated(value, kind, count):
-    made = arrow.repeated(value, kind, count)
+    made = arrow.repeat_value(value, kind, count)
     made.validate(full=True)
     assert made.equals(pa.array([value] * count, kind))
 

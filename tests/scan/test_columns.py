@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.arrow import Conversion, arrow_schema, rebatch, said_by
+from kafkaframes.scan.arrow import Conversion, arrow_schema, rebatch, repeat_origin
 from kafkaframes.scan.columns import RECORDS, SPARKS_OWN, TABLES, choose_columns, ddl
 from kafkaframes.scan.log.planning import Segment
 
@@ -105,4 +105,4 @@ def test_rows_are_what_the_segment_and_its_records_say():
 
 def test_rows_are_counted_though_no_column_comes_from_a_record():
     assert Conversion(choose_columns(["topic", "file"])).sources == ("offset",)
-    assert said_by(SEGMENT, RECORDS[2], 3).to_pylist() == ["orders"] * 3
+    assert repeat_origin(SEGMENT, RECORDS[2], 3).to_pylist() == ["orders"] * 3

@@ -259,10 +259,10 @@ def is_in(value, interval):
 
 def test_tables_are_gathered_into_frames_of_some_size(scan):
     batches = scan.select("offset").to_batches()
-    tables = list(frames._gathered(batches, batches.schema, 50))
+    tables = list(frames._group_batches(batches, batches.schema, 50))
     assert all(table.num_rows >= 50 for table in tables[:-1])
     assert sum(table.num_rows for table in tables) == scan.count()
-    assert [table.num_rows for table in frames._gathered([], batches.schema, 50)] == [0]
+    assert [table.num_rows for table in frames._group_batches([], batches.schema, 50)] == [0]
 
 
 def test_a_filter_that_arrow_compares_with_no_bounds_is_still_one(scan):

@@ -11,10 +11,10 @@ from kafkaframes.scan.ranges import (
     AtGroup,
     AtTime,
     check_batch_start,
-    narrowed,
     offsets_of,
     per_partition,
     report_loss,
+    restrict_bound,
 )
 
 NAMES = [("t", 0), ("t", 1)]
@@ -63,7 +63,7 @@ def test_the_partitions_that_are_read_must_be_named_and_no_others(bound, message
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), st.integers(-2, 9)), st.booleans())
 def test_a_bound_that_is_narrowed_names_the_rest(values, timed):
     names = [name for name in values if name[0] == "a"]
-    bound = narrowed(AtTime(values) if timed else values, names)
+    bound = restrict_bound(AtTime(values) if timed else values, names)
     assert per_partition("end", bound, names) == {name: values[name] for name in names}
 
 

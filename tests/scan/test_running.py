@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from kafkaframes.scan.slices import Running, watched
+from kafkaframes.scan.slices import Running, show_progress
 
 
 class Bar:
@@ -48,7 +48,7 @@ def run(running):
 
 def test_a_bar_in_a_notebook(notebook):
     running = Running([], total_bytes=30)
-    assert list(watched(run(running), running, "log x")) == [1, 2, 3]
+    assert list(show_progress(run(running), running, "log x")) == [1, 2, 3]
     (bar,) = Bar.made
     assert (bar.desc, bar.n, bar.total) == ("log x", 30, 30)
 
@@ -56,8 +56,8 @@ def test_a_bar_in_a_notebook(notebook):
 def test_none_elsewhere_or_without_the_library(notebook, monkeypatch):
     running = Running([])
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    assert list(watched(run(running), running, "x")) == [1, 2, 3]
+    assert list(show_progress(run(running), running, "x")) == [1, 2, 3]
     del notebook.kernel
     monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
-    assert list(watched(run(running), running, "x")) == [1, 2, 3]
+    assert list(show_progress(run(running), running, "x")) == [1, 2, 3]
     assert Bar.made == []

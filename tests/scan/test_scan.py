@@ -65,7 +65,7 @@ def test_a_scan_is_a_value_that_chains_and_is_read_again_each_time(log):
     assert [row["offset"] for row in rows(narrow)] == [10, 11]
     assert rows(narrow) == rows(narrow)
     assert scan.count() == 200  # as it was
-    assert narrow.kept == Where(None, frozenset({1}), (10, 13))
+    assert narrow.conditions == Where(None, frozenset({1}), (10, 13))
     assert isinstance(narrow, Scan)
     assert repr(narrow).endswith(
         "where partition 1, offset from 10 to 13; columns " + ", ".join(scan.columns) + "; at most 2 rows"
@@ -241,5 +241,5 @@ def test_conditions_that_are_joined_keep_what_both_keep(a, b, c, d, value):
     both = first & second
     assert keeps(both.offsets) == (keeps((a, b)) and keeps((c, d)))
     assert both.offsets == both.timestamps_ms
-    low, high = both.bounded(-6, 7)
+    low, high = both.limit_range(-6, 7)
     assert (low <= value < high) == keeps(both.offsets)

@@ -76,7 +76,11 @@ def test_transactions_of_a_store_are_known_without_a_look_at_its_segments(isolat
     for partition in directory.partitions:
         walked = transactions_of(directory.filesystem, partition, use_indexes=False)
         known = transactions_of(directory.filesystem, partition)
-        assert (known.aborted, known.open, known.log_end_offset) == (walked.aborted, walked.open, walked.log_end_offset)
+        assert (known.aborted_transactions, known.open, known.log_end_offset) == (
+            walked.aborted_transactions,
+            walked.open,
+            walked.log_end_offset,
+        )
         name = partition.topic, partition.partition
         consumed = [n for first, last in truth[name] for n in range(first, last + 1)]
         got = [row["offset"] for row in rows if (row["topic"], row["partition"]) == name]

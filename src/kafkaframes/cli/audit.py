@@ -16,7 +16,7 @@ from kafkaframes.jobs.audit import audit_text
 from kafkaframes.jobs.audit.audit import Uses, audit, target_release
 from kafkaframes.jobs.settings import AuditSettings
 from kafkaframes.protocol.messages.registry import Apis
-from kafkaframes.storage.files.atomic import named_file, refuse_inside
+from kafkaframes.storage.files.atomic import open_output, refuse_inside
 
 
 @click.command("audit")
@@ -68,7 +68,7 @@ def _write(text: str, output: str | None) -> None:
     if output is None:
         say(text)
         return
-    with named_file(output) as out:
+    with open_output(output) as out:
         out.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 

@@ -25,7 +25,7 @@ from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.export.csv_file import CsvFile
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.scan.ranges import EARLIEST, log_bound, offset_of_bound, time_of_bound
-from kafkaframes.storage.files.atomic import named_file, refuse_inside
+from kafkaframes.storage.files.atomic import open_output, refuse_inside
 from kafkaframes.storage.log.discover import content_of
 
 EXIT_FAULT = 1
@@ -127,7 +127,7 @@ def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
     if path is None:
         yield records_out(is_text=is_text)
         return
-    with named_file(path) as file:
+    with open_output(path) as file:
         yield file
 
 

@@ -226,7 +226,7 @@ def say_notes(notes: LogNotes) -> None:
     """Print the notes of a read of logs on standard error, in addition to records and damage."""
     for line in notes:
         say(f"kafkaframes: {printable(line)}", err=True)
-    if notes.hidden:
+    if notes.hidden_records:
         say("kafkaframes: --isolation read_uncommitted includes these records", err=True)
 
 

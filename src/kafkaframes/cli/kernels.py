@@ -16,7 +16,7 @@ import click
 
 from kafkaframes.errors.words import count_text
 from kafkaframes.kernels import demand, directories, target, workers
-from kafkaframes.storage.files.atomic import named_file, new_file
+from kafkaframes.storage.files.atomic import new_file, open_output
 
 
 @click.group()
@@ -139,7 +139,7 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
     with temporary() as folder, temporary() as space:
         count = _fill(Path(folder), decoders)
         made = shutil.make_archive(str(Path(space) / "pack"), kind, folder)
-        with named_file(str(to)) as out, open(made, "rb") as archive:
+        with open_output(str(to)) as out, open(made, "rb") as archive:
             shutil.copyfileobj(archive, out)
     click.echo(f"{count_text(count, 'library', 'libraries')} in {to}")
 

@@ -319,7 +319,7 @@ def one_log(
     if reason is not None:
         say(f"kafkaframes: not merged: {reason}", err=True)
         return OneLog(tuple(directories))
-    return one_log_of(directories, named=named, options=options, check=check)
+    return one_log_of(directories, topics=named, options=options, check=check)
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:

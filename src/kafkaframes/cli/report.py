@@ -28,7 +28,7 @@ from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import PartitionSettings
-from kafkaframes.storage.files.atomic import named_file, refuse_inside
+from kafkaframes.storage.files.atomic import open_output, refuse_inside
 from kafkaframes.storage.log.discover import discover, selected
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _write(text: str, output: str) -> None:
     if output == _STANDARD_OUTPUT:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    with named_file(output) as out:
+    with open_output(output) as out:
         out.write(text.encode("utf-8", "backslashreplace"))
 
 

@@ -121,15 +121,15 @@ def _lost(merged: OneLog) -> list[Decision]:
 
 
 def _merged_json(merged: OneLog | None) -> dict[str, Any]:
-    if merged is None or not merged.merged:
+    if merged is None or not merged.merged_partitions:
         return {}
-    whole = {"merged_partitions": len(merged.merged), "merged_is_whole": not _lost(merged)}
+    whole = {"merged_partitions": len(merged.merged_partitions), "merged_is_whole": not _lost(merged)}
     return whole | {"decisions": [decision.as_json() for decision in merged.decisions]}
 
 
 def _print_merged(merged: OneLog | None) -> None:
-    if merged is not None and merged.merged:
-        count = len(merged.merged)
+    if merged is not None and merged.merged_partitions:
+        count = len(merged.merged_partitions)
         lost = len({(one.topic_partition, one.first_offset) for one in _lost(merged)})
         verdict = f"{lost:,} ranges of offsets are lost or undecided" if lost else "every offset is whole in some copy"
         say(f"merged: {count_text(count, 'partition')} with several copies; {verdict}")

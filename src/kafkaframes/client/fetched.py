@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import UnsupportedFormatError
-from kafkaframes.records.arrays import int64_values, repeated
+from kafkaframes.records.arrays import int64_values, repeat_value
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.memory import Recycler
@@ -131,10 +131,10 @@ class Fetched:
             end_offset=end_offset,
             chunk_bytes=_PART_BYTES,
             part_bytes=_PART_BYTES,
-            unwanted=self.transactions.aborted_batches if self.aborted else None,
+            unwanted=self.transactions.mask_aborted_batches if self.aborted else None,
         )
         source = Memory(as_array(self.data), name)
-        return iter(RecordReader(source, options, errors=errors, memory=memory, scanned=batches))
+        return iter(RecordReader(source, options, errors=errors, memory=memory, batches=batches))
 
     def from_offset(self, offset: int) -> Fetched:
         """Return the same batches without the records below an offset.
@@ -194,7 +194,7 @@ def placed(
         return batch
     target: dict[str, str | int] = {"topic": partition.topic, "partition": partition.partition}
     arrays = [
-        repeated(target[name], TARGET_COLUMNS[name], batch.num_rows) if name in target else batch.column(name)
+        repeat_value(target[name], TARGET_COLUMNS[name], batch.num_rows) if name in target else batch.column(name)
         for name in columns
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

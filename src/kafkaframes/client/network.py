@@ -549,5 +549,5 @@ async def _token(settings: ClientSettings) -> str:
 
 def _memory() -> Callable[[int], memoryview]:
     """Return an allocator of memory for large responses. It reuses memory to which no records refer any more."""
-    blocks = Recycler(kept_bytes=_KEPT_BYTES, filled=True)
+    blocks = Recycler(kept_bytes=_KEPT_BYTES, is_filled=True)
     return lambda size: blocks.array(size, np.uint8).data

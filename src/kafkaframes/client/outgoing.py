@@ -18,7 +18,7 @@ from kafkaframes.client.batches import Batch, PartResult
 from kafkaframes.client.metadata import Cluster, TopicPartition, partitions_with_leader
 from kafkaframes.client.partitioners import PartitionChoice
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
-from kafkaframes.records.arrays import numbers, stamped, texts
+from kafkaframes.records.arrays import add_timestamps, numbers, texts
 from kafkaframes.records.build import READER_COLUMNS
 from kafkaframes.records.partitioner import by_partition, partitions_of_rows
 from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_of
@@ -211,7 +211,7 @@ class RowPartitioner(NamedTuple):
         if self.choice.function is not None:
             self._choose(topic, rows, partitions, count)
         self._share_out(topic, partitions, rows.nbytes // self.batch_bytes)
-        timed = stamped(rows, int(time.time() * 1000))
+        timed = add_timestamps(rows, int(time.time() * 1000))
         return [(TopicPartition(topic, number), part) for number, part in by_partition(timed, partitions)]
 
     def _choose(self, topic: str, rows: pa.RecordBatch, partitions: Int64s, count: int) -> None:

@@ -145,7 +145,7 @@ def convert_checkpoint(
             )
     target_path = Path(to)
     atomic.refuse_inside(target_path, [str(path)])
-    with atomic.locked(target_path), atomic.unfinished(target_path) as copy:
+    with atomic.hold_lock(target_path), atomic.write_directory(target_path) as copy:
         with atomic.writing(copy):
             shutil.copytree(checkpoint.path, copy, dirs_exist_ok=True)
         for number in _batches(copy / "offsets"):

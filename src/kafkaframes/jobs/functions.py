@@ -178,7 +178,7 @@ def report_log(
     from kafkaframes._version import __version__
     from kafkaframes.jobs.report.page import report_page
     from kafkaframes.jobs.report.survey import make_report
-    from kafkaframes.storage.files.atomic import named_file, refuse_inside
+    from kafkaframes.storage.files.atomic import open_output, refuse_inside
 
     settings = ReportSettings(
         topics=topics,
@@ -196,7 +196,7 @@ def report_log(
     )
     if to is not None:
         text = report_page(report) if settings.format == "html" else json.dumps(report.as_json())
-        with named_file(str(LocalPath(to))) as out:
+        with open_output(str(LocalPath(to))) as out:
             out.write(text.encode("utf-8", "backslashreplace"))
     amounts = ((len(report.topics), "topic"), (report.total("records"), "record"), (report.total("size_bytes"), "byte"))
     counted = ", ".join(starmap(count_text, amounts))

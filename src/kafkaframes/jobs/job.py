@@ -222,10 +222,10 @@ def done_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
             Incomplete output is removed.
     """
     target = Path(report.destination)
-    with atomic.locked(target):
+    with atomic.hold_lock(target):
         if target.exists():
             return replace(type(report).from_json(_earlier(target, report)), done_before=True)
-        with atomic.unfinished(target) as directory:
+        with atomic.write_directory(target) as directory:
             fill(directory)
             with atomic.new_file(directory / atomic.SUCCESS) as out:  # brokers ignore files here, so it can remain
                 out.write(json.dumps(report.as_json(), indent=1).encode())

@@ -92,26 +92,26 @@ def split(
     fresh = False
     while row < offsets.size:
         if magic < 2:
-            needed = message_size(magic, key_lengths[row], value_lengths[row])
+            row_bytes = message_size(magic, key_lengths[row], value_lengths[row])
         else:
             base = horizon if horizon != -1 else timestamps[first]
-            needed = record_size(
+            row_bytes = record_size(
                 timestamps[row] - base, offsets[row] - offsets[first], key_lengths[row], value_lengths[row]
             )
             if header_starts.size == 0:
-                needed += 1
+                row_bytes += 1
             else:
-                needed += _headers_size(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
-            needed += varint_size(needed)
+                row_bytes += _headers_size(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
+            row_bytes += varint_size(row_bytes)
         fits = (
             row > 0
-            and size + needed <= batch_bytes
+            and size + row_bytes <= batch_bytes
             and row - first < batch_records
             and offsets[row] - offsets[first] <= LARGEST
             and (same_timestamp == 0 or timestamps[row] == timestamps[first])
         )
         if fits or fresh:
-            size += needed
+            size += row_bytes
             row += 1
             fresh = False
         else:  # a new batch: the row's deltas, and so its size, are others there

@@ -228,10 +228,10 @@ def _unsnappy(data, start, end, out, capacity):
         position += 4
         if length == 0 or length > end - position:
             return UNUSUAL
-        written = _unsnappy_raw(data, position, position + length, out + size, capacity - size)
-        if written < 0:
+        written_bytes = _unsnappy_raw(data, position, position + length, out + size, capacity - size)
+        if written_bytes < 0:
             return UNUSUAL
-        size += written
+        size += written_bytes
         position += length
     return size
 
@@ -271,18 +271,18 @@ def _unlz4(data, start, end, out, capacity, calls, magic):
         length = word & ~LZ4_RAW
         if length == 0 or length > largest or length + checksum > end - position:
             return UNUSUAL
-        written = length
+        written_bytes = length
         if word & LZ4_RAW:
             if length > capacity - size:
                 return UNUSUAL
             copy_bytes(out, size, data, position, length)
         else:
-            written = _call_4_int(
+            written_bytes = _call_4_int(
                 calls[LZ4_DECOMPRESS], data + position, out + size, length, min(largest, capacity - size)
             )  # fmt: skip
-            if written < 0:
+            if written_bytes < 0:
                 return UNUSUAL
-        size += written
+        size += written_bytes
         position += length
         if checksum:
             if load_le32(data, position) != xxh32(data, position - length, position):
@@ -347,10 +347,10 @@ def _unzstd(data, start, end, out, capacity, calls):
     if count < 1:
         return UNUSUAL
     if count == 1:
-        written = _call_5(
+        written_bytes = _call_5(
             calls[ZSTD_DECOMPRESS], calls[ZSTD_CONTEXT], out, min(capacity, largest), data + start, end - start
         )  # fmt: skip
-        return written if written >= 0 else UNUSUAL
+        return written_bytes if written_bytes >= 0 else UNUSUAL
     return _unzstd_stream(data, start, end, out, capacity, calls)
 
 

@@ -195,8 +195,8 @@ def _append(buf, position, size, exact, here, to, nulls, capacity, offsets, data
         copy_bytes(data, to, buf, position, size)
         to += size
     else:
-        for done in range(0, size, 32):
-            copy_32(data, to + done, buf, position + done)
+        for copied in range(0, size, 32):
+            copy_32(data, to + copied, buf, position + copied)
         to += size
     store_item_32(offsets, here + 1, to)
     return to, nulls
@@ -282,7 +282,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
     """
     to = address_of(slab)
     from_source, from_opened, from_chunk = address_of(source), address_of(opened), address_of(chunk)
-    selected, last, goal, limit_bytes = plan[SELECTED], plan[LAST], plan[GOAL], plan[LIMIT]
+    column_bits, last, goal, limit_bytes = plan[SELECTED], plan[LAST], plan[GOAL], plan[LIMIT]
     row_capacity, byte_capacity, header_capacity = plan[ROW_CAPACITY], plan[BYTE_CAPACITY], plan[BYTE_CAPACITY] >> 1
     offsets, stamps = int64s_at(to + plan[AT_OFFSETS], row_capacity), int64s_at(to + plan[AT_STAMPS], row_capacity)
     index_at = address_of(scratch)
@@ -298,8 +298,8 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
     value_valid, lists_at = to + plan[AT_VALUE_VALID], to + plan[AT_LISTS]
     name_to, name_data, content_to = to + plan[AT_NAME_OFFSETS], to + plan[AT_NAMES], to + plan[AT_CONTENT_OFFSETS]
     content_data, content_valid = to + plan[AT_CONTENTS], to + plan[AT_CONTENT_VALID]
-    want_key, want_value = selected & WANT_KEY != 0, selected & WANT_VALUE != 0
-    want_headers = selected & WANT_HEADERS != 0
+    want_key, want_value = column_bits & WANT_KEY != 0, column_bits & WANT_VALUE != 0
+    want_headers = column_bits & WANT_HEADERS != 0
     batch, row, spans = plan[BATCH], plan[ROW], plan[SPANS]
     key_end, key_nulls, value_end, value_nulls = plan[KEY_END], plan[KEY_NULLS], plan[VALUE_END], plan[VALUE_NULLS]
     total, name_end = plan[HEADERS], plan[NAME_END]
@@ -312,7 +312,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
         store_item_32(name_to, 0, 0)
         store_item_32(content_to, 0, 0)
     while batch < last and (spans < goal or row == 0):
-        if selected & WANT_CRC:
+        if column_bits & WANT_CRC:
             outcomes[OUTCOME_CRC, batch] = crc_is_right(source, table, batch)
         magic, kind = table[MAGIC, batch], kinds[batch]
         position = table[POSITION, batch] + (V2_HEADER if magic >= 2 else OVERHEAD)
@@ -392,10 +392,12 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
             done += 1
         status, where = WHOLE, position
         if count < 1 or done < count:
-            known = done
-            done, status, where = index_batch(data, position, end, known, kind, 0, table, batch, row, -known, index)
-            for slot in range(done - known):
-                here = row + known + slot
+            rows_before = done
+            done, status, where = index_batch(
+                data, position, end, rows_before, kind, 0, table, batch, row, -rows_before, index
+            )
+            for slot in range(done - rows_before):
+                here = row + rows_before + slot
                 if want_key:
                     key_end, key_nulls = _append(
                         data, key_at[slot], np.int64(key_size[slot]), True, here, key_end, key_nulls, row_capacity,
@@ -414,7 +416,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
                     )  # fmt: skip
                     store_item_32(lists_at, here + 1, total)
         row += done
-        if selected & WANT_TYPES:
+        if column_bits & WANT_TYPES:
             kind_of_stamp = -1 if magic == 0 else 1 if append else 0
             for here in range(first, row):
                 store_item_32(types_at, here, kind_of_stamp)
@@ -425,7 +427,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
             status,
             where,
         )
-        if status != WHOLE or (selected & WANT_CRC and outcomes[OUTCOME_CRC, batch] == 0):
+        if status != WHOLE or (column_bits & WANT_CRC and outcomes[OUTCOME_CRC, batch] == 0):
             bad += 1
         spans += span
         batch += 1

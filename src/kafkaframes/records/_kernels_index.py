@@ -166,21 +166,21 @@ def headers_end_at(buf, position, stop, count):
 
 
 @inline_device
-def _careful_fields(buf, at, end, damaged, lenient):
+def _careful_fields(buf, at, end, is_damaged, lenient):
     """Find the fields of any record that starts at ``at``: (status, where it stops, and what ``quick_fields`` finds).
 
     Where it stops is where its length says; ``lenient``, where the section ends.
     """
     status, length, position = read_varint(buf, at, end)
     if status != OK:
-        cut = DAMAGED_STREAM if damaged else PREMATURE_END
-        return (cut if status == TRUNCATED else BAD_VARINT), at, 0, 0, 0, 0, 0, 0, 0, 0
+        end_status = DAMAGED_STREAM if is_damaged else PREMATURE_END
+        return (end_status if status == TRUNCATED else BAD_VARINT), at, 0, 0, 0, 0, 0, 0, 0, 0
     stop = end
     if not lenient:
         if length < 0:
             return BAD_RECORD_LENGTH, at, 0, 0, 0, 0, 0, 0, 0, 0
         if length > end - position:
-            return (DAMAGED_STREAM if damaged else BAD_RECORD_LENGTH), at, 0, 0, 0, 0, 0, 0, 0, 0
+            return (DAMAGED_STREAM if is_damaged else BAD_RECORD_LENGTH), at, 0, 0, 0, 0, 0, 0, 0, 0
         stop = position + length
     if position >= stop:
         return BAD_VARINT, at, 0, 0, 0, 0, 0, 0, 0, 0
@@ -209,7 +209,7 @@ def _careful_fields(buf, at, end, damaged, lenient):
 
 
 @device
-def _index_v2(buf, start, end, done, damaged, lenient, table, batch, row, slot, fields):
+def _index_v2(buf, start, end, done, is_damaged, lenient, table, batch, row, slot, fields):
     """Index one batch of magic 2, whose records from number ``done`` on lie in ``buf[start:end]``.
 
     A record is read in the quick way or, where that gives up, in the careful one; both stand in one kernel, for a call
@@ -246,7 +246,7 @@ def _index_v2(buf, start, end, done, damaged, lenient, table, batch, row, slot, 
             status, stop, stamp_delta, offset_delta,
             key_at[there], key_size[there], value_at[there], value_size[there],
             headers_at[there], length,
-        ) = _careful_fields(buf, at, end, damaged, lenient)  # fmt: skip
+        ) = _careful_fields(buf, at, end, is_damaged, lenient)  # fmt: skip
         if status == WHOLE:
             status, position = _skip_headers(buf, headers_at[there], stop, length)
         if status != WHOLE:
@@ -256,7 +256,7 @@ def _index_v2(buf, start, end, done, damaged, lenient, table, batch, row, slot, 
             return done, TOO_MANY_HEADERS, at
         if not lenient and position != stop:
             return done, LENGTH_MISMATCH, at
-        if done + 1 == count and (position != end or damaged):
+        if done + 1 == count and (position != end or is_damaged):
             return done, LEFT_OVER if position != end else DAMAGED_STREAM, at
         header_counts[there] = length
         offsets[here] = base + offset_delta
@@ -298,7 +298,7 @@ def _index_message(buf, at, end, row, slot, stamp, fields):
 
 
 @device
-def _walk_set(buf, start, end, damaged):
+def _walk_set(buf, start, end, is_damaged):
     """Find the last whole inner message: (count, its offset, status)."""
     position = start
     count, last = 0, 0
@@ -311,7 +311,7 @@ def _walk_set(buf, start, end, damaged):
         last = load_i64(buf, position)
         count += 1
         position += OVERHEAD + size
-    if damaged:
+    if is_damaged:
         return count, last, DAMAGED_STREAM
     if count > MAX_RECORDS:
         return count, last, TOO_MANY_RECORDS
@@ -319,9 +319,9 @@ def _walk_set(buf, start, end, damaged):
 
 
 @device
-def _index_set(buf, start, end, damaged, lenient, table, batch, row, slot, fields):
+def _index_set(buf, start, end, is_damaged, lenient, table, batch, row, slot, fields):
     """Index the messages inside a compressed one of format 0 or 1 (KIP-31: offsets are relative to the last's)."""
-    count, last, status = _walk_set(buf, start, end, damaged)
+    count, last, status = _walk_set(buf, start, end, is_damaged)
     if status != WHOLE:
         return 0, status, start
     relative = table[MAGIC, batch] == 1

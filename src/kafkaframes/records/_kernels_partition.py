@@ -28,9 +28,9 @@ def _murmur2(address, start, size):
         k = np.uint32(k ^ (k >> np.uint32(24)))
         h = np.uint32(np.uint32(h * _M) ^ np.uint32(k * _M))
         position += 4
-    left = end - position
-    if left:
-        for byte in range(left):
+    remaining_bytes = end - position
+    if remaining_bytes:
+        for byte in range(remaining_bytes):
             h = np.uint32(h ^ (np.uint32(load_u8(address, position + byte)) << np.uint32(8 * byte)))
         h = np.uint32(h * _M)
     h = np.uint32(np.uint32(h ^ (h >> np.uint32(13))) * _M)

@@ -101,18 +101,18 @@ def scan_batches(buf, position, end, memory_rules, whole, table):
     """
     row = 0
     while True:
-        left = end - position
-        if left <= 0:
+        remaining_bytes = end - position
+        if remaining_bytes <= 0:
             return row, position, END
-        if left < OVERHEAD or (not memory_rules and left <= TO_MAGIC):
+        if remaining_bytes < OVERHEAD or (not memory_rules and remaining_bytes <= TO_MAGIC):
             return row, position, TORN
-        if position + min(left, V2_HEADER) > buf.size:
+        if position + min(remaining_bytes, V2_HEADER) > buf.size:
             return row, position, MORE
         body = load_i32(buf, position + AT_SIZE)
         if body < MIN_SIZE:
             return row, position, SMALL_SIZE
         if memory_rules:
-            if left < TO_MAGIC:
+            if remaining_bytes < TO_MAGIC:
                 return row, position, TORN
             magic = load_i8(buf, position + AT_MAGIC)
             if magic < 0 or magic > 2:
@@ -120,7 +120,7 @@ def scan_batches(buf, position, end, memory_rules, whole, table):
             if body > LARGEST - OVERHEAD:
                 return row, position, HUGE_SIZE
         size = body + OVERHEAD
-        if size > left:
+        if size > remaining_bytes:
             return row, position, TORN
         if whole and position + size > buf.size:
             return row, position, MORE

@@ -43,8 +43,8 @@ def _rotate(value, bits):
 
 
 def _plain_round(lane: Any, word: Any) -> Any:
-    mixed = (int(lane) + int(word) * _P2) & _MASK
-    return np.int64((mixed << 13 | mixed >> 19) * _P1 & _MASK)
+    product = (int(lane) + int(word) * _P2) & _MASK
+    return np.int64((product << 13 | product >> 19) * _P1 & _MASK)
 
 
 @intrinsic(_plain_round)
@@ -54,10 +54,10 @@ def _round(typingctx: Any, lane: Any, word: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         narrow, wide = ir.IntType(32), ir.IntType(64)
         old, more = (builder.trunc(one, narrow) for one in args)
-        mixed = builder.add(old, builder.mul(more, ir.Constant(narrow, _P2)))
-        left, right = (ir.Constant(narrow, bits) for bits in (13, 32 - 13))
-        rotated = builder.or_(builder.shl(mixed, left), builder.lshr(mixed, right))
-        return builder.zext(builder.mul(rotated, ir.Constant(narrow, _P1)), wide)
+        product = builder.add(old, builder.mul(more, ir.Constant(narrow, _P2)))
+        left_bits, right = (ir.Constant(narrow, bits) for bits in (13, 32 - 13))
+        rotation = builder.or_(builder.shl(product, left_bits), builder.lshr(product, right))
+        return builder.zext(builder.mul(rotation, ir.Constant(narrow, _P1)), wide)
 
     return I64(I64, I64), code
 

@@ -40,7 +40,7 @@ def texts(values: Sequence[str]) -> pa.Array:
     )
 
 
-def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
+def repeat_value(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
     """Return an array of ``count`` equal values: a text, an integer of type ``kind``, or null.
 
     >>> repeated("orders", pa.string(), 2).to_pylist(), repeated(3, pa.int32(), 2).to_pylist()
@@ -79,7 +79,7 @@ def flag_values(array: pa.Array) -> npt.NDArray[np.bool_]:
     return np.unpackbits(bits, count=end, bitorder="little")[array.offset :].view(np.bool_)
 
 
-def stamped(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+def add_timestamps(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     """Return the key, value, headers and timestamp columns. Timestamps become milliseconds, missing ones ``now_ms``.
 
     Raises:

@@ -159,9 +159,9 @@ class RecordReader:
         end: int | None = None,
         errors: list[ReadError] | None = None,
         memory: Recycler | None = None,
-        scanned: Batches | None = None,
+        batches: Batches | None = None,
     ) -> None:
-        """Create a reader. ``scanned`` has the headers of all batches of a source in memory, if they are known."""
+        """Create a reader. ``batches`` has the headers of all batches of a source in memory, if they are known."""
         self.options = options.validate()
         self.schema = options.schema
         self.errors: list[ReadError] = [] if errors is None else errors
@@ -169,8 +169,8 @@ class RecordReader:
         self._source = source
         self._memory = Recycler() if memory is None else memory  # many readers of small sources may share one
         self._chunks: Chunks | Scanned
-        if scanned is not None:
-            self._chunks = Scanned(source.read(0, source.size_bytes), scanned)
+        if batches is not None:
+            self._chunks = Scanned(source.read(0, source.size_bytes), batches)
         else:
             self._chunks = Chunks(
                 source,
@@ -209,7 +209,7 @@ class RecordReader:
             self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
 
     def _read_fast(self, chunk: Chunk, maker: ColumnMaker) -> Iterator[pa.RecordBatch]:
-        for part in maker.read(chunk, self._skipped_batches(chunk)):
+        for part in maker.read(chunk, self._find_skipped_batches(chunk)):
             if isinstance(part, Chunk):
                 yield from self._read_general(part)
             elif part.has_damage:
@@ -220,7 +220,7 @@ class RecordReader:
     def _read_damaged(self, part: ColumnPart) -> Iterator[pa.RecordBatch]:
         """Replace, report or drop the damaged batches of a part of the fast path."""
         result = self._as_decoded(part)
-        bad = self._damaged_batches(result, part.kinds == SKIPPED)
+        bad = self._find_damaged_batches(result, part.kinds == SKIPPED)
         healed_chunk = self._heal(part.chunk, bad)
         if healed_chunk is not None:
             yield from self._read_general(healed_chunk, is_healed=True)
@@ -272,7 +272,7 @@ class RecordReader:
     def _decode(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[Decoded]:
         """Decode a chunk by the general path, and select records."""
         options, allocate = self.options, self._memory.array
-        skip = self._skipped_batches(chunk)
+        skip = self._find_skipped_batches(chunk)
         for result in decode.decode_steps(
             chunk.data,
             chunk.batches,
@@ -287,7 +287,7 @@ class RecordReader:
                 content_bytes = int((sections.ends - sections.starts).sum())
                 self._ratio = max(content_bytes / max(int(batches.column("size").sum()), 1), 1.0)
             part_skip = None if skip is None else skip[result.first : result.first + len(batches)]
-            bad = self._damaged_batches(result, part_skip)
+            bad = self._find_damaged_batches(result, part_skip)
             healed_chunk = None if is_healed else self._heal(chunk._replace(batches=batches), bad)
             if healed_chunk is not None:
                 yield from self._decode(healed_chunk, is_healed=True)
@@ -295,7 +295,7 @@ class RecordReader:
             self._report_damaged(result, bad)
             yield self._filter_records(result, bad if options.on_damage == DROP else None)
 
-    def _skipped_batches(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
+    def _find_skipped_batches(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
         """Return which batches need not be decompressed."""
         options, batches = self.options, chunk.batches
         if options.control_records and not self._is_bounded and options.unwanted is None:
@@ -309,7 +309,9 @@ class RecordReader:
             skip |= options.unwanted(batches)
         return skip
 
-    def _damaged_batches(self, result: Decoded, skip: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+    def _find_damaged_batches(
+        self, result: Decoded, skip: npt.NDArray[np.bool_] | None
+    ) -> npt.NDArray[np.bool_] | None:
         """Return which batches are damaged; None if none is."""
         bad: npt.NDArray[np.bool_] = result.index.statuses != 0
         if result.sections.problems:

@@ -227,8 +227,8 @@ def _open_until_full(
         The sections, the number of the next batch, and that batch's records if they are already decompressed.
     """
     codecs_used, count = batches.codecs, len(batches)
-    compressed = np.flatnonzero((codecs_used[first:] != 0) & (sections.kinds[first:] != _kernels_index.SKIPPED))
-    if not len(compressed):
+    compressed_batches = np.flatnonzero((codecs_used[first:] != 0) & (sections.kinds[first:] != _kernels_index.SKIPPED))
+    if not len(compressed_batches):
         return sections, count, None
     table = np.ascontiguousarray(batches.table)
     spans = sections.ends - sections.starts
@@ -236,7 +236,7 @@ def _open_until_full(
     arena_bytes = min(_USUAL_RATIO * int(spans[first:].sum()), budget) + largest
     arena, row, size = allocate(arena_bytes, np.uint8), first, 0
     arrays = sections.starts, sections.ends, sections.kinds
-    with native.borrowed() as calls:
+    with native.borrow_calls() as calls:
         while True:
             why = native.UNUSUAL
             if content is None:

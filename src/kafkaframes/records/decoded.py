@@ -143,10 +143,10 @@ class Decoded:
     @cached_property
     def reached(self) -> Ints:
         """The number of records that Kafka's iterator returns for each batch, including a last unreadable one."""
-        reached = self.index.rows.copy()
+        row_counts = self.index.rows.copy()
         for batch in np.flatnonzero(self.index.statuses == UNREADABLE_FIELD).tolist():
-            reached[batch] += batch not in self.sections.problems
-        return reached
+            row_counts[batch] += batch not in self.sections.problems
+        return row_counts
 
     @cached_property
     def crc_ok(self) -> Flags:

@@ -39,14 +39,14 @@ def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> l
         CorruptRecordError: the batch is damaged.
     """
     batches = scan_all(data)
-    decoded = decode(as_array(data), batches)
-    if decoded.problems:
-        raise CorruptRecordError(next(iter(decoded.problems.values())).reason)
+    content = decode(as_array(data), batches)
+    if content.problems:
+        raise CorruptRecordError(next(iter(content.problems.values())).reason)
     magic, codec = int(batches.column("magic")[0]), Codec(int(batches.codecs[0]))
     if magic < 2 and codec is Codec.NONE:
         return _split_messages(data, batches, part_bytes)
-    rows = rows_of_index(decoded.sections, decoded.index)
-    plain_bytes = int((decoded.sections.ends - decoded.sections.starts).sum())
+    rows = rows_of_index(content.sections, content.index)
+    plain_bytes = int((content.sections.ends - content.sections.starts).sum())
     overhead = BATCH_V2.size if magic >= 2 else 0
     ratio = plain_bytes / max(len(data) - overhead * len(batches), 1)
     plain_part_bytes = max(int((part_bytes - overhead) * ratio) + overhead, 1)

@@ -159,18 +159,18 @@ class ColumnPart(NamedTuple):
 class Layout:
     """The positions of the buffers in a block of memory, for a number of rows and of bytes of records."""
 
-    def __init__(self, selected: int, rows: int, size: int) -> None:
+    def __init__(self, column_bits: int, rows: int, size: int) -> None:
         self.rows, self.bytes = rows, size
         self.plan: Ints = np.zeros(kernels.WORDS, np.int64)
         self.plan[kernels.SELECTED], self.plan[kernels.ROW_CAPACITY], self.plan[kernels.BYTE_CAPACITY] = (
-            selected,
+            column_bits,
             rows,
             size,
         )
         self.plan[kernels.CHUNK_ROW] = self.plan[kernels.OPENED_ROW] = -1
         self.total = 0
         for area in _AREAS:
-            if area.selected & selected == area.selected:
+            if area.selected & column_bits == area.selected:
                 self.plan[area.slot] = self.total
                 size_bytes = int(area.of_rows * rows + area.of_bytes * size) + SLACK_BYTES
                 self.total += -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
@@ -195,7 +195,7 @@ class ColumnMaker:
         text: Callable[[pa.Array], pa.Array],
     ) -> None:
         self._names = frozenset(names)
-        self._selected = sum(bit for name, bit in _SELECTED.items() if name in names) + (
+        self._column_bits = sum(bit for name, bit in _SELECTED.items() if name in names) + (
             verify_crc and kernels.WANT_CRC
         )
         self._limit = limit_bytes
@@ -209,7 +209,7 @@ class ColumnMaker:
 
     def _lay_out(self, rows: int, size: int) -> None:
         """Plan buffers for a number of rows and of bytes of records."""
-        self._layout = Layout(self._selected, max(size // _BYTES_PER_ROW, rows + 1), size)
+        self._layout = Layout(self._column_bits, max(size // _BYTES_PER_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
     def read(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[ColumnPart | Chunk]:
@@ -226,7 +226,7 @@ class ColumnMaker:
         end = int(table[_POSITION, -1] + table[_SIZE, -1])
         state = State(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
         first = 0
-        with native.borrowed() as calls:
+        with native.borrow_calls() as calls:
             while first < count:
                 part, last, is_large = self._read_part(state, first, calls)
                 if part is not None:

@@ -21,8 +21,8 @@ class Library(NamedTuple):
             return {}
         try:
             spec = importlib.util.find_spec(self.module)
-            loaded = ctypes.CDLL(spec.origin if spec is not None else None)
-            library = {name: getattr(loaded, name) for name in self.functions}
+            shared_library = ctypes.CDLL(spec.origin if spec is not None else None)
+            library = {name: getattr(shared_library, name) for name in self.functions}
         except (ImportError, OSError, AttributeError, TypeError):
             return {}
         return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in library.items()}

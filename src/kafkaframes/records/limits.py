@@ -18,7 +18,7 @@ DEFAULT_BUDGET_BYTES = 256 << 20
 # the request.
 MAX_CONTENT_BYTES, REQUEST_RATIO = 256 << 20, 16
 _LONG_STREAM_BYTES = 4096  # compressed; shorter gzip streams decompress to at most 4 MiB
-Opened = TypeVar("Opened")
+OpenedT = TypeVar("OpenedT")
 _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAULT_BUDGET_BYTES)
 
 
@@ -30,16 +30,16 @@ class ContentBudget:
 
     Attributes:
         opens_apart: whether long streams are left to the caller, by raising ``ApartError``.
-        opened: content that the caller has decompressed, by name.
+        open_contents: content that the caller has decompressed, by name.
     """
 
-    __slots__ = ("most_bytes", "opened", "opens_apart", "spent_bytes")
+    __slots__ = ("most_bytes", "open_contents", "opens_apart", "spent_bytes")
 
     def __init__(self, request_bytes: int = 0, *, opens_apart: bool = False) -> None:
         self.most_bytes = max(MAX_CONTENT_BYTES, REQUEST_RATIO * request_bytes)
         self.spent_bytes = 0
         self.opens_apart = opens_apart
-        self.opened: dict[str, Any] = {}
+        self.open_contents: dict[str, Any] = {}
 
     @property
     def is_spent(self) -> bool:
@@ -63,7 +63,7 @@ class ApartError(Exception):
         self.work = work
 
 
-def open_content(name: str, size_bytes: int, work: Callable[[], Opened]) -> Opened:
+def open_content(name: str, size_bytes: int, work: Callable[[], OpenedT]) -> OpenedT:
     """Return the result of ``work``, which decompresses ``size_bytes`` bytes, or the caller's stored result.
 
     Raises:
@@ -72,9 +72,9 @@ def open_content(name: str, size_bytes: int, work: Callable[[], Opened]) -> Open
     budget = CONTENT.get()
     if budget is None or not budget.opens_apart or size_bytes < _LONG_STREAM_BYTES:
         return work()
-    if name not in budget.opened:
+    if name not in budget.open_contents:
         raise ApartError(name, work)
-    content: Opened = budget.opened[name]
+    content: OpenedT = budget.open_contents[name]
     return content
 
 

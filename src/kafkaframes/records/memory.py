@@ -52,15 +52,15 @@ class Recycler:
     allocated, a free one of up to twice its size is used.
     """
 
-    def __init__(self, *, kept_bytes: int = 512 << 20, filled: bool = False) -> None:
-        """Create a recycler without blocks. With ``filled``, large arrays get huge pages."""
+    def __init__(self, *, kept_bytes: int = 512 << 20, is_filled: bool = False) -> None:
+        """Create a recycler without blocks. With ``is_filled``, large arrays get huge pages."""
         # Freeing one large block raises glibc's thresholds, so that it keeps memory that is freed later. Otherwise the
         # small arrays between the blocks are returned to the system as well, and cause page faults for every chunk.
         # Larger arrays are returned, which leaves no holes.
         np.empty(_GLIBC_THRESHOLD_BYTES, np.uint8)
         self._blocks: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self._spare_bytes = kept_bytes
-        self._is_filled = filled
+        self._is_filled = is_filled
 
     def array(self, size: int, dtype: Any) -> npt.NDArray[Any]:
         """Return an uninitialized array of ``size`` elements."""
@@ -77,7 +77,7 @@ class Recycler:
         for size, others in self._blocks.items():  # cheaper than a new block, if the last chunk was a little larger
             if capacity < size <= 2 * capacity and (free := _free(others)) is not None:
                 return free
-        block = _memory(capacity, filled=self._is_filled)
+        block = _memory(capacity, is_filled=self._is_filled)
         if capacity <= self._spare_bytes:
             self._spare_bytes -= capacity
             blocks.append(block)
@@ -91,11 +91,11 @@ def _free(blocks: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8] | None:
     return None
 
 
-def _memory(capacity: int, *, filled: bool) -> npt.NDArray[np.uint8]:
-    """Return memory that is resident only where it is touched. With ``filled``, it uses huge pages."""
+def _memory(capacity: int, *, is_filled: bool) -> npt.NDArray[np.uint8]:
+    """Return memory that is resident only where it is touched. With ``is_filled``, it uses huge pages."""
     if capacity < _HUGE_BYTES or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.empty(capacity, np.uint8)
     pages = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # kernels without huge pages reject both
-        pages.madvise(mmap.MADV_HUGEPAGE if filled else mmap.MADV_NOHUGEPAGE)
+        pages.madvise(mmap.MADV_HUGEPAGE if is_filled else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, np.uint8)

@@ -5,7 +5,7 @@ functions, whose signatures have not changed for a decade, so a kernel can call 
 does not export them (a system build, another platform), its codec uses the general path, with the same results. Each
 function must decompress a sample correctly before it is used.
 
-A call array holds function addresses and codec contexts. It serves one caller at a time; ``borrowed`` lends one.
+A call array holds function addresses and codec contexts. It serves one caller at a time; ``borrow_calls`` lends one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = [
     "TOO_SMALL",
     "UNUSUAL",
     "Ints",
-    "borrowed",
+    "borrow_calls",
     "functions",
-    "made_calls",
+    "make_calls",
     "open_batches",
     "usual_capacity",
 ]
@@ -100,7 +100,7 @@ def _is_right(codec: str, addresses: dict[int, int]) -> bool:
     return True
 
 
-def made_calls(words: int) -> Ints:
+def make_calls(words: int) -> Ints:
     """Return a new call array with contexts of its own and ``words`` extra elements."""
     return _new_calls(functions(), words)
 
@@ -115,7 +115,7 @@ def _new_calls(addresses: dict[int, int], words: int = 0) -> Ints:
 
 
 @contextmanager
-def borrowed() -> Iterator[Ints]:
+def borrow_calls() -> Iterator[Ints]:
     """Lend a call array, the last argument of the kernels, to one caller at a time."""
     try:
         calls = _idle.pop()

@@ -90,8 +90,8 @@ def rows_of(
     Raises:
         EncodeError: a value is invalid; ``path`` names the column and, if possible, the row.
     """
-    named = named_columns(columns, ignore=ignore)
-    arrays = {name: column_array(name, named[name]) for name in _COLUMNS if name in named}
+    columns_by_name = map_columns(columns, ignore=ignore)
+    arrays = {name: column_array(name, columns_by_name[name]) for name in _COLUMNS if name in columns_by_name}
     count = _common_length(arrays)
     none = pa.nulls(count, pa.binary())
     header_starts, names, values = _headers(arrays.get("headers"))
@@ -154,7 +154,7 @@ def _blobs_of_list(values: Sequence[bytes | None]) -> Blobs:
 # --------------------------------------------------------------------------------------------- the caller's values
 
 
-def named_columns(columns: Any, *, ignore: Iterable[str] = ()) -> Mapping[str, Any]:
+def map_columns(columns: Any, *, ignore: Iterable[str] = ()) -> Mapping[str, Any]:
     """Return the columns of ``columns`` by name, after checking the names.
 
     Args:
@@ -190,9 +190,9 @@ def reject_unknown_columns(names: Iterable[str], *, ignore: Iterable[str] = ()) 
     Raises:
         EncodeError: a column is unknown or given twice, or neither ``key`` nor ``value`` exists.
     """
-    columns, accepted = list(names), {*_COLUMNS, *ignore}
+    columns, accepted_names = list(names), {*_COLUMNS, *ignore}
     for position, name in enumerate(columns):
-        if name not in accepted:
+        if name not in accepted_names:
             near = get_close_matches(str(name), _COLUMNS, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             reason = f"not a column of records; {hint}expected {', '.join(_COLUMNS)} or another column of a reader"

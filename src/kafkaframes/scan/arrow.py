@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import int64_values, repeated
+from kafkaframes.records.arrays import int64_values, repeat_value
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -101,16 +101,16 @@ class Conversion:
         """
         if self._has_strict_times:
             check_instants(batch, origin.topic, origin.partition)
-        made = [
-            convert(batch.column(column.source)) if column.source else said_by(origin, column, batch.num_rows)
+        arrays = [
+            convert(batch.column(column.source)) if column.source else repeat_origin(origin, column, batch.num_rows)
             for column, convert in self._steps
         ]
-        return pa.RecordBatch.from_arrays(made, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def said_by(origin: Origin, column: Column, rows: int) -> pa.Array:
+def repeat_origin(origin: Origin, column: Column, rows: int) -> pa.Array:
     """Return a column of the origin, such as the topic, repeated for each row."""
-    return repeated(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
+    return repeat_value(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
 
 
 def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
@@ -145,8 +145,8 @@ def check_instants(
     """
     milliseconds = int64_values(batch.column("timestamp"), missing=0)
 
-    def value_of(name: str, row: int, known: object) -> object:
-        return batch.column(name)[row].as_py() if known is None and name in batch.schema.names else known
+    def value_of(name: str, row: int, plain_value: object) -> object:
+        return batch.column(name)[row].as_py() if plain_value is None and name in batch.schema.names else plain_value
 
     def describe(row: int) -> str:
         offset, topic_name = value_of("offset", row, None), value_of("topic", row, topic)
@@ -180,7 +180,7 @@ def check_milliseconds(
         )
 
 
-def split_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+def separate_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """Return the converted timestamps, and the milliseconds of those that are out of range; None if all are in range.
 
     >>> near, far = split_instants(pa.array([1, 2**62, None], pa.timestamp("ms", "UTC")))
@@ -243,23 +243,23 @@ def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BYTES) ->
         if batch.num_rows == 0:
             continue
         if waiting and waiting_bytes + batch.nbytes > target:
-            yield _joined(waiting)
+            yield _concatenate(waiting)
             waiting, waiting_bytes = [], 0
         if not waiting and batch.nbytes > target // 2:  # concatenation copies; avoid it for batches near the target
-            yield from _cut(batch, target)
+            yield from _split_batch(batch, target)
         else:
             waiting.append(batch)
             waiting_bytes += batch.nbytes
     if waiting:
-        yield _joined(waiting)
+        yield _concatenate(waiting)
 
 
-def _cut(batch: pa.RecordBatch, target: int) -> Iterator[pa.RecordBatch]:
+def _split_batch(batch: pa.RecordBatch, target: int) -> Iterator[pa.RecordBatch]:
     parts = max(1, round(batch.nbytes / target))
     rows = -(-batch.num_rows // parts)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -17,7 +17,7 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import find_files, natural
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.rows import checked_names
+from kafkaframes.scan.rows import check_names
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
 
@@ -71,7 +71,7 @@ def plan_works(files: Sequence[str], options: SourceOptions, *, cores: int) -> l
     return [Work(tuple(files), replace(options.read, share=share, shares=shares)) for share in range(shares)]
 
 
-def finished_files(options: SourceOptions, *, now: float) -> list[str]:
+def find_finished_files(options: SourceOptions, *, now: float) -> list[str]:
     """Return the complete files: all but the newest, and the newest too after ``quiet_seconds`` without a write."""
     try:
         files = sorted(find_files(options.paths), key=natural)
@@ -108,10 +108,10 @@ class CaptureSource(Source):
         """The default columns of the table."""
         return tuple(column.name for column in self.options.read.selected_columns())
 
-    def checked(self, columns: Sequence[str], where: Where) -> None:
+    def check_columns(self, columns: Sequence[str], where: Where) -> None:
         """Check that the table has these columns, and the columns of the conditions."""
         table = self.options.read.table
-        checked_names(columns, [column.name for column in TABLES[table]])
+        check_names(columns, [column.name for column in TABLES[table]])
         if table != "records" and where != Where(timestamps_ms=where.timestamps_ms):
             raise OptionError(
                 f"table {table} has no topics, partitions and offsets of records; `where` takes timestamp"
@@ -131,8 +131,8 @@ class CaptureSource(Source):
     def read(self, work: Work, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share. Finally, append the unread data that may contain calls to ``errors``."""
         conditions = list(_conditions(where, _TIMES[self.options.read.table]))
-        needed = dict.fromkeys([*columns, *(name for name, _ in conditions)])
-        read = replace(work.options, columns=tuple(needed))
+        columns_to_read = dict.fromkeys([*columns, *(name for name, _ in conditions)])
+        read = replace(work.options, columns=tuple(columns_to_read))
         coverage = Coverage()
         try:
             for batch in read_traffic(work.files, read, coverage):

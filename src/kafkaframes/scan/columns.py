@@ -139,7 +139,7 @@ _DEFAULTS = {
 
 
 def choose_columns(
-    requested: Sequence[str] | None, *, include_headers: bool = False, table: str = "records", source: bool = False
+    names_or_none: Sequence[str] | None, *, include_headers: bool = False, table: str = "records", source: bool = False
 ) -> tuple[Column, ...]:
     """Return the columns in the given order; by default those of Spark's Kafka source, or all of ``batches``.
 
@@ -148,26 +148,26 @@ def choose_columns(
     Raises:
         OptionError: A name is unknown or given twice.
     """
-    names = list(requested or _DEFAULTS[table])
+    names = list(names_or_none or _DEFAULTS[table])
     if include_headers and table in ("records", "internal") and "headers" not in [name.lower() for name in names]:
         names.append("headers")
     if source and SOURCE.name not in [name.lower() for name in names]:
         names.append(SOURCE.name)
-    known = {column.name.lower(): column for column in TABLES[table]}
-    chosen = tuple(_column(name, known) for name in names)
-    for position, column in enumerate(chosen):
-        if column in chosen[:position]:
+    columns_by_name = {column.name.lower(): column for column in TABLES[table]}
+    columns = tuple(_column(name, columns_by_name) for name in names)
+    for position, column in enumerate(columns):
+        if column in columns[:position]:
             raise OptionError(f"columns: {column.name} is named twice")
-    return chosen
+    return columns
 
 
-def _column(name: str, known: Mapping[str, Column]) -> Column:
-    if name.lower() not in known:
-        near = difflib.get_close_matches(name.lower(), known, n=1)
-        names = ", ".join(column.name for column in known.values())
-        advice = f"did you mean {known[near[0]].name}?" if near else f"one of {names}"
+def _column(name: str, columns_by_name: Mapping[str, Column]) -> Column:
+    if name.lower() not in columns_by_name:
+        near = difflib.get_close_matches(name.lower(), columns_by_name, n=1)
+        names = ", ".join(column.name for column in columns_by_name.values())
+        advice = f"did you mean {columns_by_name[near[0]].name}?" if near else f"one of {names}"
         raise OptionError(f"columns: no column {name}; {advice}")
-    return known[name.lower()]
+    return columns_by_name[name.lower()]
 
 
 def ddl(columns: Sequence[Column], comment: str = "") -> str:

@@ -22,7 +22,7 @@ from pyarrow.fs import LocalFileSystem
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.scan.arrow import FAR_TIMES, INSTANT, split_instants
+from kafkaframes.scan.arrow import FAR_TIMES, INSTANT, separate_instants
 from kafkaframes.scan.slices import Rows, warn_at_end
 from kafkaframes.scan.where import Interval, Where
 from kafkaframes.wire.integers import MAX_INT32
@@ -34,7 +34,7 @@ _OFFSETS: Final = range(2**63 - 1)
 _PARTITIONS: Final = range(-1, MAX_INT32)  # -1: partition of a file whose name does not contain one
 _LOG: Final = logging.getLogger("kafkaframes.scan")
 _MILLISECONDS: Final = range(-1, 2**53)
-_MOST_PARTITIONS: Final = 1_000  # each is tested by itself, in about 40 us
+_MAX_PARTITIONS: Final = 1_000  # each is tested by itself, in about 40 us
 _NAME: Final = re.compile(r'"([\w.-]+)"')
 
 
@@ -67,19 +67,19 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         **_: Any,
     ) -> ds.Scanner:
         """Return a scanner for these columns of the rows that the filter keeps."""
-        known, reading = self.schema.names, self._scan
-        names, text = known if columns is None else list(columns), "" if filter is None else str(filter)
-        needed = [name for name in known if name in names or name in text]
+        schema_names, reading = self.schema.names, self._scan
+        names, text = schema_names if columns is None else list(columns), "" if filter is None else str(filter)
+        names_to_read = [name for name in schema_names if name in names or name in text]
         if filter is not None and reading.most is None:  # a limit applies before the filter
             # OptionError: a captures table with other columns of these names. ArrowException: a type without bounds.
             with suppress(OptionError, pa.ArrowException):
-                reading = reading.narrowed(where_of_filter(filter, self.schema))
-        needed = needed or known[:1]
-        sources = dict.fromkeys(name if name in self._scan.schema.names else _TIMESTAMP for name in needed)
-        schema = pa.schema([self._schema.field(name) for name in needed])
-        has_far_times = FAR_TIMES in known
+                reading = reading.with_conditions(where_of_filter(filter, self.schema))
+        names_to_read = names_to_read or schema_names[:1]
+        sources = dict.fromkeys(name if name in self._scan.schema.names else _TIMESTAMP for name in names_to_read)
+        schema = pa.schema([self._schema.field(name) for name in names_to_read])
+        has_far_times = FAR_TIMES in schema_names
         rows = warn_at_end(reading.select(*sources).to_batches())
-        batches = (_narrowed(batch, schema, has_far_times=has_far_times) for batch in rows)
+        batches = (_select_schema(batch, schema, has_far_times=has_far_times) for batch in rows)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         return ds.Scanner.from_batches(reader, columns=names, filter=filter)
 
@@ -91,11 +91,11 @@ def _in_microseconds(schema: pa.Schema) -> pa.Schema:
     return schema.set(index, schema.field(index).with_type(INSTANT))
 
 
-def _narrowed(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) -> pa.RecordBatch:
+def _select_schema(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) -> pa.RecordBatch:
     """Return the columns of a schema, with instants in microseconds."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if _TIMESTAMP in columns and columns[_TIMESTAMP].type == _MILLISECOND_TYPE:
-        columns[_TIMESTAMP], far = split_instants(columns[_TIMESTAMP])
+        columns[_TIMESTAMP], far = separate_instants(columns[_TIMESTAMP])
         if far is not None and not has_far_times:
             count = len(far) - far.null_count
             _LOG.warning(
@@ -109,7 +109,7 @@ def _narrowed(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) 
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def where_of_filter(kept: ds.Expression, schema: pa.Schema) -> Where:
+def where_of_filter(condition: ds.Expression, schema: pa.Schema) -> Where:
     """Return conditions that hold for every row that the filter keeps."""
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
 
@@ -117,11 +117,11 @@ def where_of_filter(kept: ds.Expression, schema: pa.Schema) -> Where:
         dataset = ds.FileSystemDataset.from_paths(
             ["rows"], schema=schema, format=form, filesystem=nowhere, partitions=[rows]
         )
-        return any(True for _ in dataset.get_fragments(kept))
+        return any(True for _ in dataset.get_fragments(condition))
 
-    columns = {name for name in schema.names if name in str(kept) and not may_keep(ds.field(name).is_null())}
+    columns = {name for name in schema.names if name in str(condition) and not may_keep(ds.field(name).is_null())}
     return Where(
-        _topics(may_keep, sorted(set(_NAME.findall(str(kept))))) if "topic" in columns else None,
+        _topics(may_keep, sorted(set(_NAME.findall(str(condition))))) if "topic" in columns else None,
         _partitions(may_keep) if "partition" in columns else None,
         _interval(may_keep, "offset", _OFFSETS) if "offset" in columns else (None, None),
         _interval(may_keep, "timestamp", _MILLISECONDS) if "timestamp" in columns else (None, None),
@@ -143,15 +143,15 @@ def _interval(may_keep: _MayKeep, name: str, values: range) -> Interval:
 def _partitions(may_keep: _MayKeep) -> frozenset[int] | None:
     first, end = _interval(may_keep, "partition", _PARTITIONS)
     first = _PARTITIONS[0] if first is None else first
-    if end is None or end - first > _MOST_PARTITIONS:
+    if end is None or end - first > _MAX_PARTITIONS:
         return None
     return frozenset(number for number in range(first, end) if may_keep(ds.field("partition") == number))
 
 
-def _topics(may_keep: _MayKeep, named: Sequence[str]) -> frozenset[str] | None:
+def _topics(may_keep: _MayKeep, topics: Sequence[str]) -> frozenset[str] | None:
     """Return the topics that the filter may keep; None if it may keep topics that it does not name."""
     column = ds.field("topic")
-    between = [(column > one) & (column < other) for one, other in pairwise(named)]
-    if not named or any(map(may_keep, [column < named[0], *between, column > named[-1]])):
+    between = [(column > one) & (column < other) for one, other in pairwise(topics)]
+    if not topics or any(map(may_keep, [column < topics[0], *between, column > topics[-1]])):
         return None
-    return frozenset(name for name in named if may_keep(column == name))
+    return frozenset(name for name in topics if may_keep(column == name))

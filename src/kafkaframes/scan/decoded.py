@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, OptionError, path_error_text
-from kafkaframes.records.arrays import repeated
-from kafkaframes.scan.values.columns import decoded_struct, prepend_schema_ids
+from kafkaframes.records.arrays import repeat_value
+from kafkaframes.scan.values.columns import decode_to_struct, prepend_schema_ids
 from kafkaframes.scan.values.decoding import JSON, MODES, PROTOBUF, Decoding, subject_schema
 
 ERROR: Final = "_error"  # the column with the reason why a value could not be decoded
@@ -39,8 +39,8 @@ class ValueDecoding:
 
     def schema(self, plain: pa.Schema, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of decoded rows."""
-        made = {"value": pa.struct(self.decoding.decoder().fields), ERROR: pa.string()}
-        return pa.schema([pa.field(name, made[name]) if name in made else plain.field(name) for name in columns])
+        types = {"value": pa.struct(self.decoding.decoder().fields), ERROR: pa.string()}
+        return pa.schema([pa.field(name, types[name]) if name in types else plain.field(name) for name in columns])
 
     def batch(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
         """Return the rows of a batch with decoded values.
@@ -51,19 +51,19 @@ class ValueDecoding:
         schema = self.schema(batch.schema, columns)
         if "value" not in batch.schema.names:
             return batch
-        framed = prepend_schema_ids(batch) if self.decoding.has_prefix else batch
-        values, reasons = decoded_struct(framed.column("value"), self.decoding.decoder())
+        batch_with_ids = prepend_schema_ids(batch) if self.decoding.has_prefix else batch
+        values, reasons = decode_to_struct(batch_with_ids.column("value"), self.decoding.decoder())
         if reasons and self.raises:
             row = min(reasons)
             names = [name for name in ("topic", "partition", "offset") if name in batch.schema.names]
             at = ", ".join(f"{name} {batch.column(name)[row].as_py()}" for name in names)
             raise CorruptRecordError(f"value{' of ' if at else ''}{at}: {reasons[row]}")
-        errors = repeated(None, pa.string(), batch.num_rows)
+        errors = repeat_value(None, pa.string(), batch.num_rows)
         if reasons:
             errors = pa.array([reasons.get(row) for row in range(batch.num_rows)], pa.string())
-        made = {"value": values, ERROR: errors}
+        new_columns = {"value": values, ERROR: errors}
         return pa.RecordBatch.from_arrays(
-            [made[name] if name in made else batch.column(name) for name in columns], schema=schema
+            [new_columns[name] if name in new_columns else batch.column(name) for name in columns], schema=schema
         )
 
 
@@ -88,11 +88,11 @@ class SchemaChoice:
         if self.schema is not None and self.registry is not None:
             raise OptionError("only one of `schema` and `registry` can be given")
         if self.registry is not None:
-            registered = subject_schema(self.registry, self.subject or _subject(topics), mode)
-            decoding = Decoding(mode, None, {}, self.registry, registered, self.message or "", self.other_fields)
+            registered_schema = subject_schema(self.registry, self.subject or _subject(topics), mode)
+            decoding = Decoding(mode, None, {}, self.registry, registered_schema, self.message or "", self.other_fields)
         else:
             text = _text(self.schema)
-            text = _inferred(sample, mode) if text is None else text
+            text = _infer_schema(sample, mode) if text is None else text
             decoding = Decoding(mode, text, message=self.message or "", other_fields=self.other_fields)
         decoding.decoder()
         return decoding
@@ -122,7 +122,7 @@ def _text(schema: Schema) -> bytes | None:
         raise OptionError(f"`schema`: {path_error_text(error, os.fspath(schema))}") from None
 
 
-def _inferred(sample: Callable[[], Iterable[bytes | None]], mode: str) -> bytes:
+def _infer_schema(sample: Callable[[], Iterable[bytes | None]], mode: str) -> bytes:
     """Return a JSON Schema inferred from the first values."""
     from kafkaframes.scan.values.json_values import infer_schema
 

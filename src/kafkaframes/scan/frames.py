@@ -64,10 +64,10 @@ def _conjuncts(node: _Node) -> Iterator[_Node]:
 def _condition(node: _Node, constant: Callable[[_Node], Any]) -> Where:
     binary, function = node.get("BinaryExpr"), node.get("Function")
     if isinstance(binary, dict) and binary.get("op") in _FLIPPED:
-        left, right, comparison = binary["left"], binary["right"], binary["op"]
-        if _column(left) is None:
-            left, right, comparison = right, left, _FLIPPED[comparison]
-        return _compared(_column(left), comparison, constant(right))
+        first, right, comparison = binary["left"], binary["right"], binary["op"]
+        if _column(first) is None:
+            first, right, comparison = right, first, _FLIPPED[comparison]
+        return _where_of_comparison(_column(first), comparison, constant(right))
     if isinstance(function, dict):
         return _of_function(function, constant)
     return EVERYTHING
@@ -83,8 +83,8 @@ def _column(node: _Node) -> str | None:
 
 
 def _of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
-    called = function.get("function", {})
-    name = called.get("Boolean") if isinstance(called, dict) else None
+    call = function.get("function", {})
+    name = call.get("Boolean") if isinstance(call, dict) else None
     column, *values = function.get("input", [{}])
     compared_column = _column(column)
     if not isinstance(name, dict) or compared_column is None:
@@ -93,14 +93,15 @@ def _of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
         return _among(compared_column, constant(values[0]))
     if "IsBetween" in name and len(values) == 2:
         least, most = _BETWEEN.get(name["IsBetween"].get("closed"), ("", ""))
-        compared = (
-            _compared(compared_column, *part) for part in zip((least, most), map(constant, values), strict=True)
+        comparisons = (
+            _where_of_comparison(compared_column, *part)
+            for part in zip((least, most), map(constant, values), strict=True)
         )
-        return next(compared) & next(compared)
+        return next(comparisons) & next(comparisons)
     return EVERYTHING
 
 
-def _compared(column: object, comparison: str, value: object) -> Where:
+def _where_of_comparison(column: object, comparison: str, value: object) -> Where:
     if comparison == "Eq" and column in ("topic", "partition"):
         return _among(column, [value])
     if column == "offset" and isinstance(value, int) and not isinstance(value, bool):
@@ -168,15 +169,15 @@ def lazy(scan: Rows) -> pl.LazyFrame:
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
         names = scan.schema.names if columns is None else columns
-        needed = names if predicate is None else [*names, *predicate.meta.root_names()]
-        reading = scan.select(*dict.fromkeys(needed or scan.schema.names[:1]))
+        columns_to_read = names if predicate is None else [*names, *predicate.meta.root_names()]
+        reading = scan.select(*dict.fromkeys(columns_to_read or scan.schema.names[:1]))
         if predicate is not None and scan.most is None:  # a limit applies before the predicate
             with suppress(OptionError):  # a captures table with other columns of these names
-                reading = reading.narrowed(where_of_expression(predicate, polars))
+                reading = reading.with_conditions(where_of_expression(predicate, polars))
         if predicate is None and rows is not None:
             reading = reading.limit(rows)
         batches = reading.to_batches()
-        for table in _gathered(warn_at_end(batches), batches.schema, batch_rows or _ROWS_AT_ONCE):
+        for table in _group_batches(warn_at_end(batches), batches.schema, batch_rows or _ROWS_AT_ONCE):
             frame = polars.from_arrow(table)
             frame = frame if predicate is None else frame.filter(predicate)
             yield (frame if rows is None else frame.head(rows)).select(names)
@@ -188,7 +189,7 @@ def lazy(scan: Rows) -> pl.LazyFrame:
     return plugins.register_io_source(frames, schema=schema)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+def _group_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
     """Yield the batches as tables of about ``rows`` rows. Without rows, yield one empty table."""
     waiting: list[pa.RecordBatch] = []
     is_first = True
@@ -204,14 +205,14 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -
 def to_dask(plan: ScanPlan) -> dd.DataFrame:
     """Return a Dask DataFrame that reads the slices of a plan."""
     dask = import_extra("`to_dask`", "dask", "dask.dataframe")
-    return dask.from_map(_arrow_typed, plan.apart(), meta=_typed(plan.schema.empty_table()))
+    return dask.from_map(_arrow_typed, plan.apart(), meta=_to_pandas(plan.schema.empty_table()))
 
 
 def _arrow_typed(plan: ScanPlan) -> pd.DataFrame:
-    return _typed(read_plan(plan))
+    return _to_pandas(read_plan(plan))
 
 
-def _typed(table: pa.Table) -> pd.DataFrame:
+def _to_pandas(table: pa.Table) -> pd.DataFrame:
     return table.to_pandas(types_mapper=import_module("pandas").ArrowDtype)
 
 

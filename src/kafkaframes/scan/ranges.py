@@ -115,8 +115,8 @@ def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
         OptionError: A partition number does not exist.
     """
     if missing := sorted(set(numbers) - set(existing)):
-        listed = ", ".join(map(str, missing))
-        raise OptionError(f"`partitions`: none of the chosen topics has the partition {listed}")
+        missing_list = ", ".join(map(str, missing))
+        raise OptionError(f"`partitions`: none of the chosen topics has the partition {missing_list}")
 
 
 def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[Name, int]:
@@ -129,9 +129,9 @@ def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[N
     values = bound.times if isinstance(bound, AtTime) else bound
     if isinstance(values, int):
         return dict.fromkeys(names, values)
-    timed = isinstance(bound, AtTime)
+    is_time = isinstance(bound, AtTime)
     if missing := sorted(set(names) - set(values)):
-        kind, advice = ("time", "") if timed else ("offset", "; use -2 for earliest, -1 for latest")
+        kind, advice = ("time", "") if is_time else ("offset", "; use -2 for earliest, -1 for latest")
         raise OptionError(f"{_setting(setting, bound)} names no {kind} for {_texts(missing)}{advice}")
     if extra := sorted(set(values) - set(names)):
         raise OptionError(
@@ -188,13 +188,13 @@ def for_all(
     return {name: min(at, ends[name]) if firsts[name] == ends[name] else at for name, at in offsets.items()}
 
 
-def narrowed(bound: Bound, names: Collection[Name]) -> Bound:
+def restrict_bound(bound: Bound, names: Collection[Name]) -> Bound:
     """Return a bound without entries for topic partitions that are not in ``names``."""
     values = bound.times if isinstance(bound, AtTime) else bound
     if isinstance(values, int):
         return bound
-    kept = {name: value for name, value in values.items() if name in names}
-    return AtTime(kept) if isinstance(bound, AtTime) else kept
+    values_in_names = {name: value for name, value in values.items() if name in names}
+    return AtTime(values_in_names) if isinstance(bound, AtTime) else values_in_names
 
 
 def check_batch_start(start: Bound | AtGroup) -> None:
@@ -207,7 +207,7 @@ def check_batch_start(start: Bound | AtGroup) -> None:
         raise OptionError("`start`: a batch read cannot start at latest (-1): must be earliest or offsets")
 
 
-def nested(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]:
+def nest_by_topic(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]:
     """Return values of topic partitions, such as offsets, in the JSON form of Spark's Kafka source.
 
     >>> nested({("orders", 1): 7, ("orders", 0): 5})
@@ -220,7 +220,7 @@ def nested(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]:
 
 
 def flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[Name, int]:
-    """Undo ``nested``."""
+    """Undo ``nest_by_topic``."""
     return {(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
 
 
@@ -240,7 +240,7 @@ def was_cut(name: object, offset: int, end: int | None) -> str:
     return f"topic partition {name}, read up to offset {offset}, {state}"
 
 
-def lost_start(name: object, first: int) -> str:
+def describe_lost_start(name: object, first: int) -> str:
     """Return the message for a partition that is new to a stream and does not start at offset 0."""
     return (
         f"topic partition {name} was added after the query's last micro-batch and begins at offset {first}: offsets 0 "

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import flags, int64_values, repeated
+from kafkaframes.records.arrays import flags, int64_values, repeat_value
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import Batches, Bytes, Flags, Source, check_crcs
@@ -88,22 +88,25 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([_ORIGIN_FIELDS.get(name) or pa.field(name, COLUMNS[name].type) for name in columns])
 
 
-def known_columns(columns: Sequence[str], *, origin: Collection[str] = tuple(_ORIGIN_FIELDS)) -> tuple[str, ...]:
+def check_origin_columns(columns: Sequence[str], *, origin: Collection[str] = tuple(_ORIGIN_FIELDS)) -> tuple[str, ...]:
     """Return the column names after a check.
 
     Raises:
         OptionError: A name does not exist (the message suggests the closest one), or is given twice.
     """
-    return checked_names(columns, (*COLUMNS, *origin))
+    return check_names(columns, (*COLUMNS, *origin))
 
 
-def checked_names(columns: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the names after a check that each is in ``known`` and given once. Exceptions as for ``known_columns``."""
+def check_names(columns: Sequence[str], valid_names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names after a check that each is in ``valid_names`` and given once.
+
+    The exceptions are those of ``check_origin_columns``.
+    """
     for position, name in enumerate(columns):
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
+        if name not in valid_names:
+            near = difflib.get_close_matches(str(name), valid_names, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise OptionError(f"no column {name!r}: {hint}there are {', '.join(known)}")
+            raise OptionError(f"no column {name!r}: {hint}there are {', '.join(valid_names)}")
         if name in columns[:position]:
             raise OptionError(f"column {name!r} is named twice")
     return tuple(columns)
@@ -119,16 +122,16 @@ def sources_of(columns: Sequence[str], where: Where) -> tuple[str, ...]:
 
 def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], where: Where) -> pa.RecordBatch | None:
     """Return the columns of the rows that fulfil the conditions; None if no row does."""
-    kept = where.rows(batch.column(TIMES)) if where.has_times else None
-    if kept is not None:
-        batch = batch.filter(flags(kept))
+    is_kept = where.rows(batch.column(TIMES)) if where.has_times else None
+    if is_kept is not None:
+        batch = batch.filter(flags(is_kept))
     if batch.num_rows == 0:
         return None
     if tuple(batch.schema.names) == tuple(columns):
         return batch
     values = {"topic": origin.topic, "partition": origin.partition, "file": origin.path}
     arrays = [
-        repeated(values[name], _ORIGIN_FIELDS[name].type, batch.num_rows) if name in values else batch.column(name)
+        repeat_value(values[name], _ORIGIN_FIELDS[name].type, batch.num_rows) if name in values else batch.column(name)
         for name in columns
     ]
     fields = [_ORIGIN_FIELDS.get(name) or batch.schema.field(name) for name in columns]
@@ -168,19 +171,19 @@ class Counting:
         is_v2 = batches.is_v2
         firsts = np.where(is_v2, firsts, np.where(batches.codecs == 0, lasts, np.iinfo(np.int64).min))  # or unknown
         counts = np.where(is_v2, counts, 1)
-        counted = (lasts >= self.first_offset) & (firsts < self.end_offset)
+        is_counted = (lasts >= self.first_offset) & (firsts < self.end_offset)
         if not self.control_records:
-            counted &= ~batches.is_control
+            is_counted &= ~batches.is_control
         if left_out is not None:
-            counted &= ~left_out
-        counted &= ~self.where.batches_without_rows(batches)
+            is_counted &= ~left_out
+        is_counted &= ~self.where.batches_without_rows(batches)
         sure = (is_v2 | (batches.codecs == 0)) & (counts >= 0) & (counts - 1 <= lasts - firsts)
         sure &= (firsts >= self.first_offset) & (lasts < self.end_offset) & self.where.batches_of_rows(batches)
-        if not sure[counted].all():
+        if not sure[is_counted].all():
             return None
-        if self.verify_crc and not check_crcs(data, batches.select(counted)).all():
+        if self.verify_crc and not check_crcs(data, batches.select(is_counted)).all():
             return None
-        return int(counts[counted].sum())
+        return int(counts[is_counted].sum())
 
 
 def find_offset_at_time(source: Source, time_ms: int, *, rules: str, end: int | None = None) -> int | None:
@@ -198,7 +201,7 @@ def find_offset_at_time(source: Source, time_ms: int, *, rules: str, end: int | 
     columns = ("offset", "timestamp")
     options = ReadOptions(columns=columns, rules=rules, unwanted=where.batches_without_rows, part_bytes=_PART_BYTES)
     for batch in RecordReader(source, options, end=end):
-        reached = np.flatnonzero(int64_values(batch.column("timestamp")) >= time_ms)
-        if reached.size:
-            return int(batch.column("offset")[int(reached[0])].as_py())
+        matching_rows = np.flatnonzero(int64_values(batch.column("timestamp")) >= time_ms)
+        if matching_rows.size:
+            return int(batch.column("offset")[int(matching_rows[0])].as_py())
     return None

@@ -18,7 +18,17 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.scan import frames
 from kafkaframes.scan.decoded import ERROR, Schema, SchemaChoice, ValueDecoding
 from kafkaframes.scan.rows import RecordBatches
-from kafkaframes.scan.slices import Running, ScanPlan, ScanSlice, Source, SourcePlan, run, scan_html, warn, watched
+from kafkaframes.scan.slices import (
+    Running,
+    ScanPlan,
+    ScanSlice,
+    Source,
+    SourcePlan,
+    run,
+    scan_html,
+    show_progress,
+    warn,
+)
 from kafkaframes.scan.where import EVERYTHING, OffsetRange, TimeRange, Where, where_of
 
 if TYPE_CHECKING:
@@ -37,15 +47,15 @@ class Scan:
 
     Attributes:
         source: The log, topics or captures.
-        chosen: Names of the selected columns. None: the default columns of the source.
-        kept: Conditions on rows.
+        selected_columns: Names of the selected columns. None: the default columns of the source.
+        conditions: Conditions on rows.
         most: Largest number of rows. None: no limit.
         decoding: Decoding of the values. None: values are bytes.
     """
 
     source: Source
-    chosen: tuple[str, ...] | None = None
-    kept: Where = EVERYTHING
+    selected_columns: tuple[str, ...] | None = None
+    conditions: Where = EVERYTHING
     most: int | None = None
     decoding: ValueDecoding | None = None
 
@@ -57,8 +67,8 @@ class Scan:
         Raises:
             OptionError: A column does not exist, or is selected twice.
         """
-        self.source.checked([name for name in columns if not self._is_reason(name)], self.kept)
-        return replace(self, chosen=columns)
+        self.source.check_columns([name for name in columns if not self._is_reason(name)], self.conditions)
+        return replace(self, selected_columns=columns)
 
     def where(
         self,
@@ -83,13 +93,13 @@ class Scan:
         Raises:
             OptionError: A value is not a valid range, or a time cannot be parsed.
         """
-        return self.narrowed(where_of(offset=offset, timestamp=timestamp, partition=partition, topic=topic))
+        return self.with_conditions(where_of(offset=offset, timestamp=timestamp, partition=partition, topic=topic))
 
-    def narrowed(self, where: Where) -> Scan:
+    def with_conditions(self, where: Where) -> Scan:
         """Return a scan of the rows that also fulfil these conditions, as ``where`` does for its arguments."""
-        kept = self.kept & where
-        self.source.checked((), kept)
-        return replace(self, kept=kept)
+        all_conditions = self.conditions & where
+        self.source.check_columns((), all_conditions)
+        return replace(self, conditions=all_conditions)
 
     def limit(self, rows: int) -> Scan:
         """Return a scan of the first rows by topic, partition and offset.
@@ -140,13 +150,17 @@ class Scan:
         if "value" not in self.source.default_columns:
             raise OptionError(f"{self.source.label}: there is no column value")
         choice = SchemaChoice(schema, registry, subject, message, other_fields)
-        known = choice.decoding(value, topics=self.kept.topics or self.source.topics, sample=self._first_values)
-        decoding = ValueDecoding(known, raises=errors == "raise")
-        has_reasons = not decoding.raises and self.chosen is not None
-        return replace(self, decoding=decoding, chosen=(*self.columns, ERROR) if has_reasons else self.chosen)
+        value_decoding = choice.decoding(
+            value, topics=self.conditions.topics or self.source.topics, sample=self._first_values
+        )
+        decoding = ValueDecoding(value_decoding, raises=errors == "raise")
+        has_reasons = not decoding.raises and self.selected_columns is not None
+        return replace(
+            self, decoding=decoding, selected_columns=(*self.columns, ERROR) if has_reasons else self.selected_columns
+        )
 
     def _first_values(self) -> list[bytes | None]:
-        first = replace(self, chosen=("value",), decoding=None).limit(_SAMPLED_VALUES)
+        first = replace(self, selected_columns=("value",), decoding=None).limit(_SAMPLED_VALUES)
         return [value for batch in first.to_batches() for value in batch.column(0).to_pylist()]
 
     # ------------------------------------------------------------------------------------------ columns and text
@@ -154,8 +168,8 @@ class Scan:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns."""
-        if self.chosen is not None:
-            return self.chosen
+        if self.selected_columns is not None:
+            return self.selected_columns
         columns = self.source.default_columns
         return columns if self.decoding is None or self.decoding.raises else (*columns, ERROR)
 
@@ -179,8 +193,8 @@ class Scan:
 
     def __repr__(self) -> str:
         steps = [f"scan of {self.source.label}"]
-        if self.kept != EVERYTHING:
-            steps.append(f"where {self.kept}")
+        if self.conditions != EVERYTHING:
+            steps.append(f"where {self.conditions}")
         steps.append(f"columns {', '.join(self.columns)}")
         if self.decoding is not None:
             steps.append(f"values as {self.decoding.mode}")
@@ -206,10 +220,15 @@ class Scan:
             NetworkError, BrokerError: The cluster does not respond, or responds with an error.
         """
         is_limited = self.most is not None
-        planned = SourcePlan() if self.most == 0 else self.source.plan(self.kept, parts=1 if is_limited else parts)
+        source_plan = (
+            SourcePlan() if self.most == 0 else self.source.plan(self.conditions, parts=1 if is_limited else parts)
+        )
         plain = self._plain_columns
-        slices = [ScanSlice(self.source, work, plain, self.kept, self.columns, self.decoding) for work in planned.works]
-        return ScanPlan(tuple(slices), self.schema, self.most, planned.notes)
+        slices = [
+            ScanSlice(self.source, work, plain, self.conditions, self.columns, self.decoding)
+            for work in source_plan.works
+        ]
+        return ScanPlan(tuple(slices), self.schema, self.most, source_plan.notes)
 
     def to_batches(self, *, workers: int = 1) -> RecordBatches:
         """Return an iterator over Arrow record batches. Memory is bounded, whatever the amount of data.
@@ -226,9 +245,9 @@ class Scan:
             OptionError, LogDirError, NetworkError, BrokerError: While iterating, as for ``plan``.
             CorruptRecordError: While iterating: damage in a live topic, or in a log if ``on_damage`` is ``fail``.
         """
-        return self._started(workers)[0]
+        return self._start_reading(workers)[0]
 
-    def _started(self, workers: int) -> tuple[RecordBatches, Running]:
+    def _start_reading(self, workers: int) -> tuple[RecordBatches, Running]:
         running = Running([])
         return RecordBatches(run(self, running, workers), self.schema, running.errors, running.notes), running
 
@@ -237,8 +256,8 @@ class Scan:
 
         Damage and notes are logged as warnings of the logger ``kafkaframes.scan``.
         """
-        batches, running = self._started(workers)
-        table = pa.Table.from_batches(list(watched(batches, running, self.source.label)), schema=batches.schema)
+        batches, running = self._start_reading(workers)
+        table = pa.Table.from_batches(list(show_progress(batches, running, self.source.label)), schema=batches.schema)
         warn([*batches.errors, *batches.notes])
         return table
 

@@ -72,7 +72,7 @@ class Source(Protocol):
         """The columns of a scan without ``select``."""
         return LOG_COLUMNS
 
-    def checked(self, columns: Sequence[str], where: Where) -> None:
+    def check_columns(self, columns: Sequence[str], where: Where) -> None:
         """Check that the source has these columns, and the columns of the conditions.
 
         Raises:
@@ -153,9 +153,9 @@ class ScanSlice:
 
     def count(self) -> int:
         """Return the number of rows, from headers if they determine it, otherwise by reading the slice."""
-        counted = self.source.count(self.work, self.where)
-        if counted is not None:
-            return counted
+        count = self.source.count(self.work, self.where)
+        if count is not None:
+            return count
         cheapest = [name for name in self.source.default_columns if name in _CHEAP] or self.source.default_columns[:1]
         return sum(batch.num_rows for batch in self.source.read(self.work, cheapest[:1], self.where, []))
 
@@ -229,7 +229,7 @@ class Rows(Protocol):
     def limit(self, rows: int) -> Rows:  # noqa: D102
         ...
 
-    def narrowed(self, where: Where) -> Rows:  # noqa: D102
+    def with_conditions(self, where: Where) -> Rows:  # noqa: D102
         ...
 
     def plan(self, *, parts: int = 1) -> ScanPlan:  # noqa: D102
@@ -275,7 +275,7 @@ def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
         if plan.limit is not None or workers == 1 or len(plan) < 2:  # with a limit, read-ahead could be wasted
             yield from plan.rows(running)
         else:
-            yield from _pooled(plan, running, workers)
+            yield from _read_in_pool(plan, running, workers)
     finally:
         scan.source.close()
 
@@ -316,7 +316,7 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
             return
 
 
-def _pooled(plan: ScanPlan, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
+def _read_in_pool(plan: ScanPlan, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
     """Read ``workers`` slices in parallel, with one more queued."""
     waiting = iter(plan.slices)
     ahead: deque[tuple[ScanSlice, Future[_Result]]] = deque()
@@ -360,7 +360,7 @@ def scan_html(scan: Rows) -> str:
     return f"<div>{escape(repr(scan))}</div><table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
-def watched(batches: Iterator[pa.RecordBatch], running: Running, label: str) -> Iterator[pa.RecordBatch]:
+def show_progress(batches: Iterator[pa.RecordBatch], running: Running, label: str) -> Iterator[pa.RecordBatch]:
     """Yield batches. In a notebook, show a progress bar in bytes if tqdm is installed."""
     bar = _bar(label) if _is_notebook() else None
     if bar is None:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kafkaframes.scan.ranges import Name, Nested, flat, nested
+from kafkaframes.scan.ranges import Name, Nested, flat, nest_by_topic
 
 _ID: Final = "@"  # these three characters are invalid in topic names
 _ABSENT: Final = "/"
@@ -54,7 +54,7 @@ class StreamOffsets:
         >>> StreamOffsets({("t", 0): 42}, {"t": "a-b"}, absent).to_json()
         {'t': {'0': 42}, 't@a-b': {}, 'u@c-d/1=7': {}}
         """
-        result: Nested = nested(self.offsets)
+        result: Nested = nest_by_topic(self.offsets)
         names = [f"{topic}{_ID}{self.ids[topic]}" for topic in result if topic in self.ids]
         by_topic: dict[tuple[str, str], list[str]] = {}
         for (topic, partition), (topic_id, offset) in sorted(self.absent.items()):
@@ -83,4 +83,4 @@ class StreamOffsets:
 
     def with_all_listed(self) -> Nested:
         """Return the checkpoint form without topic ids, with absent partitions among the others."""
-        return nested({**{name: partition.offset for name, partition in self.absent.items()}, **self.offsets})
+        return nest_by_topic({**{name: partition.offset for name, partition in self.absent.items()}, **self.offsets})

@@ -60,7 +60,7 @@ class Where:
         parts += [] if self.partitions is None else [f"partition {', '.join(map(str, sorted(self.partitions)))}"]
         for name, (least, limit) in (("offset", self.offsets), ("timestamp", self.timestamps_ms)):
             if (least, limit) != (None, None):
-                parts.append(f"{name} from {_shown(name, least)} to {_shown(name, limit)}")
+                parts.append(f"{name} from {_format_limit(name, least)} to {_format_limit(name, limit)}")
         return ", ".join(parts)
 
     def has_partition(self, topic: str, partition: int) -> bool:
@@ -68,7 +68,7 @@ class Where:
         is_topic = self.topics is None or topic in self.topics
         return is_topic and (self.partitions is None or partition in self.partitions)
 
-    def bounded(self, first: int, end: int) -> tuple[int, int]:
+    def limit_range(self, first: int, end: int) -> tuple[int, int]:
         """Return the offset range limited to the conditions. The end is never below the first offset."""
         least, limit = self.offsets
         first = first if least is None else max(first, least)
@@ -84,12 +84,12 @@ class Where:
 
         values = int64_values(timestamps)
         least, limit = self.timestamps_ms
-        kept = np.ones(values.size, np.bool_)
+        is_kept = np.ones(values.size, np.bool_)
         if least is not None:
-            kept &= values >= least
+            is_kept &= values >= least
         if limit is not None:
-            kept &= values < limit
-        return None if kept.all() else kept
+            is_kept &= values < limit
+        return None if is_kept.all() else is_kept
 
     def batches_without_rows(self, batches: Batches) -> Flags:
         """Return a mask of the batches whose headers prove that no record is in the time range (format 2 only)."""
@@ -155,21 +155,21 @@ def milliseconds(instant: Instant) -> int:
     """
     if isinstance(instant, int):
         return instant
-    parsed: object = instant
+    parsed_time: object = instant
     if isinstance(instant, str):
         with suppress(ValueError):
-            parsed = datetime.fromisoformat(instant)
-    if not isinstance(parsed, date):
+            parsed_time = datetime.fromisoformat(instant)
+    if not isinstance(parsed_time, date):
         raise OptionError(f"{instant!r} is no time such as 2026-11-21T00:00:00")
-    if not isinstance(parsed, datetime):
-        parsed = datetime(parsed.year, parsed.month, parsed.day, tzinfo=UTC)
-    return -((_EPOCH - (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))) // _MILLISECOND)
+    if not isinstance(parsed_time, datetime):
+        parsed_time = datetime(parsed_time.year, parsed_time.month, parsed_time.day, tzinfo=UTC)
+    return -((_EPOCH - (parsed_time if parsed_time.tzinfo else parsed_time.replace(tzinfo=UTC))) // _MILLISECOND)
 
 
-def _shown(name: str, bound: int | None) -> str:
-    if bound is None:
+def _format_limit(name: str, limit: int | None) -> str:
+    if limit is None:
         return "any"
-    return str(bound) if name == "offset" else f"{_EPOCH + bound * _MILLISECOND:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+    return str(limit) if name == "offset" else f"{_EPOCH + limit * _MILLISECOND:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
 
 
 def _offsets(value: OffsetRange) -> Interval:

@@ -161,7 +161,7 @@ class _Product:
             "original_size": len(plain),
             "original_sha256": hashlib.sha256(plain).hexdigest(),
             "log_object_size": chunks.stored_size,
-            "compressed": manifest.compressed,
+            "compressed": manifest.is_compressed,
             "encrypted": manifest.encryption is not None,
             "encryption_key_id": manifest.encryption.key_id if manifest.encryption else None,
             "chunk_index": chunks.kind,
@@ -246,7 +246,7 @@ class _Product:
             "local_base_offsets": near,
             "both": sorted({*far} & {*near}),
             "segments_in_store_or_local": both,
-            "log_start_offset_checkpoint": local.checkpointed.get(LOG_START_CHECKPOINT),
+            "log_start_offset_checkpoint": local.checkpointed_offsets.get(LOG_START_CHECKPOINT),
             "checkpoints": {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(local.leader_epochs or ()).decode()},
             "live": {"log_start_offset": log.partition.log_start_offset, "high_watermark": _high_watermark(local)}
             | {isolation: self._consumed(tiered, isolation) for isolation in ISOLATIONS},
@@ -350,7 +350,7 @@ def _content(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _high_watermark(local: Partition) -> int | None:
-    return local.checkpointed.get(HIGH_WATERMARK_CHECKPOINT)
+    return local.checkpointed_offsets.get(HIGH_WATERMARK_CHECKPOINT)
 
 
 def _ranges(offsets: Iterable[int]) -> list[list[int]]:

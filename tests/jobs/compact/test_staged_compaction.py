@@ -240,7 +240,7 @@ def test_one_segment_is_divided_among_workers_transactions_and_all(tmp_path):
     assert asked.count("WalkTask") == 3
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
     assert made.tally == alone.tally
-    assert alone.tally.dropped["aborted, or the marker of a transaction that is gone"] > 40
+    assert alone.tally.dropped_records["aborted, or the marker of a transaction that is gone"] > 40
 
 
 def test_a_segment_with_a_damaged_batch_is_the_same_error_divided_or_not(tmp_path):

@@ -294,7 +294,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_two_jobs_on_one_destination(tmp_path):
     source = partition(tmp_path / "in", messages(5))
-    with atomic.locked(tmp_path / "out"), pytest.raises(LogDirError, match="another job"):
+    with atomic.hold_lock(tmp_path / "out"), pytest.raises(LogDirError, match="another job"):
         convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
     convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
     assert not list(tmp_path.glob("*lock*"))

@@ -77,7 +77,7 @@ def test_transactions_are_those_of_the_log_room(report_of):
     aborted, still_open = {}, []
     for directory, partition in partitions_of(discover(str(log))):
         state = transactions_of(directory.filesystem, partition, use_indexes=False)
-        aborted[partition.topic] = aborted.get(partition.topic, 0) + len(state.aborted)
+        aborted[partition.topic] = aborted.get(partition.topic, 0) + len(state.aborted_transactions)
         still_open += [(partition.topic, partition.partition, *one) for one in state.open.items()]
     assert {one.name: one.transactions.aborted for one in report.topics} == aborted
     assert report.transactions.aborted == sum(aborted.values()) > 0

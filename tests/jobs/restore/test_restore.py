@@ -308,7 +308,7 @@ def test_a_disk_that_refuses_is_named_and_nothing_is_left(tmp_path, monkeypatch,
 
 
 def test_two_jobs_do_not_meet_and_a_source_is_no_destination(tmp_path):
-    with atomic.locked(tmp_path / "new"), pytest.raises(LogDirError, match="another job"):
+    with atomic.hold_lock(tmp_path / "new"), pytest.raises(LogDirError, match="another job"):
         restored(SOURCES[0], tmp_path / "new")
     source = tmp_path / "source"
     shutil.copytree(SOURCES[1], source, copy_function=shutil.copyfile)
@@ -332,7 +332,7 @@ def test_open_transactions_are_told_of_or_ended(tmp_path):
     for one in log_of(tmp_path / "ended").values():
         state = transactions_of(found.filesystem, one, use_indexes=False)
         assert state.open == {}
-        assert transactions_of(found.filesystem, one).aborted == state.aborted
+        assert transactions_of(found.filesystem, one).aborted_transactions == state.aborted_transactions
     assert verify(discover(str(tmp_path / "ended"))).findings == []
 
 

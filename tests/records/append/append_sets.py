@@ -192,7 +192,7 @@ def some_settings(choose: random.Random) -> AppendSettings:
         now_ms=NOW,
         before_max_ms=asked["before_max"],
         after_max_ms=asked["after_max"],
-        compacted=asked["compacted"],
+        is_compacted=asked["compacted"],
         origin=asked["origin"],
         leader_epoch=asked["leader_epoch"],
         max_batch_bytes=choose.choice((None, None, None, 120, 300)),

@@ -159,7 +159,7 @@ def emptied(batch: bytes) -> bytes:
 
 def test_records_at_fault_are_collected_and_a_wrong_timestamp_decides():
     rows = {"key": [None, b"b", None], "value": [b"1", b"2", b"3"], "timestamp": [1000, 1, 1000]}
-    settings = AppendSettings(compacted=True, now_ms=1000, before_max_ms=100)
+    settings = AppendSettings(is_compacted=True, now_ms=1000, before_max_ms=100)
     with pytest.raises(AppendRefusedError) as refused:
         validate_and_assign(build_records(rows, codec="gzip"), 0, settings)
     assert [(error.batch_index, error.code) for error in refused.value.record_errors] == [

@@ -110,7 +110,7 @@ def test_the_short_way_says_what_the_general_one_says(magic, codec, stamps, keye
         now_ms=1000,
         before_max_ms=100,
         timestamp_type="LogAppendTime" if append_time else "CreateTime",
-        compacted=compacted,
+        is_compacted=compacted,
         leader_epoch=3,
     )
     assert_one_answer(bytes(sent), 50, settings)
@@ -222,7 +222,7 @@ def test_a_set_written_anew_shortly_is_the_one_that_the_general_way_writes(
         now_ms=1000,
         before_max_ms=100,
         timestamp_type="LogAppendTime" if append_time else "CreateTime",
-        compacted=bool(flip & 1),
+        is_compacted=bool(flip & 1),
         origin="REPLICATION" if trusted else "CLIENT",
         on_noncontiguous="reassign" if flip & 2 else "kafka",
         max_batch_bytes=limit,

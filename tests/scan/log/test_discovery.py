@@ -51,8 +51,8 @@ def test_a_partition_a_segment_a_pattern_and_a_url(paths):
 
 
 def test_only_a_literal_path_counts_as_naming_a_partition():
-    assert all(s.named for s in discover_logs((f"{SHOP}/__consumer_offsets-1/",)).segments)
-    assert not any(s.named for s in discover_logs((f"{SHOP}/__consumer_offsets-*",)).segments)
+    assert all(s.is_named for s in discover_logs((f"{SHOP}/__consumer_offsets-1/",)).segments)
+    assert not any(s.is_named for s in discover_logs((f"{SHOP}/__consumer_offsets-*",)).segments)
 
 
 def test_renamed_directories_and_temporary_files_are_not_read(tmp_path):

@@ -16,7 +16,7 @@ from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.following import AppendedRows, Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
-from kafkaframes.scan.ranges import LATEST, flat, nested
+from kafkaframes.scan.ranges import LATEST, flat, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import EVERYTHING
 from kafkaframes.spark.options.log_options import log_options
@@ -43,7 +43,7 @@ def append(folder, first, count, *, partition=0, roll=False, batch_records=10):
 
 
 def follower(folder, **given):
-    return Follower(log_options({"path": str(folder), **given})).checked()
+    return Follower(log_options({"path": str(folder), **given})).check_options()
 
 
 def latest(follow, start, **limits):
@@ -208,7 +208,7 @@ def test_what_does_not_fit_a_stream_is_told(given, tmp_path):
 
 @given(st.dictionaries(st.tuples(st.sampled_from(["a", "b-1"]), st.integers(0, 30)), st.integers(0, 2**62)))
 def test_offsets_have_the_form_of_sparks_kafka_source(offsets):
-    assert flat(nested(offsets)) == offsets
+    assert flat(nest_by_topic(offsets)) == offsets
 
 
 def test_a_spark_without_limits_of_reading_is_told(monkeypatch):

@@ -19,7 +19,7 @@ from kafkaframes.scan.log.planning import (
     prune,
     select_segments,
     share_out,
-    split,
+    split_slice,
 )
 
 MB = 1 << 20
@@ -200,7 +200,7 @@ sizes = st.lists(st.integers(1, 50 * BATCH), min_size=1, max_size=20)
 def test_every_byte_is_read_once_and_in_order(sizes, target):
     log = [segment("t", 0, n, size) for n, size in enumerate(sizes)]
     wholes = prune(log, options())
-    pieces = [piece for whole in wholes for piece in split(whole, target, every_batch)]
+    pieces = [piece for whole in wholes for piece in split_slice(whole, target, every_batch)]
     works = pack(pieces, target)
     assert [piece for work in works for piece in work] == pieces
     for whole in wholes:
@@ -213,7 +213,7 @@ def test_every_byte_is_read_once_and_in_order(sizes, target):
 @given(st.lists(st.integers(-5, 10 * MB)))
 def test_boundaries_outside_the_slice_or_out_of_order_do_no_harm(positions):
     whole = Slice(segment("t", 0, 0, 8 * MB), 0, 8 * MB)
-    pieces = split(whole, MB, lambda segment, wanted: positions)
+    pieces = split_slice(whole, MB, lambda segment, wanted: positions)
     assert (pieces[0].start, pieces[-1].end) == (0, 8 * MB)
     assert all(piece.size_bytes > 0 for piece in pieces)
     assert all(before.end == after.start for before, after in pairwise(pieces))

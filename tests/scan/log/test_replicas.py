@@ -155,7 +155,7 @@ def test_a_stream_follows_one_copy(case):
     with pytest.raises(OptionError, match="a stream follows one of them"):
         Follower(log_options({"paths": paths})).ends()
     with pytest.raises(OptionError, match="replicas=all is for batch reads"):
-        Follower(log_options({"paths": paths, "replicas": "all"})).checked()
+        Follower(log_options({"paths": paths, "replicas": "all"})).check_options()
 
 
 @pytest.mark.spark

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.scan.values.avro_values import AvroDecoder
-from kafkaframes.scan.values.columns import TAKEN, column_names, decoded_struct
+from kafkaframes.scan.values.columns import TAKEN, column_names, decode_to_struct
 from kafkaframes.scan.values.json_values import OTHER, JsonDecoder
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
 
@@ -37,7 +37,7 @@ def unlike(names):
 
 def by_columns(row, reserved=TAKEN):
     """Return a row, its fields in the schema's order, by the names of its columns."""
-    names = column_names(row, reserved=reserved)
+    names = column_names(row, reserved_names=reserved)
     return {names[name]: one for name, one in row.items()}
 
 
@@ -55,7 +55,7 @@ def aware(moment):
 
 def decoded(decoder, values):
     """Return the rows, by names of columns, and the reasons."""
-    struct, reasons = decoded_struct(pa.array(values, pa.binary()), decoder)
+    struct, reasons = decode_to_struct(pa.array(values, pa.binary()), decoder)
     struct.validate(full=True)
     assert struct.null_count == sum(value is None for value in values) + len(reasons)
     return struct.to_pylist(), reasons
@@ -311,7 +311,7 @@ def test_instants_that_fit_microseconds_are_values_and_others_are_bad_records():
     decoder = AvroDecoder(schema, lambda value: (None, value))
     plain = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
     milliseconds = [2**63 - 1, -(2**63), 0, 253_402_300_800_000, -62_135_596_800_001]
-    struct, reasons = decoded_struct(
+    struct, reasons = decode_to_struct(
         pa.array([avro_bytes(plain, {"at": at}) for at in milliseconds], pa.binary()), decoder
     )
     assert struct.field("at").cast(pa.int64()).to_pylist()[2:] == [at * 1000 for at in milliseconds[2:]]

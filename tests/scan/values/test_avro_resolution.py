@@ -18,7 +18,7 @@ from tests.scan.values.avro_pairs import Pair, differences, sized, zigzag
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.avro_values import AvroDecoder
-from kafkaframes.scan.values.columns import MAX_COLUMNS, decoded_struct
+from kafkaframes.scan.values.columns import MAX_COLUMNS, decode_to_struct
 
 VERDICTS = Path(__file__).parents[2] / "data" / "avro" / "verdicts.jsonl.gz"
 MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
@@ -41,7 +41,7 @@ def decimal(precision, scale):
 def resolve(writer, reader, *values):
     """Return the column v of values, or the reason, as Arrow gives them back."""
     decoder = AvroDecoder(record(("v", reader)), lambda value: (record(("v", writer)), value))
-    struct, reasons = decoded_struct(pa.array(values, pa.binary()), decoder)
+    struct, reasons = decode_to_struct(pa.array(values, pa.binary()), decoder)
     column = struct.field("v").to_pylist()
     return [reasons.get(row, column[row]) for row in range(len(values))]
 
@@ -80,14 +80,14 @@ def test_verdicts_of_java_on_random_pairs():
 def test_defaults_are_what_the_schema_says(kind, default, expected):
     """fastavro#814, fastavro#869, AVRO-3775: defaults were left as the schema's JSON has them."""
     decoder = AvroDecoder(record(("id", "int"), ("v", kind, default)), lambda value: (record(("id", "int")), value))
-    struct, reasons = decoded_struct(pa.array([zigzag(1)], pa.binary()), decoder)
+    struct, reasons = decode_to_struct(pa.array([zigzag(1)], pa.binary()), decoder)
     assert reasons == {}
     assert struct.to_pylist() == [{"id": 1, "v": expected}]
 
 
 def test_a_default_that_is_not_of_its_type_is_the_reason_of_records_that_need_it():
     decoder = AvroDecoder(record(("id", "int"), ("v", "int", "x")), lambda value: (record(("id", "int")), value))
-    _, reasons = decoded_struct(pa.array([zigzag(1)], pa.binary()), decoder)
+    _, reasons = decode_to_struct(pa.array([zigzag(1)], pa.binary()), decoder)
     assert reasons[0].endswith("R: the default of field v: 'x' is not of type int")
 
 
@@ -192,7 +192,7 @@ def test_recursive_types_are_json_text_to_any_depth_that_python_has():
         return b"".join(zigzag(n) + zigzag(1) for n in range(depth)) + zigzag(depth) + zigzag(0)
 
     values = pa.array([nested(0), nested(2), nested(200), nested(100_000)], pa.binary())
-    struct, reasons = decoded_struct(values, decoder)
+    struct, reasons = decode_to_struct(values, decoder)
     rows = struct.to_pylist()
     assert rows[:2] == [{"n": 0, "next": None}, {"n": 0, "next": '{"n":1,"next":{"n":2,"next":null}}'}]
     assert rows[2]["next"].count('"n"') == 200
@@ -230,7 +230,7 @@ def test_a_writers_schema_that_doubles_costs_nothing():
     writer = doubling(60)
     reader = record(("x0", record(("a", "int"), name="n0")), name="Top")
     decoder = AvroDecoder(reader, lambda value: (writer, value))
-    assert "breaks off" in decoded_struct(pa.array([zigzag(1)], pa.binary()), decoder)[1][0]
+    assert "breaks off" in decode_to_struct(pa.array([zigzag(1)], pa.binary()), decoder)[1][0]
 
 
 @pytest.mark.parametrize(

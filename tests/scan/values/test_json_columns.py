@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkaframes.scan.values.columns import decoded_struct
+from kafkaframes.scan.values.columns import decode_to_struct
 from kafkaframes.scan.values.json_values import JsonDecoder
 
 INNER = {"type": "object", "properties": {"a": {"type": "integer"}, "s": {"type": "string"}}}
@@ -68,8 +68,8 @@ class OneByOne:
 def test_both_give_the_same(other_fields, values):
     decoder = JsonDecoder(SCHEMA, other_fields=other_fields)
     array = pa.array(values, pa.binary())
-    expected, reasons = decoded_struct(array, OneByOne(decoder))
-    result, found = decoded_struct(array, decoder)
+    expected, reasons = decode_to_struct(array, OneByOne(decoder))
+    result, found = decode_to_struct(array, decoder)
     assert (result.to_pylist(), found) == (expected.to_pylist(), reasons)
     assert result.type == expected.type
     result.validate(full=True)

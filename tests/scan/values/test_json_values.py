@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.values.columns import MAX_COLUMNS, column_names, decoded_struct
+from kafkaframes.scan.values.columns import MAX_COLUMNS, column_names, decode_to_struct
 from kafkaframes.scan.values.decoding import Decoding
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 from kafkaframes.scan.values.registry import Registered
@@ -16,7 +16,7 @@ from kafkaframes.scan.values.registry import Registered
 
 def decode(schema, *values, **options):
     decoder = JsonDecoder(schema, **options)
-    struct, reasons = decoded_struct(pa.array([value.encode() for value in values], pa.binary()), decoder)
+    struct, reasons = decode_to_struct(pa.array([value.encode() for value in values], pa.binary()), decoder)
     return struct.to_pylist(), reasons
 
 
@@ -126,7 +126,7 @@ def test_references_to_other_schemas_of_the_registry():
     schema = {"type": "object", "properties": {"in": {"$ref": "in.json"}, "part": {"$ref": "in.json#/$defs/P"}}}
     other = {"type": "object", "properties": {"x": {"$ref": "#/$defs/P"}}, "$defs": {"P": TEXT}}
     registered = Registered("JSON", json.dumps(schema), (("in.json", json.dumps(other)),))
-    fields = Decoding("json", registry="http://localhost:1", registered=registered).decoder().fields
+    fields = Decoding("json", registry="http://localhost:1", registered_schema=registered).decoder().fields
     assert [str(field.type) for field in fields[:2]] == ["struct<x: string>", "string"]
 
 

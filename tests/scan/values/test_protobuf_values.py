@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.values.columns import MAX_COLUMNS, decoded_struct
+from kafkaframes.scan.values.columns import MAX_COLUMNS, decode_to_struct
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
 
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
@@ -40,7 +40,7 @@ def decoder_of(messages, name="p.M"):
 
 def decode(decoder, *messages):
     values = pa.array([message.SerializeToString() for message in messages], pa.binary())
-    struct, reasons = decoded_struct(values, decoder)
+    struct, reasons = decode_to_struct(values, decoder)
     return struct.to_pylist(), reasons
 
 
@@ -108,7 +108,7 @@ def test_an_instant_beyond_its_column_is_a_bad_record():
     decoder, message = decoder_of({"M": {"at": (MESSAGE, ".google.protobuf.Timestamp", 1)}})
     far, near = message(), message()
     far.at.seconds, near.at.seconds = 2**62, 253_402_300_800
-    struct, reasons = decoded_struct(
+    struct, reasons = decode_to_struct(
         pa.array([far.SerializeToString(), near.SerializeToString()], pa.binary()), decoder
     )
     assert reasons == {0: f"{2**62} seconds (Timestamp) are beyond the range of a column"}

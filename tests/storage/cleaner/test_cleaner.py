@@ -34,7 +34,7 @@ def test_the_map_is_a_dict(records, cut):
         assert known.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
     assert len(known) == len(plain.last_offsets)
     assert known.rises
-    replaced = [flag for number, part in numbers for flag in known.replaced(number, len(part)).tolist()]
+    replaced = [flag for number, part in numbers for flag in known.mask_replaced(number, len(part)).tolist()]
     last = plain.last_offsets
     assert replaced == [bool(w and k is not None and last[k] > offset) for offset, (k, w) in enumerate(records)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from kafkaframes.storage.files.filesystem import LocalFileSystem
-from kafkaframes.storage.files.memory_disk import MOST_KEPT, OverlayDisk
+from kafkaframes.storage.files.memory_disk import MAX_OPEN_FILES, OverlayDisk
 
 
 class Store(LocalFileSystem):
@@ -23,7 +23,7 @@ class Store(LocalFileSystem):
 
 def test_a_file_that_is_read_piece_by_piece_is_opened_once(tmp_path):
     Store.opened = Store.closed = 0
-    count = MOST_KEPT + 2
+    count = MAX_OPEN_FILES + 2
     for number in range(count):
         (tmp_path / f"{number:02}").write_bytes(b"%02d" % number * 50)
     disk = OverlayDisk(Store())

@@ -167,7 +167,7 @@ def test_a_url_is_read_through_fsspec_and_pyarrow():
     assert [one.topic_partition for one in remote.partitions] == [one.topic_partition for one in local.partitions]
     for one, other in zip(remote.partitions, local.partitions, strict=True):
         assert [s.size_bytes for s in one.segments] == [s.size_bytes for s in other.segments]
-        assert one.checkpointed == other.checkpointed
+        assert one.checkpointed_offsets == other.checkpointed_offsets
         path = one.segments[0].path
         assert path.startswith("memory://")
         raw = Path(other.segments[0].path).read_bytes()

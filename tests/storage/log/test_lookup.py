@@ -129,10 +129,10 @@ def test_batches_in_columns_and_one_by_one_are_aborted_alike():
         with directory.filesystem.open(segment.path) as read_at:
             headers = [*HeaderWalk(read_at, size_bytes=segment.size_bytes)]
             for window in scan_segment(read_at, size_bytes=segment.size_bytes):
-                found = state.aborted_batches(window.batches).tolist()
+                found = state.mask_aborted_batches(window.batches).tolist()
                 assert found == [state.is_aborted(header) for header in headers]
                 seen += sum(found)
-    assert seen > len(state.aborted) > 0
+    assert seen > len(state.aborted_transactions) > 0
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers, 
     (local,) = discover(path)
     truth = answers_of(local.filesystem, local.partitions[0])
     store = FailingStore(FsspecLocal(), answers)
-    files = FsspecFileSystem("file", made=store)
+    files = FsspecFileSystem("file", store=store)
     answer, error = truth, None
     try:
         (remote,) = discover(path, filesystem=files)
@@ -185,7 +185,7 @@ def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file(w
 
     failed = 0
     for answers in range(12):
-        files = FsspecFileSystem("file", made=FailingStore(FsspecLocal(), answers))
+        files = FsspecFileSystem("file", store=FailingStore(FsspecLocal(), answers))
         try:
             discover(str(LOGS / "kraft-4x-transactions"), filesystem=files)
         except LogDirError:

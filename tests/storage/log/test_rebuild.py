@@ -39,7 +39,7 @@ def test_the_brokers_own_recovery_wrote_the_same_bytes(case):
             for file, raw in (
                 (wanted.index, write_offset_index(rebuilt.offset_index)),
                 (wanted.time_index, write_time_index(rebuilt.time_index)),
-                (wanted.txn_index, write_txn_index(rebuilt.aborted)),
+                (wanted.txn_index, write_txn_index(rebuilt.aborted_transactions)),
             ):
                 assert raw == (Path(file.path).read_bytes() if file else b"")
                 compared += bool(raw)
@@ -51,4 +51,9 @@ def test_an_empty_segment_has_empty_indexes(tmp_path):
     (tmp_path / "t-0" / f"{5:020d}.log").write_bytes(b"")
     (directory,) = discover(str(tmp_path))
     rebuilt = rebuild_indexes(directory.filesystem, directory.partitions[0].segments[0])
-    assert (len(rebuilt.offset_index), len(rebuilt.time_index), rebuilt.aborted, rebuilt.next_offset) == (0, 0, (), 5)
+    assert (len(rebuilt.offset_index), len(rebuilt.time_index), rebuilt.aborted_transactions, rebuilt.next_offset) == (
+        0,
+        0,
+        (),
+        5,
+    )

@@ -18,7 +18,7 @@ from kafkaframes.errors import AppendRefusedError
 from kafkaframes.storage.files.headers import headers_of
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import markers_in, seen_of
+from kafkaframes.storage.log.transactions import markers_in, producer_batches
 from kafkaframes.storage.partition import LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.fetch import LOG_END, TXN_COMMITTED
 
@@ -187,7 +187,7 @@ class LogMachine(RuleBasedStateMachine):
     def transactions_are_those_of_the_batches(self):
         opened: dict[int, int] = {}
         for first, _, raw in self.batches:
-            for header, markers in seen_of(headers_of(raw), partial(markers_in, raw)):
+            for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
                 if markers:
                     opened.pop(header.producer_id, None)
                 elif header.is_transactional:
@@ -202,7 +202,7 @@ class LogMachine(RuleBasedStateMachine):
         """Of a producer whose data lies below the log start a load may know nothing, as in Kafka."""
         whole, with_data = Producers(), set()
         for _, last, raw in self.batches:
-            for header, markers in seen_of(headers_of(raw), partial(markers_in, raw)):
+            for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
                 whole.see(header, markers)
                 if last >= self.start and not header.is_control:
                     with_data.add(header.producer_id)

@@ -69,7 +69,7 @@ def stopped(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str,
 def killed(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
     """Return the disk that a killed process leaves: it was stopped in order, and went on."""
     disk, offsets = stopped(live)
-    log = open_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, checkpointed=Checkpointed(True, offsets))
+    log = open_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, checkpointed_offsets=Checkpointed(True, offsets))
     lead(log, idempotent(9, 0, 2), epoch=9)
     lead(log, batch(1), epoch=9)
     log.abandon()
@@ -84,7 +84,7 @@ def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings 
     """Return all that an opening makes of a directory, in memory and on the disk."""
     disk = disk.copy()
     try:
-        log = open_log(PATH, settings=settings, now_ms=NOW_MS, disk=disk, checkpointed=checkpointed)
+        log = open_log(PATH, settings=settings, now_ms=NOW_MS, disk=disk, checkpointed_offsets=checkpointed)
     except LogDirError as error:
         return str(error)
     state = log
@@ -95,7 +95,7 @@ def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings 
     known |= {name: getattr(state, name) for name in ("bytes_lost", "whole_until", "has_files", "last_stable_offset")}
     known["segments"] = [(one.base_offset, one.size_bytes, one.largest) for one in state.segments]
     known["producers"] = list(state.producers.entries()), state.producers.open
-    known["snapshots"] = state.snapshots.offsets, state.snapshots.last, state.snapshots.unflushed, state.is_linked
+    known["snapshots"] = state.snapshots.offsets, state.snapshots.last, state.snapshots.unflushed_files, state.is_linked
     known["epochs"] = state.epochs.entries
     return known, files_of(disk)
 

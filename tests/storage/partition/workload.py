@@ -19,7 +19,7 @@ from kafkaframes.storage.files.headers import BatchHeader, headers_of
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import markers_in, seen_of
+from kafkaframes.storage.log.transactions import markers_in, producer_batches
 from kafkaframes.storage.partition import LogManager, LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.fetch import LOG_END
 
@@ -285,6 +285,6 @@ def _headers(found: list[Batch]) -> list[BatchHeader]:
 def _replayed(pieces: tuple[bytes, ...]) -> Producers:
     producers = Producers()
     for raw in pieces:
-        for header, markers in seen_of(headers_of(raw), partial(markers_in, raw)):
+        for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
             producers.see(header, markers)
     return producers

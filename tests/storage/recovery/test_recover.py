@@ -114,20 +114,20 @@ def epochs(*pairs):
     [(0, 100, ((0, 0), (2, 40))), (0, 40, ((0, 0),)), (50, 100, ((2, 50),)), (40, 100, ((2, 40),)), (0, 0, ())],
 )
 def test_epochs_are_cut_at_both_ends(start, end, left):
-    assert checkpoints.truncated(epochs((0, 0), (2, 40)), start_offset=start, end_offset=end) == epochs(*left)
+    assert checkpoints.truncate_epochs(epochs((0, 0), (2, 40)), start_offset=start, end_offset=end) == epochs(*left)
 
 
 def test_an_epoch_without_records_is_replaced():
     assert checkpoints.assign(epochs((0, 0)), EpochStart(2, 0)) == epochs((2, 0))
     assert checkpoints.assign(epochs((0, 0)), EpochStart(0, 5)) == epochs((0, 0))
     assert checkpoints.assign(epochs((0, 0)), EpochStart(-1, 5)) == epochs((0, 0))
-    assert checkpoints.recovered(epochs((3, 0)), epochs((2, 5), (4, 9))) == epochs((3, 0), (4, 9))
+    assert checkpoints.add_recovered_epochs(epochs((3, 0)), epochs((2, 5), (4, 9))) == epochs((3, 0), (4, 9))
 
 
 @pytest.mark.parametrize("most", [0, 30, 10**9])
 def test_headers_that_are_kept_with_a_plan_only_save_a_second_reading(monkeypatch, most):
     (directory,) = discover(str(BEFORE))
-    monkeypatch.setattr(recovery_draft, "MOST_HEADERS", most)
+    monkeypatch.setattr(recovery_draft, "MAX_HEADERS", most)
     for partition in directory.partitions:
         plan = plan_recovery(directory, partition)
         unread = replace(plan, segments=tuple(replace(one, headers=None) for one in plan.segments))

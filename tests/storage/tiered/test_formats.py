@@ -15,7 +15,7 @@ from tests.storage.tiered.store import KeyPair, packed_sizes
 
 from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, MissingExtraError, OptionError
 from kafkaframes.storage.tiered import chunks, names
-from kafkaframes.storage.tiered.manifest import MOST_INDEX_BYTES, parse_chunk_index, parse_manifest, unpack_sizes
+from kafkaframes.storage.tiered.manifest import MAX_INDEX_BYTES, parse_chunk_index, parse_manifest, unpack_sizes
 from kafkaframes.storage.tiered.strict_json import Fields, parse_object
 
 CASES = Path(__file__).parents[2] / "data" / "tiered"
@@ -133,7 +133,7 @@ def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
         (variable([], packed=b"junk"), "not a zstd frame"),
         (variable([5], packed=zstandard.ZstdCompressor().compress(packed_sizes([5])) + b"x"), "zstd"),
         (variable([5], packed=zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 9)), "bytes"),
-        (variable([5], packed=zstandard.ZstdCompressor().compress(bytes(MOST_INDEX_BYTES + 1))), "at most"),
+        (variable([5], packed=zstandard.ZstdCompressor().compress(bytes(MAX_INDEX_BYTES + 1))), "at most"),
         (Fields({"type": "list"}), "neither fixed nor variable"),
     ],
 )

@@ -369,9 +369,9 @@ def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], Outc
         try:
             outcome = call()
         except ApartError as needed:
-            content.opened[needed.name] = yield from broker.changes.apart(needed.work)
+            content.open_contents[needed.name] = yield from broker.changes.apart(needed.work)
         else:
-            content.opened.clear()
+            content.open_contents.clear()
             return outcome
 
 

@@ -354,11 +354,11 @@ def build_producer_batches(
     # Arrow is imported on first use, so that it does not delay the broker's first request.
     from kafkaframes.records.arrays import numbers, whole_milliseconds
     from kafkaframes.records.build import READER_COLUMNS, build_apart
-    from kafkaframes.records.rows import column_array, named_columns
+    from kafkaframes.records.rows import column_array, map_columns
 
     if not len(records):
         return []
-    named = named_columns(records, ignore=READER_COLUMNS)
+    named = map_columns(records, ignore=READER_COLUMNS)
     columns = {name: named[name] for name in ("key", "value", "headers") if name in named}
     if "timestamp" in named:
         columns["timestamp"] = whole_milliseconds(column_array("timestamp", named["timestamp"]), now_ms)

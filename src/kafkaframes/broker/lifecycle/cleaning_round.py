@@ -111,7 +111,7 @@ def _as_listed(segment: LogSegment) -> directory.Segment:
     base = segment.base_offset
 
     def file(kind: str, path: str, size_bytes: int) -> directory.LogFile:
-        return directory.LogFile(FileName(base, kind), path, size_bytes, segment.modified_ms())
+        return directory.LogFile(FileName(base, kind), path, size_bytes, segment.read_modification_time())
 
     return directory.Segment(
         file("log", segment.path, segment.size_bytes),

@@ -14,7 +14,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.cleaner.filter import Filter
 from kafkaframes.storage.cleaner.latest import walk_dirty_part
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
-from kafkaframes.storage.cleaner.round import kept_of, reaches_too_far, sources_of
+from kafkaframes.storage.cleaner.round import reaches_too_far, read_kept_batches, sources_of
 from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk
@@ -58,11 +58,11 @@ def _cleaned(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int,
     groups: dict[int, tuple[int, ...]] = {}
     segments = plan.segments_between(0, plan.first_uncleanable_offset)
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
-        transactions.kept = []
+        transactions.kept_transactions = []
         base = group[0].base_offset
-        chunks = kept_of(disk, sources_of(plan, group, settings), filter_, transactions)
+        chunks = read_kept_batches(disk, sources_of(plan, group, settings), filter_, transactions)
         _write(disk, path_of(plan.partition.directory, base, "log"), chunks, is_stopped)
-        _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept)
+        _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept_transactions)
         _keep_time(disk, plan.partition.directory, base, group[-1])
         groups[base] = tuple(segment.base_offset for segment in group)
     return groups

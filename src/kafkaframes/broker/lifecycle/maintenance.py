@@ -11,7 +11,7 @@ from kafkaframes.broker.lifecycle.cleaning_round import Round, round_of
 from kafkaframes.broker.state.elections import bring_home
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import KafkaframesError, StorageError
-from kafkaframes.storage.files.descriptors import free_descriptors, reserved_descriptors
+from kafkaframes.storage.files.descriptors import count_reserved_descriptors, free_descriptors
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition.retention import remove_cleaned
 
@@ -163,7 +163,7 @@ class Maintenance:
             return
         starts = {partition: partition.log.log_start_offset for partition in broker.partitions()}
         try:
-            if free_descriptors() > 2 * reserved_descriptors():
+            if free_descriptors() > 2 * count_reserved_descriptors():
                 broker.logs.disk.grow_pool()
             broker.logs.tick(broker.clock.now_ms, broker.clock.monotonic_ms)
             if broker.is_unsaved and not broker.logs.is_offline:

@@ -20,7 +20,7 @@ from kafkaframes.storage.copies.decisions import MERGE, REPLICAS
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
 from kafkaframes.storage.files.disk import Disk
-from kafkaframes.storage.files.filesystem import VIEW_MARK, LocalFileSystem, join, plain_path, split
+from kafkaframes.storage.files.filesystem import VIEW_MARK, LocalFileSystem, join, plain_path, split_path
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
@@ -165,7 +165,7 @@ def put_snapshot(snapshot: Snapshot, data_dir: str | None) -> Disk:
     disk.make_directory(root)
     for name, content in snapshot.files.items():
         path = join(root, name)
-        disk.make_directory(split(path)[0])
+        disk.make_directory(split_path(path)[0])
         file = disk.open_file(path, is_private=name == FILE_NAME)
         file.write(0, content)
         file.close()

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from kafkaframes.storage.files.descriptors import (
     NO_DESCRIPTORS,
+    count_reserved_descriptors,
     descriptor_limit,
     free_descriptors,
-    reserved_descriptors,
 )
 
 BACKLOG: Final = 1024
@@ -54,7 +54,7 @@ class DescriptorBudget:
 
     def _count_acceptable(self) -> int:
         """Return half of the free descriptors above the reserve, rounded up. The other half is for files."""
-        while (free := free_descriptors() - reserved_descriptors()) < 1:
+        while (free := free_descriptors() - count_reserved_descriptors()) < 1:
             if not self._release_files():
                 return 0
         return (free + 1) // 2

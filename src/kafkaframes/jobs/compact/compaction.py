@@ -258,9 +258,9 @@ def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> Co
     )
     if tally is None:
         return replace(partition, end_offset=plan.first_dirty_offset)
-    check_row_counts(tally.records_read, tally.records_kept, tally.dropped, where=task.partition.directory)
+    check_row_counts(tally.records_read, tally.records_kept, tally.dropped_records, where=task.partition.directory)
     counts = {name: getattr(tally, name) for name in ("records_read", "records_kept", "bytes_read", "bytes_written")}
-    return replace(partition, cleaned=True, dropped=dict(tally.dropped), **counts)
+    return replace(partition, cleaned=True, dropped=dict(tally.dropped_records), **counts)
 
 
 def compact(
@@ -328,7 +328,7 @@ def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
             one
             for one in partitions
             if log.kind == "partition"
-            or names.CLEANER_CHECKPOINT in one.checkpointed
+            or names.CLEANER_CHECKPOINT in one.checkpointed_offsets
             or one.topic in INTERNAL_COMPACTED
         ]
     if not chosen:

@@ -159,7 +159,7 @@ class StagedRound:
 
     @property
     def _aborted(self) -> tuple[Any, ...]:
-        return tuple(self.plan.aborted_between(self.plan.first_dirty_offset, self.end_offset))
+        return tuple(self.plan.list_aborted_transactions(self.plan.first_dirty_offset, self.end_offset))
 
     def _shares(self, sources: Sequence[SourceSegment]) -> int:
         return self.split.tasks_for(sum(source.size_bytes for source in sources), self.split.chunk_bytes)
@@ -378,7 +378,13 @@ def divided(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[Sourc
     starts = [(0, source.segment.base_offset), *boundaries]
     ends = [*(position for position, _ in boundaries), source.segment.size_bytes]
     return [
-        replace(source, start=start, end=end, first_offset=offset, aborted=() if start else source.aborted)
+        replace(
+            source,
+            start=start,
+            end=end,
+            first_offset=offset,
+            aborted_transactions=() if start else source.aborted_transactions,
+        )
         for (start, offset), end in zip(starts, ends, strict=True)
     ]
 

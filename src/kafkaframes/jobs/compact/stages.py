@@ -21,14 +21,14 @@ from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, Secret, VerdictReader, judge_buckets
 from kafkaframes.storage.cleaner.filter import Filter, Tally
-from kafkaframes.storage.cleaner.latest import counted
+from kafkaframes.storage.cleaner.latest import mask_counted_records
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, plan_round
 from kafkaframes.storage.cleaner.round import (
     SourceSegment,
     copy_rest,
-    indexed_columns,
-    kept_of,
     reaches_too_far,
+    read_indexed_columns,
+    read_kept_batches,
     write_indexes,
 )
 from kafkaframes.storage.cleaner.walk import (
@@ -213,7 +213,7 @@ class FollowTask:
 
     def _through(self, source: SourceSegment, facts: Ints, transactions: CleanedTransactions) -> None:
         if self.announced is None:
-            transactions.add(source.aborted)
+            transactions.add(source.aborted_transactions)
         elif not source.is_dirty:
             return
         for *values, _, kind in facts.T.tolist():
@@ -222,7 +222,7 @@ class FollowTask:
                 transactions.data(header)
             else:
                 transactions.control(header, _KINDS[kind])
-        transactions.kept.clear()
+        transactions.kept_transactions.clear()
 
 
 # ------------------------------------------------------------------------------------------------ the first walk
@@ -290,7 +290,7 @@ class WalkTask(_OfChunk):
     def _selected(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
         if not source.is_dirty:
             return np.zeros(len(window.owners), np.bool_)
-        return counted(window, self.transactions, self.first_dirty_offset)
+        return mask_counted_records(window, self.transactions, self.first_dirty_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +364,10 @@ class RewriteTask(_OfChunk):
         made, filter_ = Rewritten(), self._filter()
         left = iter(self.chunk.sources)
         for base, count in self.groups:
-            self.transactions.kept = []
-            chunks = kept_of(self.chunk.filesystem, [next(left) for _ in range(count)], filter_, self.transactions)
+            self.transactions.kept_transactions = []
+            chunks = read_kept_batches(
+                self.chunk.filesystem, [next(left) for _ in range(count)], filter_, self.transactions
+            )
             if self.writes:
                 self._write(made, base, chunks)
             else:
@@ -390,11 +392,11 @@ class RewriteTask(_OfChunk):
         path = self.chunk.path(f"part-{base:020}")
         with atomic.new_file(path, durable=False) as out:
             out.writelines(chunks)
-        columns = indexed_columns(path)
+        columns = read_indexed_columns(path)
         with atomic.new_file(path.with_suffix(".npy"), durable=False) as out:
             np.save(out, columns)
         made.overflows = made.overflows or reaches_too_far(base, columns)
-        made.parts.append(Part(base, str(path), tuple(self.transactions.kept)))
+        made.parts.append(Part(base, str(path), tuple(self.transactions.kept_transactions)))
 
 
 # ------------------------------------------------------------------------------------------------- the new segments
@@ -454,4 +456,4 @@ class CopyTask:
         """Copy the files."""
         target = Path(self.directory)
         with atomic.writing(target):
-            copy_rest(self.filesystem, self.plan, target, gone=self.gone, rewritten=self.rewritten)
+            copy_rest(self.filesystem, self.plan, target, deleted_bases=self.gone, rewritten_bases=self.rewritten)

@@ -27,7 +27,7 @@ from kafkaframes.jobs.job import Done, Runner, counts_text, described, done_once
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.local_disk import flush_path, take_lock
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.overflow import split_partition
@@ -105,8 +105,8 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
         findings = (*swap_findings(partition), *(transactions.findings if keeps_transactions else ()))
         entry = PartitionReport(str(partition.topic_partition), notes=[str(finding) for finding in findings])
         report.partitions.append(entry)
-        txn_indexes = rebuild_txn_indexes(partition, transactions.aborted, findings)
-        aborted = () if keeps_transactions else transactions.aborted
+        txn_indexes = rebuild_txn_indexes(partition, transactions.aborted_transactions, findings)
+        aborted = () if keeps_transactions else transactions.aborted_transactions
         for segment in partition.segments:
             txn_index = txn_indexes.get(segment.base_offset)
             tasks.append((entry, SegmentTask(filesystem, segment, settings, str(target), aborted, txn_index)))
@@ -178,13 +178,13 @@ class Log:
 
     def target(self, directory: Path, partition: Partition) -> Path:
         """Return the output directory of a partition."""
-        return directory / split(partition.directory)[1] if self.kind == "directory" else directory
+        return directory / split_path(partition.directory)[1] if self.kind == "directory" else directory
 
     def copy_rest(self, directory: Path, report: JobReport | None = None) -> None:
         """Copy all entries of a log directory except the partitions to rewrite."""
         if self.kind != "directory":
             return
-        rewritten = {split(one.directory)[1] for one in self.rewritten}
+        rewritten = {split_path(one.directory)[1] for one in self.rewritten}
         for info in self.filesystem.list_directory(self.path):
             is_left_out = info.name in _LEFT_OUT
             if not is_left_out and info.name not in rewritten:
@@ -273,7 +273,7 @@ def exchange(
         OptionError: ``old`` is not a directory, or the paths are on different disks.
     """
     new = old.with_name(old.name + suffix)
-    with atomic.locked(old):
+    with atomic.hold_lock(old):
         if not old.exists() and kept.exists() and (new / atomic.SUCCESS).exists():  # killed between both renames
             _rename(new, old)
         if kept.exists():

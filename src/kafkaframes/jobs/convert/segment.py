@@ -247,7 +247,7 @@ class Losses:
         self.counts: Counter[str] = Counter()
         self.control_records = 0
         self._stops = on_loss == "error"
-        self._transactions = TransactionState(aborted=tuple(aborted))
+        self._transactions = TransactionState(aborted_transactions=tuple(aborted))
 
     def add(self, window: Decoded, down: Flags, magics: Ints) -> None:
         """Count the losses of the batches for which ``down`` is true in the formats ``magics``.
@@ -289,7 +289,7 @@ class Losses:
     def _of_records(self, window: Decoded, down: Flags, magics: Ints) -> dict[str, Flags]:
         data = (down & ~window.batches.is_control)[window.owners]
         without_time = data & (magics[window.owners] == 0)
-        aborted = self._transactions.aborted_batches(window.batches)
+        aborted = self._transactions.mask_aborted_batches(window.batches)
         return {
             "records with headers": data & (window.index.header_counts > 0),
             "timestamps": without_time & (window.index.timestamps != NO_TIMESTAMP),

@@ -28,7 +28,7 @@ from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED, VALUE
 from kafkaframes.records import decode, scan
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Bytes, Chunks, as_array
-from kafkaframes.storage.files.filesystem import split
+from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import DirectoryName, printable
 
 MOST_LINES = 1 << 18  # records of which lines are made at once
@@ -51,8 +51,8 @@ class Origin:
         >>> Origin.of("/logs/orders-3/00000000000000000000.log")
         Origin(topic='orders', partition=3, directory='orders-3', segment='00000000000000000000.log')
         """
-        above, segment = split(path)
-        directory = split(above)[1]
+        above, segment = split_path(path)
+        directory = split_path(above)[1]
         name = DirectoryName.parse(directory)
         if name is None:
             return cls(None, None, printable(directory), printable(segment))

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError
 from kafkaframes.jobs.dump.names import KINDS, RECORDS
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, plain_path, split
+from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.log.discover import check_topics, discover, expand, filesystem_for, is_selected, object_view
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
@@ -102,8 +102,8 @@ def _of_stores(
 def _parents_of(view_directory: str) -> list[str]:
     """Return the paths that lead to a partition of a tiered store: its folder, its topic's, and those above."""
     parents = [view_directory.partition(VIEW_MARK)[0]]
-    while split(parents[-1])[0] not in (parents[-1], "."):
-        parents.append(split(parents[-1])[0])
+    while split_path(parents[-1])[0] not in (parents[-1], "."):
+        parents.append(split_path(parents[-1])[0])
     return parents
 
 
@@ -171,7 +171,7 @@ def selected(files: list[DumpFile], topics: Collection[str], partitions: Collect
     """Return the files of the topics (names or patterns) and partitions that are requested; none are all."""
     if not topics and not partitions:
         return files
-    names = [DirectoryName.parse(split(split(one.path)[0])[1]) for one in files]
+    names = [DirectoryName.parse(split_path(split_path(one.path)[0])[1]) for one in files]
     check_topics(topics, (name.topic_partition.topic for name in names if name is not None))
     return [
         one

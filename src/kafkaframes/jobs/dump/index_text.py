@@ -20,7 +20,7 @@ from kafkaframes.jobs.dump.styles import Findings, TextOptions, style_for
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, scan
 from kafkaframes.storage.files import indexes
-from kafkaframes.storage.files.filesystem import FileSystem, join, split
+from kafkaframes.storage.files.filesystem import FileSystem, join, split_path
 from kafkaframes.storage.files.names import FileName, segment_file_name
 
 NO_TIMESTAMP = -1
@@ -46,7 +46,7 @@ class IndexFile:
 
     def sibling(self, kind: str) -> str:
         """Return the path of another file of the same segment."""
-        return join(split(self.path)[0], segment_file_name(self.base_offset, kind))
+        return join(split_path(self.path)[0], segment_file_name(self.base_offset, kind))
 
     def batch_at(self, position: int, end: int) -> tuple[int, int] | None:
         """Return (last offset, size in bytes) of the batch at ``position``; None where none is whole before ``end``.
@@ -67,10 +67,10 @@ class IndexFile:
 
 def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str], MaxTimestamp]) -> IndexFile:
     """Return an index with the segment beside it; its name must be an index's."""
-    name = FileName.parse(split(path)[1])
+    name = FileName.parse(split_path(path)[1])
     if name is None:
         raise LogDirError("the name of an index begins with the base offset, 20 digits", file=path)
-    log_path = join(split(path)[0], segment_file_name(name.offset, "log"))
+    log_path = join(split_path(path)[0], segment_file_name(name.offset, "log"))
     info = filesystem.stat(log_path)
     if info is None:
         raise LogDirError("the segment beside an index is missing", file=log_path)

@@ -20,7 +20,7 @@ from kafkaframes.scan.rows import find_offset_at_time
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_copies
 from kafkaframes.storage.copies.reading import group
-from kafkaframes.storage.files.filesystem import plain_path, split
+from kafkaframes.storage.files.filesystem import plain_path, split_path
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.log.discover import discover
@@ -60,7 +60,7 @@ def requested_files(files: list[DumpFile], conditions: Filter, *, limit: int | N
 def _by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
     groups: dict[str, list[DumpFile]] = {}
     for file in files:
-        groups.setdefault(file.merged or split(file.path)[0], []).append(file)
+        groups.setdefault(file.merged or split_path(file.path)[0], []).append(file)
     return groups
 
 
@@ -143,7 +143,7 @@ def log_end_offset(file: DumpFile) -> int:
 
 
 def _name(file: DumpFile) -> FileName | None:
-    return FileName.parse(split(file.path)[1])
+    return FileName.parse(split_path(file.path)[1])
 
 
 def _is_plain(name: FileName) -> bool:
@@ -159,7 +159,7 @@ def merge_files(
     that are not copies of one log. Returns the files, and messages for the user.
     """
     named = {plain_path(path) for path in paths}
-    looked_into = [path for path in paths if FileName.parse(split(plain_path(path))[1]) is None]
+    looked_into = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
     try:
         grouped = group(copies_of(discover(looked_into, options=options), named)) if looked_into else {}
     except LogDirError:  # a dump also takes what is not a log: an index without its segment, a file with another name

@@ -24,7 +24,7 @@ from kafkaframes.jobs.dump.styles import Findings, Style, TextOptions, finding_l
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import END_OF_TRANSACTION, control_type, coordinator_epoch
 from kafkaframes.records.scan import Ints
-from kafkaframes.storage.files.filesystem import FileSystem, split
+from kafkaframes.storage.files.filesystem import FileSystem, split_path
 from kafkaframes.storage.files.names import FileName, printable
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.discover import filesystem_for
@@ -209,7 +209,7 @@ def dump_text(path: str | DumpFile, options: TextOptions, *, shown: str | None =
 
 def _file(filesystem: FileSystem, path: str) -> DumpFile:
     result = filesystem.stat(path)
-    return DumpFile(filesystem, path, kind_of(split(path)[1]), result.size_bytes if result else 0)
+    return DumpFile(filesystem, path, kind_of(split_path(path)[1]), result.size_bytes if result else 0)
 
 
 def _unknown(dump: TextDump) -> Iterator[bytes]:
@@ -235,12 +235,12 @@ def _records(dump: TextDump) -> Iterator[bytes]:
     if reader.fault is not None:
         findings.faults.append(reader.fault)
     elif reader.bytes_read < reader.file.size_bytes and options.max_bytes is None:
-        name = printable(split(dump.file.path)[1])
+        name = printable(split_path(dump.file.path)[1])
         yield f"Found {reader.file.size_bytes - reader.bytes_read} invalid bytes at the end of {name}\n".encode()
 
 
 def _start_lines(dump: TextDump) -> Iterator[str]:
-    file_name = printable(split(dump.file.path)[1])
+    file_name = printable(split_path(dump.file.path)[1])
     name = FileName.parse(file_name)
     if file_name == "bootstrap.checkpoint":
         yield "KRaft bootstrap snapshot"

@@ -94,7 +94,7 @@ def task_of(part: Slice, options: ReadOptions) -> ExportTask:
         first_offset=None if part.first_offset == NO_START else part.first_offset,
         end_offset=None if part.end_offset == NO_END else part.end_offset,
         start=part.start,
-        aborted=part.aborted,
+        aborted=part.aborted_transactions,
         source=segment.source if options.replicas == "all" else "",
         label=f"{segment.base_offset:020}" if is_part else "",
         alternates=segment.alternates,

@@ -90,7 +90,7 @@ class Outcome:
     @property
     def is_complete(self) -> bool:
         """Whether the destination has every selected record of the source."""
-        return not self.failed and not self.fault_count and not self.notes.hidden
+        return not self.failed and not self.fault_count and not self.notes.hidden_records
 
     @property
     def failed(self) -> list[SegmentResult]:

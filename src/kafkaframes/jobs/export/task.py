@@ -37,7 +37,7 @@ from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.reasons import SPARK_MODES
 from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, End, Source
 from kafkaframes.storage.copies.reading import Alternate, Healer
-from kafkaframes.storage.files.filesystem import split
+from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import printable
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, open_planned
@@ -84,7 +84,7 @@ class ExportTask:
     def name(self) -> str:
         """The path of the output relative to the destination, without suffix."""
         copy = f"/source={quote(self.source, safe='')}" if self.source else ""
-        label = self.label or split(self.path)[1].removesuffix(".swap").replace(".log", "")
+        label = self.label or split_path(self.path)[1].removesuffix(".swap").replace(".log", "")
         return f"topic={self.topic}/partition={self.partition}{copy}/{label}"
 
 
@@ -404,7 +404,7 @@ def _copy(
         for error in reader.errors:
             _report(segment.source, error, result)
     _count_unread(result, end, gaps)
-    for text in [] if healer is None else healer.healed:
+    for text in [] if healer is None else healer.healed_ranges:
         log.warning("%s", text)
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.records.json_lines import JsonBytes, to_json_bytes, to_json_headers, to_json_line
-from kafkaframes.scan.arrow import FAR_TIMES, split_instants
+from kafkaframes.scan.arrow import FAR_TIMES, separate_instants
 from kafkaframes.wire.primitives import java_text
 
 ROW_GROUP_ROWS = 400_000
@@ -129,7 +129,7 @@ def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
     times = batch.column("timestamp")
     if times.type.unit != "ms":
         return batch
-    _, far = split_instants(times)
+    _, far = separate_instants(times)
     if far is None:
         return batch
     near = pc.if_else(far.is_null(), times, pa.scalar(None, times.type))

@@ -139,7 +139,7 @@ class _Job:
             names = [topic.name for topic in selected]
             states, notes = await asyncio.to_thread(transactions_of_directory, self.source, names)
             writer.transactions = states
-            self.report.not_read += map(str, notes.hidden)
+            self.report.not_read += map(str, notes.hidden_records)
             for line in notes:
                 self.say(line)
         await self._begin(selected, consumer, goal, writer)

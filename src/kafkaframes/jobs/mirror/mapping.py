@@ -311,7 +311,7 @@ def _reasons(transactions: TransactionState, batches: Batches, start: int, damag
         (new & batches.flag(LOG_APPEND_TIME), APPEND_TIME),
         (new & (base < start), CUT),
         (~new, OLD_FORMAT),
-        (transactions.aborted_batches(batches), ABORTED),
+        (transactions.mask_aborted_batches(batches), ABORTED),
         (new & (batches.column("count") == 0), EMPTY),
         (batches.is_control, CONTROL_BATCH),
         (damaged, DAMAGED),

@@ -24,7 +24,7 @@ from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
-from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, split
+from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, split_path
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.log.discover import discover
@@ -89,7 +89,7 @@ class PartitionRepair:
             "bytes_lost": self.bytes_lost,
             "records_read": self.records_read,
             "records_written": self.records_written,
-            "actions": [f"{one.kind} {split(one.path)[1]}: {one.reason}" for one in self.plan.actions],
+            "actions": [f"{one.kind} {split_path(one.path)[1]}: {one.reason}" for one in self.plan.actions],
             "segments": [
                 {
                     "name": one.name,
@@ -211,13 +211,13 @@ def write_repaired(
     Raises:
         LogDirError: a file cannot be read or written, or the output has another number of records than expected.
     """
-    done = {split(repair.plan.partition.directory)[1] for repair in repairs}
+    done = {split_path(repair.plan.partition.directory)[1] for repair in repairs}
     for info in directory.filesystem.list_directory(directory.path):
         if info.name not in done and info.name not in _LEFT_OUT:
             copy_entry(directory.filesystem, info, empty / info.name)
     shared, tasks = replace(directory, partitions=()), []
     for repair in repairs:
-        path = empty / split(repair.plan.partition.directory)[1]
+        path = empty / split_path(repair.plan.partition.directory)[1]
         with atomic.writing(path):
             path.mkdir()
         tasks.append(WriteTask(shared, repair, settings, str(path)))
@@ -260,7 +260,7 @@ def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> 
         return
     (made,) = discover(str(path))
     (partition,) = made.partitions
-    plan = plan_recovery(made, replace(partition, checkpointed=_log_start(repair.plan.partition)))
+    plan = plan_recovery(made, replace(partition, checkpointed_offsets=_log_start(repair.plan.partition)))
     if plan.bytes_lost:
         raise LogDirError("a repaired segment is not sound: please report this", file=str(path))
     recovered = work_out(made, plan, settings)
@@ -269,7 +269,7 @@ def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> 
 
 def _log_start(partition: Partition) -> dict[str, int]:
     """Keep the log start offset, so that deleted records stay deleted. Without a recovery point, all is checked."""
-    known = partition.checkpointed.get(names.LOG_START_CHECKPOINT)
+    known = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT)
     return {} if known is None else {names.LOG_START_CHECKPOINT: known}
 
 

@@ -341,7 +341,7 @@ def _not_read(directories: list[LogDirectory], named: Collection[str]) -> Iterat
             swapped = {segment.path for segment in partition.segments}
             for file in (file for file in partition.temporary if file.path not in swapped):
                 yield NotRead(file.path, f"a temporary file (.{file.name.temporary})", file.size_bytes)
-            for segment in partition.replaced:
+            for segment in partition.replaced_segments:
                 yield NotRead(segment.path, "replaced by a finished swap file (.swap)", segment.size_bytes)
             for snapshot in partition.kraft_snapshots:
                 yield NotRead(snapshot.path, "a snapshot of the metadata; verified, not measured", snapshot.size_bytes)

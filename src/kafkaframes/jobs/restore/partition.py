@@ -195,7 +195,7 @@ class _Restoring:
         if self._writer is None:
             self._writer = self._new_writer(self._task.settings.start_offset if moves else part.base_offset)
         elif is_first and self._task.settings.segment_bytes is None:
-            end = self._writer.written.log_end_offset
+            end = self._writer.result.log_end_offset
             self._writer.roll(end if moves else max(part.base_offset, end))
         return self._writer
 
@@ -212,7 +212,7 @@ class _Restoring:
         report, chosen, settings = self._report, self._chosen, self._task.settings
         writer = self._writer = self._writer or self._new_writer(self._empty_start())
         self._end_transactions(writer)
-        if self._source_end() > writer.written.log_end_offset:  # the source's last segment is empty
+        if self._source_end() > writer.result.log_end_offset:  # the source's last segment is empty
             writer.roll(self._source_end())
         written = writer.close()
         report.note(written, records=written.records - report.aborted)
@@ -240,10 +240,10 @@ class _Restoring:
         if self._task.settings.open_transactions != ABORT:
             self._report.open_transactions = [entry.producer_id for entry in opened]
             return
-        leader_epoch = latest_epoch(writer.written)
+        leader_epoch = latest_epoch(writer.result)
         for entry in opened:
             marker = build_end_transaction(
-                writer.written.log_end_offset,
+                writer.result.log_end_offset,
                 commit=False,
                 timestamp=self._task.now_ms,
                 producer_id=entry.producer_id,

@@ -19,7 +19,7 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.records.makers import HEADERS
 from kafkaframes.scan.arrow import FAR_TIMES
-from kafkaframes.scan.values.columns import REASON, TOMBSTONE, split_rows
+from kafkaframes.scan.values.columns import REASON, TOMBSTONE, separate_rows
 from kafkaframes.scan.values.decoding import Decoding
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -248,7 +248,7 @@ class Content:
             return rows, None
         decoder = None if self.decoding is None else self.decoding.decoder()
         has_prefix = self.decoding is not None and self.decoding.has_prefix
-        good, bad = split_rows(rows, decoder, needs_key=self.latest, has_prefix=has_prefix)
+        good, bad = separate_rows(rows, decoder, needs_key=self.latest, has_prefix=has_prefix)
         if self.latest and decoder is None:
             good = good.append_column(TOMBSTONE, good.column("value").is_null())
         return good, bad

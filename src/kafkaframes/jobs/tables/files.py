@@ -28,9 +28,9 @@ from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.tables.content import FAR_TIMES_COLUMN, RAW, Content
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import Batches
-from kafkaframes.scan.arrow import FAR_TIMES, split_instants
+from kafkaframes.scan.arrow import FAR_TIMES, separate_instants
 from kafkaframes.scan.values.columns import REASON
-from kafkaframes.storage.files.filesystem import join, split
+from kafkaframes.storage.files.filesystem import join, split_path
 from kafkaframes.storage.log.transactions import TransactionState
 
 ABORTED = "records of aborted transactions"
@@ -134,7 +134,7 @@ class _Watch:
         self.end_offset = max(reached, self.end_offset or 0)
         if not self._result.task.aborted:
             return np.zeros(len(batches), np.bool_)
-        aborted = self._state.aborted_batches(batches)
+        aborted = self._state.mask_aborted_batches(batches)
         if first := self._result.task.first_offset:  # an earlier run counted the aborted batches below it
             aborted &= batches.column("last_offset") >= first
         if aborted.any():
@@ -247,7 +247,7 @@ def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     rows = row_batch(batch, headers=headers)
     names = ("offset", "timestamp", "timestampType", "key", "value", "headers")
     columns: dict[str, Any] = {name: rows.column(name) for name in names if name in rows.schema.names}
-    columns["timestamp"], far_times = split_instants(columns["timestamp"])
+    columns["timestamp"], far_times = separate_instants(columns["timestamp"])
     if far_times is not None:
         columns[FAR_TIMES] = far_times
     return pa.RecordBatch.from_pydict(columns)
@@ -296,9 +296,9 @@ def _size(path: str) -> int:
 
 def discard(paths: Iterable[str], *, keep: Iterable[str]) -> None:
     """Delete data files except those in ``keep``, also if a commit has already moved them. File names are unique."""
-    kept = {split(path)[1] for path in keep}
+    kept = {split_path(path)[1] for path in keep}
     for path in sorted(paths):
-        if split(path)[1] not in kept:
+        if split_path(path)[1] not in kept:
             remove(path)
 
 

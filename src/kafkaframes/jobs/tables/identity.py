@@ -18,7 +18,7 @@ from kafkaframes.jobs.export.task import collector, read_fingerprints
 from kafkaframes.jobs.tables.state import Fingerprints, TableState
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
-from kafkaframes.scan.log.resolve import Logs, cut
+from kafkaframes.scan.log.resolve import Logs, cut_slices
 from kafkaframes.scan.ranges import text_of
 
 Name = tuple[str, int]
@@ -89,7 +89,7 @@ def look_up_in_logs(segments: list[Segment], logs: Logs, options: ReadOptions) -
             isolation="read_uncommitted",
             storage=options.storage,
         )
-        slices, _ = cut(chosen, whole, logs) if chosen else ([], None)
+        slices, _ = cut_slices(chosen, whole, logs) if chosen else ([], None)
         for part in slices:
             name = part.segment.topic, part.segment.partition
             result[name].update(read_fingerprints(task_of(part, whole), expected[name], storage=options.storage))

@@ -22,7 +22,7 @@ from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
 from kafkaframes.scan.log.discovery import Log, OneOfEach, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import offset_ranges
-from kafkaframes.scan.log.resolve import choose, cut, logs_of, resolve_offsets
+from kafkaframes.scan.log.resolve import choose, cut_slices, logs_of, resolve_offsets
 from kafkaframes.scan.ranges import NO_END
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.storage.files.findings import Finding, Severity
@@ -73,7 +73,7 @@ def _planned(
         entry = logs[name]
         if (metadata := entry.partition.metadata) is not None:
             _check_same_topic(name[0], metadata.topic_id, state, _LOG_REMEDY)
-        first, _ = options.where.bounded(first, NO_END)
+        first, _ = options.where.limit_range(first, NO_END)
         starts[name], gap = start_of(name, entry, first, None if state is None else state.end_of(name))
         if (
             name not in initial_partitions
@@ -85,7 +85,7 @@ def _planned(
             if options.fail_on_data_loss:
                 raise OptionError(f"{gap} are not in the log any more, and not in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
-    slices, notes = cut(part.segments, replace(options, start=starts), logs)
+    slices, notes = cut_slices(part.segments, replace(options, start=starts), logs)
     tasks = tuple(task_of(chunk, options) for chunk in slices)
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None

@@ -40,7 +40,7 @@ from kafkaframes.jobs.tables.state import (
     TopicPartition,
     staged_directory,
 )
-from kafkaframes.scan.ranges import nested
+from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
 FILE_BYTES = 64 << 20  # most log bytes in a data file that several small segments of a topic partition share
@@ -226,7 +226,7 @@ class TableExport:
         facts = {
             **self._table.about(),
             "commits": self._committer.commits,
-            "offsets": nested(state.ends) if state is not None else {},
+            "offsets": nest_by_topic(state.ends) if state is not None else {},
             "gaps": [asdict(gap) for gap in planned.gaps],
             "removed_orphans": list(self.orphans.removed),
             "doubtful_files": list(self.orphans.doubtful),

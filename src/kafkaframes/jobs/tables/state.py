@@ -21,7 +21,7 @@ from kafkaframes.jobs.export.fingerprints import Fingerprint
 from kafkaframes.jobs.export.task import OWN, Settings
 from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.files import DataFile
-from kafkaframes.scan.ranges import nested
+from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.files.filesystem import join
 
 TopicPartition = tuple[str, int]
@@ -143,9 +143,9 @@ class Commit:
         last_records = {name: list(map(list, rows)) for name, rows in fingerprints.items() if name in ends}
         return {
             "run": self.run,
-            "offsets": nested(ends),
-            "added": nested(added),
-            "lastRecords": nested(last_records),
+            "offsets": nest_by_topic(ends),
+            "added": nest_by_topic(added),
+            "lastRecords": nest_by_topic(last_records),
             "topicIds": topic_ids,
             "gaps": [asdict(gap) for gap in self.gaps],
             "records": sum(file.records for file in self.files),
@@ -189,7 +189,7 @@ def topic_number(topic_id: str) -> int:
 
 
 def flat(values: Any) -> dict[TopicPartition, int]:
-    """Return the topic partitions in the output of ``nested``. Invalid names are omitted."""
+    """Return the topic partitions in the output of ``nest_by_topic``. Invalid names are omitted."""
     result = {}
     for topic, partitions in _pairs(values):
         for partition, value in _pairs(partitions):

@@ -296,7 +296,7 @@ def _offsets_of_checkpoints(partition: Partition, facts: list[SegmentFacts]) -> 
         return
     end = max(facts[-1].last_offset + 1, facts[-1].base_offset)
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT, names.LOG_START_CHECKPOINT):
-        offset = partition.checkpointed.get(name, 0)
+        offset = partition.checkpointed_offsets.get(name, 0)
         if offset > end:
             message = f"{name} says {offset} for {partition.topic_partition}, the log ends at {end}"
             yield Finding(Severity.WARNING, "checkpoint-beyond-end", message, partition.directory, offset=offset)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.records.arrays import stamped
+from kafkaframes.records.arrays import add_timestamps
 from kafkaframes.records.build import build_apart
 from kafkaframes.records.partitioner import by_partition, partitions_of_rows
 
@@ -82,7 +82,7 @@ class Packer:
 
     def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
         partitions = self._partitions(topic, rows)
-        for number, mine in by_partition(stamped(rows, self.now_ms()), partitions):
+        for number, mine in by_partition(add_timestamps(rows, self.now_ms()), partitions):
             yield self._packed(TopicPartition(topic, number), mine)
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -89,54 +89,54 @@ class Unreadable(NamedTuple):
         return int.from_bytes(self.message[at : at + 4], "big", signed=True) if at + 4 <= len(self.message) else None
 
 
-def unreadable_message(decoded: Decoded, batch: int) -> Unreadable | None:
+def unreadable_message(content: Decoded, batch: int) -> Unreadable | None:
     """Return the truncated message at which the index of a batch ends; None if it ends for another reason."""
-    if not decoded.unreadable(batch):
+    if not content.unreadable(batch):
         return None
-    at, number = int(decoded.index.wheres[batch]), int(decoded.index.rows[batch])
-    if decoded.batches.is_wrapper[batch]:
-        return _in_set(decoded, batch, number, at + OVERHEAD_BYTES)
-    magic, end = int(decoded.batches.column("magic")[batch]), int(decoded.sections.ends[batch])
-    return Unreadable(number, magic, False, decoded.sections.buf[at:end].tobytes())
+    at, number = int(content.index.wheres[batch]), int(content.index.rows[batch])
+    if content.batches.is_wrapper[batch]:
+        return _in_set(content, batch, number, at + OVERHEAD_BYTES)
+    magic, end = int(content.batches.column("magic")[batch]), int(content.sections.ends[batch])
+    return Unreadable(number, magic, False, content.sections.buf[at:end].tobytes())
 
 
-def are_truncated(decoded: Decoded) -> Flags:
+def are_truncated(content: Decoded) -> Flags:
     """Return which messages of a lenient index have a key or value that exceeds the message."""
-    result: Flags = decoded.index.value_at == decoded.index.headers_at
+    result: Flags = content.index.value_at == content.index.headers_at
     return result
 
 
-def unreadable_inner_message(decoded: Decoded, batch: int, number: int) -> Unreadable:
+def unreadable_inner_message(content: Decoded, batch: int, number: int) -> Unreadable:
     """Return a message of a compressed set, by its number, for which ``are_truncated`` is true."""
-    return _in_set(decoded, batch, number, int(decoded.index.headers_at[decoded.starts[batch] + number]))
+    return _in_set(content, batch, number, int(content.index.headers_at[content.starts[batch] + number]))
 
 
-def _in_set(decoded: Decoded, batch: int, number: int, at: int) -> Unreadable:
+def _in_set(content: Decoded, batch: int, number: int, at: int) -> Unreadable:
     """Read a message of a compressed set. Its CRC is at ``at``, its size immediately before."""
-    buf = decoded.sections.buf
+    buf = content.sections.buf
     end = at + int.from_bytes(buf[at - 4 : at].tobytes(), "big")
-    return Unreadable(number, int(decoded.batches.column("magic")[batch]), True, buf[at:end].tobytes())
+    return Unreadable(number, int(content.batches.column("magic")[batch]), True, buf[at:end].tobytes())
 
 
-def damage_error(decoded: Decoded, batch: int) -> AppendRefusedError | None:
+def damage_error(content: Decoded, batch: int) -> AppendRefusedError | None:
     """Return the error with which Kafka rejects a damaged batch when it reads all of it; None if it is not damaged."""
-    problem = decoded.problem(batch)
+    problem = content.problem(batch)
     if problem is None:
         return None
-    return refusal_of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
+    return refusal_of_problem(problem, batch=batch, exception=exception_of(content, batch, problem))
 
 
-def exception_of(decoded: Decoded, batch: int, problem: Problem) -> str | None:
+def exception_of(content: Decoded, batch: int, problem: Problem) -> str | None:
     """Return Kafka's exception if it depends on the bytes; None if the problem alone decides it."""
-    result = unreadable_message(decoded, batch)
+    result = unreadable_message(content, batch)
     if result is not None:
         return result.failure
     if problem.status == NESTED:
-        codec = int(decoded.sections.buf[decoded.index.wheres[batch] + _ATTRIBUTES]) & CODEC_MASK
+        codec = int(content.sections.buf[content.index.wheres[batch] + _ATTRIBUTES]) & CODEC_MASK
         return None if codec in CODECS or not codec else TOO_LONG
     if problem.status == UNREADABLE_FIELD:  # Kafka reads the value of a compressed message but not its key
-        at, size, magic = (int(decoded.batches.column(name)[batch]) for name in ("position", "size", "magic"))
-        return Unreadable(0, magic, False, decoded.data[at + OVERHEAD_BYTES : at + size].tobytes()).value_failure
+        at, size, magic = (int(content.batches.column(name)[batch]) for name in ("position", "size", "magic"))
+        return Unreadable(0, magic, False, content.data[at + OVERHEAD_BYTES : at + size].tobytes()).value_failure
     return None
 
 
@@ -154,15 +154,15 @@ class BatchCheck(NamedTuple):
     exception: str = "InvalidRecordException"
 
 
-def _is_client(decoded: Decoded, settings: AppendSettings) -> Flags:
-    return np.full(len(decoded.batches), settings.origin == "CLIENT")
+def _is_client(content: Decoded, settings: AppendSettings) -> Flags:
+    return np.full(len(content.batches), settings.origin == "CLIENT")
 
 
-def _must_be_contiguous(decoded: Decoded, settings: AppendSettings) -> Flags:
+def _must_be_contiguous(content: Decoded, settings: AppendSettings) -> Flags:
     """Return whether holes between the offsets are invalid. Mirrors may leave holes."""
     if settings.on_noncontiguous == AS_KAFKA:
-        return _is_client(decoded, settings)
-    return np.full(len(decoded.batches), settings.on_noncontiguous == REJECT)
+        return _is_client(content, settings)
+    return np.full(len(content.batches), settings.on_noncontiguous == REJECT)
 
 
 def _min_records(settings: AppendSettings) -> int:
@@ -170,16 +170,16 @@ def _min_records(settings: AppendSettings) -> int:
     return 0 if settings.on_noncontiguous == KEEP else 1
 
 
-def _offsets_in_range(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return decoded.batches.column("last_offset") - decoded.batches.column("base_offset") + 1
+def _offsets_in_range(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return content.batches.column("last_offset") - content.batches.column("base_offset") + 1
 
 
-def _is_v2(decoded: Decoded) -> Flags:
-    return decoded.batches.is_v2
+def _is_v2(content: Decoded) -> Flags:
+    return content.batches.is_v2
 
 
-def _has_producer(decoded: Decoded) -> Flags:
-    return decoded.batches.column("producer_id") > NO_PRODUCER_ID
+def _has_producer(content: Decoded) -> Flags:
+    return content.batches.column("producer_id") > NO_PRODUCER_ID
 
 
 _FORMAT = "UnsupportedForMessageFormatException"
@@ -211,41 +211,41 @@ BATCH_CHECKS = (
 )
 
 
-def check(decoded: Decoded, settings: AppendSettings) -> None:
+def check(content: Decoded, settings: AppendSettings) -> None:
     """Check every batch and every record.
 
     Raises:
         AppendRefusedError: for the first invalid batch.
     """
-    batch_faults = [rule.find_faults(decoded, settings) for rule in BATCH_CHECKS]
-    record_faults = (inner_crc_faults(decoded), are_truncated(decoded), *_record_faults(decoded, settings))
+    batch_faults = [rule.find_faults(content, settings) for rule in BATCH_CHECKS]
+    record_faults = (inner_crc_faults(content), are_truncated(content), *_record_faults(content, settings))
     is_invalid = np.logical_or.reduce(batch_faults)
-    is_invalid[decoded.owners[np.logical_or.reduce(record_faults)]] = True
-    is_invalid[(decoded.index.statuses != 0) | np.isin(np.arange(len(is_invalid)), list(decoded.sections.problems))] = (
+    is_invalid[content.owners[np.logical_or.reduce(record_faults)]] = True
+    is_invalid[(content.index.statuses != 0) | np.isin(np.arange(len(is_invalid)), list(content.sections.problems))] = (
         True
     )
     for batch in np.flatnonzero(is_invalid).tolist():
         for rule, faults in zip(BATCH_CHECKS, batch_faults, strict=True):
             if faults[batch]:
                 raise AppendRefusedError(rule.exception, f"batch {batch}: {rule.reason}")
-        _check_records(decoded, settings, batch, record_faults)
+        _check_records(content, settings, batch, record_faults)
 
 
-def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]) -> None:
+def _check_records(content: Decoded, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]) -> None:
     """Raise for the first wrong inner CRC, else for damage, else for all invalid records, as Kafka's loop does."""
-    part = slice(int(decoded.starts[batch]), int(decoded.starts[batch + 1]))
+    part = slice(int(content.starts[batch]), int(content.starts[batch + 1]))
     bad_crc, beyond_end, magic_fault, key_fault, time_fault = (faults[part] for faults in record_faults)
     wrong_crc = bad_crc & ~magic_fault
-    wrong_type = time_fault & ~key_fault & ~_uses_clock(decoded.index.timestamps[part], settings)
-    needs_message = beyond_end & (magic_fault | settings.compacted | wrong_type)
+    wrong_type = time_fault & ~key_fault & ~_uses_clock(content.index.timestamps[part], settings)
+    needs_message = beyond_end & (magic_fault | settings.is_compacted | wrong_type)
     for number in np.flatnonzero(wrong_crc | needs_message).tolist():
         if wrong_crc[number]:
             raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {number} has a wrong CRC")
-        message = unreadable_inner_message(decoded, batch, number)
+        message = unreadable_inner_message(content, batch, number)
         _check_unreadable(message, batch, settings, wrong_type=bool(wrong_type[number]))
-    problem, last = decoded.problem(batch), unreadable_message(decoded, batch)
+    problem, last = content.problem(batch), unreadable_message(content, batch)
     if problem is not None and last is None:
-        raise refusal_of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
+        raise refusal_of_problem(problem, batch=batch, exception=exception_of(content, batch, problem))
     errors = []
     for number in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[number]:
@@ -255,16 +255,16 @@ def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, recor
         else:
             errors.append(RecordRefusal(number, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
     if last is not None:
-        errors += _unreadable_errors(decoded, settings, batch, last)
+        errors += _unreadable_errors(content, settings, batch, last)
     if errors:
         raise refusal_of_records(tuple(errors))
 
 
-def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
+def _unreadable_errors(content: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
     """Check the truncated message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
-    without_key = settings.compacted and last.key_size is not None and last.key_size < 0
-    timestamp = decoded.batches.column("max_timestamp")[batch : batch + 1]
-    late = _timestamp_faults(timestamp, decoded.batches.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
+    without_key = settings.is_compacted and last.key_size is not None and last.key_size < 0
+    timestamp = content.batches.column("max_timestamp")[batch : batch + 1]
+    late = _timestamp_faults(timestamp, content.batches.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
     late = late and not last.in_set
     wrong_type = late and not without_key and not _uses_clock(timestamp, settings)[0]
     _check_unreadable(last, batch, settings, wrong_type=wrong_type)
@@ -283,34 +283,34 @@ def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, 
         raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} is truncated")
     if record.in_set and not message_crc_fits(record.message):
         raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.number} has a wrong CRC")
-    if settings.compacted and record.key_size is None:
+    if settings.is_compacted and record.key_size is None:
         raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} ends before its key")
     if wrong_type:
         raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} is truncated")
 
 
-def _in_sets(decoded: Decoded) -> Flags:
-    flags: Flags = decoded.batches.is_wrapper[decoded.owners]
+def _in_sets(content: Decoded) -> Flags:
+    flags: Flags = content.batches.is_wrapper[content.owners]
     return flags
 
 
-def inner_crc_faults(decoded: Decoded) -> Flags:
+def inner_crc_faults(content: Decoded) -> Flags:
     """Return which inner messages have a wrong CRC."""
-    faults = np.zeros(len(decoded.owners), np.bool_)
-    inner = np.flatnonzero(_in_sets(decoded))
-    faults[inner] = check_message_crcs(decoded.sections.buf, decoded.index.headers_at[inner]) == 0
+    faults = np.zeros(len(content.owners), np.bool_)
+    inner = np.flatnonzero(_in_sets(content))
+    faults[inner] = check_message_crcs(content.sections.buf, content.index.headers_at[inner]) == 0
     return faults
 
 
-def _record_faults(decoded: Decoded, settings: AppendSettings) -> tuple[Flags, ...]:
+def _record_faults(content: Decoded, settings: AppendSettings) -> tuple[Flags, ...]:
     """Return which records have another format than their set, no key although required, or an invalid timestamp."""
-    index, batches, owners = decoded.index, decoded.batches, decoded.owners
+    index, batches, owners = content.index, content.batches, content.owners
     magic_fault = np.zeros(len(owners), np.bool_)
-    inner = _in_sets(decoded)
-    magics = decoded.sections.buf[index.headers_at[inner] + _MAGIC].astype(np.int8)
+    inner = _in_sets(content)
+    magics = content.sections.buf[index.headers_at[inner] + _MAGIC].astype(np.int8)
     magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
-    key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.compacted
-    is_append_time: Flags = decoded.batches.flag(LOG_APPEND_TIME)[owners]
+    key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.is_compacted
+    is_append_time: Flags = content.batches.flag(LOG_APPEND_TIME)[owners]
     return magic_fault, key_fault, _timestamp_faults(index.timestamps, is_append_time, settings)
 
 

@@ -28,8 +28,8 @@ def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_o
     """Down-convert records; see ``entry.down_convert``."""
     data = as_array(records)
     batches = scan_all(data)
-    lost: dict[str, int] = {}
-    parts, converted = [], 0
+    losses: dict[str, int] = {}
+    parts, converted_records = [], 0
     for row in range(len(batches)):
         entry = Batches(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
         _check_codec(entry, magic)
@@ -37,15 +37,15 @@ def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_o
             position, size = int(entry.column("position")[0]), int(entry.column("size")[0])
             parts.append(data[position : position + size].tobytes())
             continue
-        decoded = decode(data, entry)
-        if decoded.batches.is_control[0] and magic < 2:
-            lost["control batches"] = lost.get("control batches", 0) + 1
+        content = decode(data, entry)
+        if content.batches.is_control[0] and magic < 2:
+            losses["control batches"] = losses.get("control batches", 0) + 1
             continue
-        part, count = _convert(decoded, magic, first_offset, lost)
+        part, count = _convert(content, magic, first_offset, losses)
         parts.append(part)
-        converted += count
+        converted_records += count
     reject_corrupt_end(batches.end)
-    return DownConverted(b"".join(parts), converted, lost)
+    return DownConverted(b"".join(parts), converted_records, losses)
 
 
 def _check_codec(batch: Batches, magic: int) -> None:
@@ -59,16 +59,16 @@ def _check_codec(batch: Batches, magic: int) -> None:
         raise AppendRefusedError("UnsupportedCompressionTypeException", "zstd needs format 2")
 
 
-def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, int]) -> tuple[bytes, int]:
-    codec = Codec(int(decoded.batches.codecs[0]))
-    if codec is Codec.NONE and decoded.unreadable(0) and int(decoded.batches.column("base_offset")[0]) < first_offset:
+def _convert(content: Decoded, magic: int, first_offset: int, losses: dict[str, int]) -> tuple[bytes, int]:
+    codec = Codec(int(content.batches.codecs[0]))
+    if codec is Codec.NONE and content.unreadable(0) and int(content.batches.column("base_offset")[0]) < first_offset:
         return b"", 0
-    error = damage_error(decoded, 0)
+    error = damage_error(content, 0)
     if error is not None:
         raise error
-    index = decoded.index
+    index = content.index
     if codec is Codec.NONE:
-        index = index.take(index.offsets >= first_offset, decoded.owners)
+        index = index.take(index.offsets >= first_offset, content.owners)
     count = len(index.offsets)
     if not count:
         return b"", 0
@@ -76,19 +76,19 @@ def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, in
         raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
     if (np.diff(index.offsets) <= 0).any():
         raise AppendRefusedError("IllegalArgumentException", "the offsets inside a batch do not increase")
-    append_time = bool(int(decoded.batches.column("attributes")[0]) & APPEND_BIT)
-    _count_losses(decoded, magic, count, lost)
-    rows = rows_of_index(decoded.sections, index, headers=False)
+    append_time = bool(int(content.batches.column("attributes")[0]) & APPEND_BIT)
+    _count_losses(content, magic, count, losses)
+    rows = rows_of_index(content.sections, index, headers=False)
     fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time and magic > 0 else CREATE_TIME)
     return build_batch(rows, record_format=magic, codec=codec, fields=fields), count
 
 
-def _count_losses(decoded: Decoded, magic: int, count: int, lost: dict[str, int]) -> None:
-    batches, index = decoded.batches, decoded.index
+def _count_losses(content: Decoded, magic: int, count: int, lost: dict[str, int]) -> None:
+    batches, index = content.batches, content.index
     losses = {
         "records with headers": int((index.header_counts > 0).sum()),
         "batches with a producer": int(batches.column("producer_id")[0] != NO_PRODUCER_ID),
-        "transactional batches": int(decoded.batches.is_transactional[0]),
+        "transactional batches": int(content.batches.is_transactional[0]),
         "batches with a leader epoch": int(batches.column("leader_epoch")[0] >= 0),
         "timestamps": int((index.timestamps != NO_TIMESTAMP).sum()) if magic == 0 else 0,
         "offsets at the end of a batch": int(batches.column("last_offset")[0] != index.offsets[-1]),

@@ -77,8 +77,8 @@ def validate_and_assign(
     settings = settings or AppendSettings()
     if changes:
         settings = _replace_settings(settings, changes)
-    appended = assign_at(bytearray(records), offset, settings, settings.now_ms)
-    return appended._replace(records=bytes(appended.records))
+    result = assign_at(bytearray(records), offset, settings, settings.now_ms)
+    return result._replace(records=bytes(result.records))
 
 
 def _replace_settings(settings: AppendSettings, changes: dict[str, Any]) -> AppendSettings:
@@ -97,9 +97,9 @@ def assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) 
         AppendRefusedError: see ``validate_and_assign``.
     """
     records = records if isinstance(records, bytearray) else bytearray(records)
-    appended = _take(records, offset, settings, now_ms)
-    if appended is not None:
-        return appended
+    result = _take(records, offset, settings, now_ms)
+    if result is not None:
+        return result
     from kafkaframes.records.append.validator import validate_general
 
     return validate_general(records, offset, replace(settings, now_ms=now_ms))
@@ -206,7 +206,7 @@ class KernelContext:
     """
 
     def __init__(self) -> None:
-        self.words = native.made_calls(slots.OWN_WORDS)
+        self.words = native.make_calls(slots.OWN_WORDS)
         self._settings: AppendSettings | None = None
         self.now_ms = 0
         self.words[slots.CONTENT_KNOWN] = -1
@@ -274,7 +274,7 @@ def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
         slots.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
         lowest,
         highest,
-        settings.compacted,
+        settings.is_compacted,
         settings.origin != "CLIENT",
         settings.append_time,
         now_ms,

@@ -72,8 +72,8 @@ def reject_corrupt_end(end: End) -> None:
 def source_codec(batches: Batches) -> Codec:
     """Return the codec of the last compressed batch, or ``NONE``."""
     numbers = batches.codecs
-    compressed = numbers[numbers != 0]
-    return Codec(int(compressed[-1])) if len(compressed) else Codec.NONE
+    codec_numbers = numbers[numbers != 0]
+    return Codec(int(codec_numbers[-1])) if len(codec_numbers) else Codec.NONE
 
 
 # The attributes that Kafka preserves when it writes them again. It drops bits 7 to 15 (in a message, bits 4 to 7).

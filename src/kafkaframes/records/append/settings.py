@@ -32,7 +32,7 @@ class AppendSettings:
         timestamp_type: ``message.timestamp.type``.
         now_ms: the broker's clock, in milliseconds.
         before_max_ms, after_max_ms: ``message.timestamp.before.max.ms`` and ``message.timestamp.after.max.ms``.
-        compacted: whether the topic is compacted. Every record then needs a key.
+        is_compacted: whether the topic is compacted. Every record then needs a key.
         origin: the sender (Kafka's ``AppendOrigin``). Some checks apply to ``CLIENT`` only.
         leader_epoch: the leader epoch to write into format 2 batches.
         max_batch_bytes: ``max.message.bytes``, the largest size of a batch before and after a rebuild; None is no
@@ -51,22 +51,22 @@ class AppendSettings:
     now_ms: int = 0
     before_max_ms: int = LARGEST_INT64
     after_max_ms: int = LARGEST_INT64
-    compacted: bool = False
+    is_compacted: bool = False
     origin: str = "CLIENT"
     leader_epoch: int = -1
     max_batch_bytes: int | None = None
     on_noncontiguous: str = AS_KAFKA
 
     def __post_init__(self) -> None:
-        for name, allowed in (
+        for name, valid_values in (
             ("record_format", (0, 1, 2)),
             ("timestamp_type", (CREATE_TIME, LOG_APPEND_TIME)),
             ("origin", ORIGINS),
             ("on_noncontiguous", (AS_KAFKA, REJECT, REASSIGN, KEEP)),
         ):
-            if getattr(self, name) not in allowed:
-                expected = ", ".join(map(str, allowed))
-                raise OptionError(f"{name} is {getattr(self, name)!r}; expected one of {expected}")
+            if getattr(self, name) not in valid_values:
+                valid_list = ", ".join(map(str, valid_values))
+                raise OptionError(f"{name} is {getattr(self, name)!r}; expected one of {valid_list}")
         if self.codec != "producer":
             codec_of(self.codec)
 

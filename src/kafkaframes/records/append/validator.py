@@ -59,10 +59,10 @@ def validate_general(records: bytes | bytearray | memoryview, offset: int, setti
     batches, valid = valid_batches(data)
     try:
         _check_sizes(batches, settings)
-        appended = _assign(_Append(data[:valid], batches, offset, settings))
-        if not appended.in_place:
-            _check_sizes(scan_all(appended.records), settings)
-        return appended
+        result = _assign(_Append(data[:valid], batches, offset, settings))
+        if not result.in_place:
+            _check_sizes(scan_all(result.records), settings)
+        return result
     except AppendRefusedError as error:
         error.valid_bytes = valid
         raise
@@ -114,12 +114,12 @@ def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
         decode, append.data, append.batches, limit_bytes=limit_bytes, total_bytes=limit_bytes, lenient=lenient
     )
     is_plain = source_codec(append.batches) is Codec.NONE
-    decoded = open_content(f"records {lenient}", 0 if is_plain else len(append.data), work)
+    content = open_content(f"records {lenient}", 0 if is_plain else len(append.data), work)
     if budget is not None and not is_plain:
-        budget.spent_bytes += len(decoded.sections.buf)
-    if any(is_over_limit(problem.detail) for problem in decoded.sections.problems.values()):
+        budget.spent_bytes += len(content.sections.buf)
+    if any(is_over_limit(problem.detail) for problem in content.sections.problems.values()):
         raise refusal_of_content(limit_bytes)
-    return decoded
+    return content
 
 
 # ------------------------------------------------------------------------------------------- uncompressed
@@ -127,37 +127,37 @@ def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
 
 def _assign_plain(append: _Append) -> Appended:
     _require_single_batch(append, Codec.NONE)
-    decoded = _decode(append)
-    check(decoded, append.settings)
-    if append.settings.on_noncontiguous in (REASSIGN, REJECT) and append.magic >= 2 and _has_holes(decoded):
+    content = _decode(append)
+    check(content, append.settings)
+    if append.settings.on_noncontiguous in (REASSIGN, REJECT) and append.magic >= 2 and _has_holes(content):
         _reject_holes(append.settings)
-        _require_undamaged(decoded)
-        return _rebuild(append, decoded, Codec.NONE)
-    counts = _counts(decoded)
+        _require_undamaged(content)
+        return _rebuild(append, content, Codec.NONE)
+    counts = _counts(content)
     last_offsets = append.offset + np.cumsum(counts) - 1
-    largest = _max_timestamps(decoded)
+    largest = _max_timestamps(content)
     return _patch(append, last_offsets, largest, int(append.offset + counts.sum()))
 
 
-def _has_holes(decoded: Decoded) -> bool:
+def _has_holes(content: Decoded) -> bool:
     """Return whether offsets of the batch are missing, including those before its first and after its last record."""
-    base, last = (int(decoded.batches.column(name)[0]) for name in ("base_offset", "last_offset"))
-    return not np.array_equal(decoded.index.offsets, np.arange(base, last + 1))
+    base, last = (int(content.batches.column(name)[0]) for name in ("base_offset", "last_offset"))
+    return not np.array_equal(content.index.offsets, np.arange(base, last + 1))
 
 
-def _counts(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _counts(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return for each batch how many records Kafka's iterator returns, including unreadable ones."""
-    counts = decoded.index.rows.copy()
-    for batch in np.flatnonzero(decoded.index.statuses).tolist():
-        counts[batch] += decoded.unreadable(batch)
+    counts = content.index.rows.copy()
+    for batch in np.flatnonzero(content.index.statuses).tolist():
+        counts[batch] += content.unreadable(batch)
     return counts
 
 
-def _max_timestamps(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    largest = np.full(len(decoded.batches), NO_TIMESTAMP, np.int64)
-    np.maximum.at(largest, decoded.owners, decoded.index.timestamps)
-    old = ~decoded.batches.is_v2
-    largest[old] = np.maximum(decoded.batches.column("max_timestamp")[old], NO_TIMESTAMP)
+def _max_timestamps(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    largest = np.full(len(content.batches), NO_TIMESTAMP, np.int64)
+    np.maximum.at(largest, content.owners, content.index.timestamps)
+    old = ~content.batches.is_v2
+    largest[old] = np.maximum(content.batches.column("max_timestamp")[old], NO_TIMESTAMP)
     return largest
 
 
@@ -189,17 +189,17 @@ def _patch(
 
 
 def _convert_plain(append: _Append) -> Appended:
-    decoded = _decode(append)
-    _require_undamaged(decoded)  # Kafka reads everything first, to estimate the size of the result
+    content = _decode(append)
+    _require_undamaged(content)  # Kafka reads everything first, to estimate the size of the result
     _require_single_batch(append, Codec.NONE)
     _check_target(append, Codec.NONE)
     try:
-        check(decoded, append.settings)
+        check(content, append.settings)
     except AppendRefusedError as error:
         if error.record_errors:  # Kafka collects these, but writes the records before the first one, which may fail
-            _check_rows(append, decoded, error.record_errors[0].batch_index)
+            _check_rows(append, content, error.record_errors[0].batch_index)
         raise
-    return _rebuild(append, decoded, Codec.NONE)
+    return _rebuild(append, content, Codec.NONE)
 
 
 # ----------------------------------------------------------------------------------------- source or target compressed
@@ -212,13 +212,13 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     is_control = bool(append.batches.is_control[0])
     in_place = in_place or (source is Codec.NONE and is_control)
     lenient = (in_place or append.magic < 2) and source is not Codec.NONE  # Kafka skips keys and values here
-    decoded = _decode(append, lenient=lenient)
-    check(decoded, settings)
-    is_contiguous = _is_contiguous(append, decoded)
+    content = _decode(append, lenient=lenient)
+    check(content, settings)
+    is_contiguous = _is_contiguous(append, content)
     if in_place and is_contiguous:
-        counts = _counts(decoded)
+        counts = _counts(content)
         next_offset = int(append.offset + counts.sum())
-        largest = np.array([decoded.index.timestamps.max(initial=NO_TIMESTAMP)], np.int64)
+        largest = np.array([content.index.timestamps.max(initial=NO_TIMESTAMP)], np.int64)
         return _patch(append, np.array([next_offset - 1], np.int64), largest, next_offset)
     if in_place:
         _reject_holes(settings)
@@ -227,12 +227,12 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
             raise AppendRefusedError(
                 "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
             )
-        decoded = _decode(append)
-    elif are_truncated(decoded).any():
-        decoded = _decode(append)
-    _require_undamaged(decoded)
+        content = _decode(append)
+    elif are_truncated(content).any():
+        content = _decode(append)
+    _require_undamaged(content)
     _check_target(append, target)
-    return _rebuild(append, decoded, target)
+    return _rebuild(append, content, target)
 
 
 def _reject_holes(settings: AppendSettings) -> None:
@@ -241,29 +241,29 @@ def _reject_holes(settings: AppendSettings) -> None:
         raise AppendRefusedError("InvalidRecordException", reason)
 
 
-def _is_contiguous(append: _Append, decoded: Decoded) -> bool:
+def _is_contiguous(append: _Append, content: Decoded) -> bool:
     """Return whether the offsets in the batch or message set are 0, 1, 2, ...; format 0 has no such requirement.
 
     Kafka's check is relative to the base offset in the request and ignores holes after the last record.
     """
-    settings, offsets = append.settings, decoded.index.offsets
+    settings, offsets = append.settings, content.index.offsets
     if append.magic >= 2 and settings.on_noncontiguous in (REASSIGN, REJECT):
-        return not _has_holes(decoded)
+        return not _has_holes(content)
     return settings.record_format == 0 or bool((offsets == np.arange(len(offsets))).all())
 
 
 def _keep(append: _Append) -> Appended:
     """Append the batches with their own offsets, which must increase and must not be below the log end offset."""
-    decoded = _decode(append)
-    check(decoded, append.settings)
+    content = _decode(append)
+    check(content, append.settings)
     if append.magic != append.settings.record_format or append.settings.codec != "producer":
         raise OptionError(
             "on_noncontiguous='keep' copies batches; it requires codec='producer' and record_format to be their format"
         )
     last = append.batches.column("last_offset")
-    first, largest = append.batches.column("base_offset").copy(), _max_timestamps(decoded)
-    has_records = decoded.index.rows > 0  # compaction leaves empty batches, whose header values are preserved
-    first[has_records] = decoded.index.offsets[decoded.starts[:-1][has_records]]
+    first, largest = append.batches.column("base_offset").copy(), _max_timestamps(content)
+    has_records = content.index.rows > 0  # compaction leaves empty batches, whose header values are preserved
+    first[has_records] = content.index.offsets[content.starts[:-1][has_records]]
     largest[~has_records] = append.batches.column("max_timestamp")[~has_records]
     before = np.concatenate(([append.offset - 1], last[:-1]))
     if (first <= before).any():
@@ -284,9 +284,9 @@ def _require_single_batch(append: _Append, source: Codec) -> None:
         raise AppendRefusedError("InvalidRecordException", f"{len(append.batches)} batches; expected exactly one")
 
 
-def _require_undamaged(decoded: Decoded) -> None:
-    for batch in range(len(decoded.batches)):
-        error = damage_error(decoded, batch)
+def _require_undamaged(content: Decoded) -> None:
+    for batch in range(len(content.batches)):
+        error = damage_error(content, batch)
         if error is not None:
             raise error
 
@@ -301,9 +301,9 @@ def _check_target(append: _Append, target: Codec) -> None:
             raise AppendRefusedError("IllegalArgumentException", "zstd needs format 2")
 
 
-def _rebuild(append: _Append, decoded: Decoded, target: Codec) -> Appended:
+def _rebuild(append: _Append, content: Decoded, target: Codec) -> Appended:
     settings, batches = append.settings, append.batches
-    count = len(decoded.index.offsets)
+    count = len(content.index.offsets)
     fields = _fields(append)
     if not count:
         _check_producer(append)
@@ -312,25 +312,25 @@ def _rebuild(append: _Append, decoded: Decoded, target: Codec) -> Appended:
         largest = settings.now_ms if settings.append_time else NO_TIMESTAMP
         return Appended(b"", append.offset, False, largest, 0, settings.now_ms, len(append.data), 0, 0)
     offsets = np.arange(append.offset, append.offset + count, dtype=np.int64)
-    _check_rows(append, decoded)
+    _check_rows(append, content)
     _check_producer(append)
     old = settings.record_format < 2
     timestamps = np.full(count, settings.now_ms, np.int64) if old and settings.append_time else None
-    rows = rows_of_index(decoded.sections, decoded.index, offsets=offsets, timestamps=timestamps, headers=not old)
+    rows = rows_of_index(content.sections, content.index, offsets=offsets, timestamps=timestamps, headers=not old)
     rows = decode_header_keys(rows)
-    largest = settings.now_ms if settings.append_time else int(decoded.index.timestamps.max(initial=NO_TIMESTAMP))
+    largest = settings.now_ms if settings.append_time else int(content.index.timestamps.max(initial=NO_TIMESTAMP))
     data = build_batch(rows, record_format=settings.record_format, codec=target, level=settings.level, fields=fields)
     if settings.record_format == 0 and not settings.append_time:
         largest = NO_TIMESTAMP
-    recompressed_bytes = 0 if target is Codec.NONE else _uncompressed_bytes(batches, decoded)
+    recompressed_bytes = 0 if target is Codec.NONE else _count_uncompressed_bytes(batches, content)
     return Appended(
         data, append.offset + count, False, largest, count, settings.now_ms, len(append.data), recompressed_bytes, 0
     )
 
 
-def _uncompressed_bytes(batches: Batches, decoded: Decoded) -> int:
+def _count_uncompressed_bytes(batches: Batches, content: Decoded) -> int:
     """Return the decompressed size of the records; of uncompressed messages, their whole size."""
-    section_bytes = decoded.sections.ends - decoded.sections.starts
+    section_bytes = content.sections.ends - content.sections.starts
     is_plain_message = ~batches.is_v2 & (batches.codecs == 0)
     return int(np.where(is_plain_message, batches.column("size"), section_bytes).sum())
 
@@ -356,11 +356,11 @@ def _fields(append: _Append) -> BatchFields:
     )
 
 
-def _check_rows(append: _Append, decoded: Decoded, stop: int | None = None) -> None:
+def _check_rows(append: _Append, content: Decoded, stop: int | None = None) -> None:
     """Reject records before number ``stop`` that Kafka's batch builder rejects."""
-    if (decoded.index.timestamps[:stop] < NO_TIMESTAMP).any():
+    if (content.index.timestamps[:stop] < NO_TIMESTAMP).any():
         raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
-    if append.settings.record_format < 2 and decoded.index.header_counts[:stop].any():
+    if append.settings.record_format < 2 and content.index.header_counts[:stop].any():
         format_name = f"format {append.settings.record_format}"
         raise AppendRefusedError("IllegalArgumentException", f"{format_name} cannot represent record headers")
 

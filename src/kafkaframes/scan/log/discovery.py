@@ -24,7 +24,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
-from kafkaframes.scan.ranges import NO_END, NO_START, narrowed
+from kafkaframes.scan.ranges import NO_END, NO_START, restrict_bound
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.one_log import merge_copies
 from kafkaframes.storage.copies.reading import Alternate, CopySource
@@ -32,7 +32,7 @@ from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
 from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.directory import Segment as StoredFiles
-from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, ReadAt, has_magic, plain_path, split
+from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, ReadAt, has_magic, plain_path, split_path
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.indexes import read_offset_index
@@ -73,26 +73,26 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
     Raises:
         LogDirError: A path does not exist, cannot be read or contains no Kafka files.
     """
-    named = {plain_path(path).rstrip("/") for path in paths if not has_magic(path)}
+    plain_paths = {plain_path(path).rstrip("/") for path in paths if not has_magic(path)}
     segments: list[Segment] = []
     by_directory: dict[str, Log] = {}
     for directory in discover(paths, options=storage):
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
-            segments += segments_of(partition, named)
+            segments += segments_of(partition, plain_paths)
     return DiscoveredLogs(segments, by_directory, whole=not any(_names_a_file(path) for path in paths))
 
 
 def _names_a_file(path: str) -> bool:
-    name = split(plain_path(path))[1]
+    name = split_path(plain_path(path))[1]
     return FileName.parse(name) is not None or ".log" in name or ".checkpoint" in name
 
 
-def segments_of(partition: Partition, named: set[str]) -> Iterator[Segment]:
-    """Yield the live segments of a partition, and segments of any kind whose paths are in ``named``."""
-    is_named = partition.directory in named
+def segments_of(partition: Partition, paths: set[str]) -> Iterator[Segment]:
+    """Yield the live segments of a partition, and segments of any kind whose paths are in ``paths``."""
+    is_named = partition.directory in paths
     for segment in (*partition.segments, *partition.kraft_snapshots):
-        file_named = segment.path in named
+        file_named = segment.path in paths
         if not (file_named or (segment.log.name.kind == "log" and (partition.is_live or is_named))):
             continue
         yield Segment(
@@ -103,9 +103,9 @@ def segments_of(partition: Partition, named: set[str]) -> Iterator[Segment]:
             partition=partition.partition,
             directory=partition.directory,
             index_path=segment.index.path if segment.index else None,
-            named=is_named or file_named,
+            is_named=is_named or file_named,
             log_start_offset=_start(partition, segment),
-            stored=segment,
+            stored_files=segment,
             source=partition.log_directory,
         )
 
@@ -122,7 +122,7 @@ _WALKED_BYTES = 1 << 10  # bytes per read of the header walk: batches are large 
 
 
 def find_boundaries(
-    segment: Segment, requested: Sequence[int], *, storage: Mapping[str, Any] | None = None
+    segment: Segment, positions: Sequence[int], *, storage: Mapping[str, Any] | None = None
 ) -> list[int]:
     """Return for each requested position the first batch start at or after it, if there is one.
 
@@ -131,8 +131,8 @@ def find_boundaries(
     filesystem = filesystem_for(segment.path, options=storage)
     try:
         with filesystem.open(segment.path) as read_at:
-            result = _from_index(filesystem, segment, requested, read_at)
-            missing = [position for position, boundary in zip(requested, result, strict=True) if boundary is None]
+            result = _from_index(filesystem, segment, positions, read_at)
+            missing = [position for position, boundary in zip(positions, result, strict=True) if boundary is None]
             if missing and isinstance(filesystem, LocalFileSystem):
                 result += _walk(read_at, segment, missing)
     except LogDirError:
@@ -168,11 +168,11 @@ def _from_index(
     return result
 
 
-def _walk(read_at: ReadAt, segment: Segment, requested: Iterable[int]) -> Iterator[int]:
+def _walk(read_at: ReadAt, segment: Segment, positions: Iterable[int]) -> Iterator[int]:
     """Yield the first batch at or after each requested position, by a walk over headers that stops at damage."""
     headers = iter(HeaderWalk(read_at, size_bytes=segment.size_bytes, window_bytes=_WALKED_BYTES))
     header = next(headers, None)
-    for position in sorted(requested):
+    for position in sorted(positions):
         while header is not None and header.position < position:
             header = next(headers, None)
         if header is None:
@@ -200,8 +200,8 @@ class OneOfEach:
     decisions: tuple[Decision, ...] = ()
 
 
-def merge_chosen(
-    discovered: DiscoveredLogs, chosen: Sequence[Segment], options: ReadOptions, *, cores: int
+def merge_copies_of_segments(
+    discovery: DiscoveredLogs, segments_to_merge: Sequence[Segment], options: ReadOptions, *, cores: int
 ) -> OneOfEach:
     """Merge the replicas of the selected topic partitions.
 
@@ -209,33 +209,36 @@ def merge_chosen(
         LogDirError: Replicas belong to different topics or cannot be read; or ``on_damage`` is ``fail`` and replicas
             contradict each other.
     """
-    directories = _directories(chosen)
+    directories = _directories(segments_to_merge)
     if all(len(paths) == 1 for paths in directories.values()):
-        return OneOfEach(discovered, list(chosen))
-    by_directory, segments = dict(discovered.by_directory), []
+        return OneOfEach(discovery, list(segments_to_merge))
+    by_directory, segments = dict(discovery.by_directory), []
     decisions: list[Decision] = []
-    named = {(one.topic, one.partition): one.named for one in chosen}
+    is_named_by_partition = {(one.topic, one.partition): one.is_named for one in segments_to_merge}
     view = View(options.storage)
     with ThreadPoolExecutor(cores) as pool:
         for name, paths in directories.items():
             if len(paths) == 1:
-                segments += [one for one in chosen if (one.topic, one.partition) == name]
+                segments += [one for one in segments_to_merge if (one.topic, one.partition) == name]
                 continue
             copies = [_source(by_directory[path]) for path in paths]
-            merged = merge_copies(copies, run=pool.map)
-            shown = view.add_merged(merged, copies)
-            by_directory[shown.directory] = Log(view.filesystem, shown)
-            segments += [_segment(merged, part, shown.directory, named[name]) for part in merged.spans]
-            decisions += merged.decisions
-            _report_lost(merged, options)
-    listed = tuple(by_severity(decisions))
-    _report(listed, options)
-    return OneOfEach(replace(discovered, by_directory=by_directory), segments, listed)
+            merged_log = merge_copies(copies, run=pool.map)
+            merged_partition = view.add_merged(merged_log, copies)
+            by_directory[merged_partition.directory] = Log(view.filesystem, merged_partition)
+            segments += [
+                _segment(merged_log, part, merged_partition.directory, is_named_by_partition[name])
+                for part in merged_log.spans
+            ]
+            decisions += merged_log.decisions
+            _report_lost(merged_log, options)
+    sorted_decisions = tuple(by_severity(decisions))
+    _report(sorted_decisions, options)
+    return OneOfEach(replace(discovery, by_directory=by_directory), segments, sorted_decisions)
 
 
-def _directories(chosen: Sequence[Segment]) -> dict[Name, list[str]]:
+def _directories(segments: Sequence[Segment]) -> dict[Name, list[str]]:
     result: dict[Name, dict[str, None]] = {}
-    for segment in chosen:
+    for segment in segments:
         result.setdefault((segment.topic, segment.partition), {})[segment.directory] = None
     return {name: list(paths) for name, paths in result.items()}
 
@@ -254,47 +257,47 @@ def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
         log.log(_LEVELS[decision.severity], "%s", decision)
 
 
-def _report_lost(merged: Merged, options: ReadOptions) -> None:
-    for path, damage in merged.lost_chunks():
+def _report_lost(merged_log: Merged, options: ReadOptions) -> None:
+    for path, damage in merged_log.find_lost_chunks():
         if options.on_damage == "fail":
             raise damage
         log.warning("%s: %s; no other copy has its offsets", path, damage)
 
 
-def _segment(merged: Merged, part: Span, directory: str, named: bool) -> Segment:
-    stored = merged.segment(part.at)
-    least = max(part.first_offset if part.is_clipped else NO_START, merged.start_offset)
+def _segment(merged_log: Merged, part: Span, directory: str, is_named: bool) -> Segment:
+    source_segment = merged_log.segment(part.at)
+    least = max(part.first_offset if part.is_clipped else NO_START, merged_log.start_offset)
     return Segment(
-        path=stored.path,
+        path=source_segment.path,
         size_bytes=part.at.end,
         base_offset=part.first_offset,
-        topic=merged.topic_partition.topic,
-        partition=merged.topic_partition.partition,
+        topic=merged_log.topic_partition.topic,
+        partition=merged_log.topic_partition.partition,
         directory=directory,
-        index_path=stored.index.path if stored.index else None,
-        named=named,
+        index_path=source_segment.index.path if source_segment.index else None,
+        is_named=is_named,
         log_start_offset=least if part.is_clipped or least > part.first_offset else NO_START,
-        stored=stored,
-        source=merged.copies[part.at.copy].source,
+        stored_files=source_segment,
+        source=merged_log.copies[part.at.copy].source,
         start=part.at.start,
         end_offset=part.end_offset if part.is_clipped else NO_END,
-        alternates=tuple(_alternate(merged, one) for one in part.alternates),
+        alternates=tuple(_alternate(merged_log, one) for one in part.alternates),
     )
 
 
-def _alternate(merged: Merged, at: SegmentRange) -> Alternate:
-    return Alternate(merged.segment(at).path, at.start, at.end)
+def _alternate(merged_log: Merged, at: SegmentRange) -> Alternate:
+    return Alternate(merged_log.segment(at).path, at.start, at.end)
 
 
-def copies_apart(chosen: Sequence[Segment], options: ReadOptions) -> Iterator[tuple[list[Segment], ReadOptions]]:
+def copies_apart(segments: Sequence[Segment], options: ReadOptions) -> Iterator[tuple[list[Segment], ReadOptions]]:
     """Yield groups of segments without duplicates, with the options for their partitions; together, all segments."""
-    directories = _directories(chosen)
+    directories = _directories(segments)
     for turn in range(max((len(paths) for paths in directories.values()), default=0)):
         paths = {all_of[turn] for all_of in directories.values() if len(all_of) > turn}
-        part = [segment for segment in chosen if segment.directory in paths]
+        part = [segment for segment in segments if segment.directory in paths]
         yield part, of_partitions({(one.topic, one.partition) for one in part}, options)
 
 
 def of_partitions(names: set[Name], options: ReadOptions) -> ReadOptions:
     """Return options whose bounds have no entries for other topic partitions."""
-    return replace(options, start=narrowed(options.start, names), end=narrowed(options.end, names))
+    return replace(options, start=restrict_bound(options.start, names), end=restrict_bound(options.end, names))

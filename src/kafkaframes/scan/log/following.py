@@ -31,8 +31,8 @@ from kafkaframes.scan.ranges import (
     LATEST,
     Bound,
     Name,
+    describe_lost_start,
     limit_offsets,
-    lost_start,
     offset_of_bound,
     per_partition,
     report_loss,
@@ -63,9 +63,11 @@ class Follower:
     """The planner of a stream, with the options of its query."""
 
     options: ReadOptions
-    _reported: set[tuple[str, int, int, int]] = field(default_factory=set, compare=False)  # open transactions
+    _reported_transactions: set[tuple[str, int, int, int]] = field(
+        default_factory=set, compare=False
+    )  # open transactions
 
-    def checked(self) -> Follower:
+    def check_options(self) -> Follower:
         """Return the planner itself after a check of its options.
 
         Raises:
@@ -89,10 +91,10 @@ class Follower:
             LogDirError: A path cannot be read.
         """
         result, logs = self._logs()
-        resolved = resolve_offsets(self.options, logs)
+        resolved_offsets = resolve_offsets(self.options, logs)
         if result.whole:
-            check_loss(resolved, logs)
-        starts = per_partition("start", resolved.start, logs)
+            check_loss(resolved_offsets, logs)
+        starts = per_partition("start", resolved_offsets.start, logs)
         return StreamOffsets({name: _first(one, starts[name]) for name, one in logs.items()}, _topic_ids(logs, {}))
 
     def ends(self) -> Ends:
@@ -131,7 +133,7 @@ class Follower:
         begins = {name: start.get(name, one.partition.log_start_offset) for name, one in logs.items()}
         for name, begin in begins.items():
             if name not in start and begin > 0 and not is_first:
-                report_loss(lost_start(text_of(name), begin), fail=self.options.fail_on_data_loss)
+                report_loss(describe_lost_start(text_of(name), begin), fail=self.options.fail_on_data_loss)
         # With given ends, an open transaction may still hold back a partition at its end, which is logged as well.
         looked_at = {name: one for name, one in logs.items() if ends is None or begins[name] == ends.get(name)}
         own_ends = {name: self._end(one, begins[name]) for name, one in looked_at.items()}
@@ -141,7 +143,7 @@ class Follower:
         if max_offsets is not None:
             limits = limit_offsets(begins, limits, max_offsets)
         if max_bytes is not None:
-            limits = _weighed(begins, limits, max_bytes, logs)
+            limits = _limit_by_bytes(begins, limits, max_bytes, logs)
         return StreamOffsets({**start, **limits}, ids)
 
     def plan(self, start: StreamOffsets, end: StreamOffsets, *, cores: int) -> ReadPlan:
@@ -158,7 +160,7 @@ class Follower:
         segments = [one for one in result.segments if (one.topic, one.partition) in pending]
         there = {(one.topic, one.partition) for one in segments}
         self._check_kept(pending, dict.fromkeys(there, 2**63))
-        requested = replace(
+        batch_options = replace(
             self.options,
             subscribe=None,
             subscribe_pattern=None,
@@ -168,7 +170,9 @@ class Follower:
             end={name: pending[name] for name in there},
         )
         return (
-            plan_discovered(replace(result, segments=segments), requested, cores=cores) if there else ReadPlan((), 0, 0)
+            plan_discovered(replace(result, segments=segments), batch_options, cores=cores)
+            if there
+            else ReadPlan((), 0, 0)
         )
 
     def _drop_recreated(self, offsets: Mapping[Name, int], then: Mapping[str, str], now: Mapping[str, str]) -> Ends:
@@ -177,16 +181,16 @@ class Follower:
         Raises:
             OptionError: A topic has another id, and ``failOnDataLoss`` is set.
         """
-        recreated = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
-        for topic in recreated:
+        recreated_topics = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
+        for topic in recreated_topics:
             report_loss(was_made_anew(topic, then[topic], now[topic]), fail=self.options.fail_on_data_loss)
-        return {name: offset for name, offset in offsets.items() if name[0] not in recreated}
+        return {name: offset for name, offset in offsets.items() if name[0] not in recreated_topics}
 
     def _logs(self) -> tuple[DiscoveredLogs, Logs]:
         result = discover_logs(self.options.paths, storage=self.options.storage)
-        chosen = select_segments(result.segments, self.options)
-        check_no_replicas(chosen)
-        return result, logs_of(OneOfEach(result, chosen))
+        segments = select_segments(result.segments, self.options)
+        check_no_replicas(segments)
+        return result, logs_of(OneOfEach(result, segments))
 
     def _end(self, entry: Log, begin: int | None = None) -> int:
         """Return the end of a partition. Log each open transaction once that holds a stream back at ``begin``."""
@@ -197,8 +201,8 @@ class Follower:
             producer_id, first = min(state.open.items(), key=lambda item: item[1])
             name = entry.partition.topic_partition
             key = (name.topic, name.partition, producer_id, first)
-            if key not in self._reported:
-                self._reported.add(key)
+            if key not in self._reported_transactions:
+                self._reported_transactions.add(key)
                 _LOG.warning(
                     "the stream waits at offset %d of %s, because the transaction of producer %d is open; up to %d "
                     "records follow in the log. isolation=read_uncommitted reads them",
@@ -217,12 +221,12 @@ class Follower:
             report_loss(was_cut(text_of(name), offset, end), fail=self.options.fail_on_data_loss)
 
 
-def _topic_ids(logs: Logs, known: Mapping[str, str]) -> dict[str, str]:
-    """Return topic ids. If a topic's directories have different ids, return one that differs from ``known``."""
+def _topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:
+    """Return topic ids. If a topic's directories have different ids, return one that differs from ``known_ids``."""
     ids: dict[str, str] = {}
     for (topic, _), entry in logs.items():
         metadata = entry.partition.metadata
-        if metadata is not None and metadata.topic_id and ids.get(topic, known.get(topic)) == known.get(topic):
+        if metadata is not None and metadata.topic_id and ids.get(topic, known_ids.get(topic)) == known_ids.get(topic):
             ids[topic] = str(uuid_from_text(metadata.topic_id))
     return ids
 
@@ -231,12 +235,12 @@ def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(sorted(p for t, p in names if t == topic)) for topic in {topic for topic, _ in names}}
 
 
-def _first(entry: Log, requested: int) -> int:
-    fixed = {EARLIEST: lambda: entry.partition.log_start_offset, LATEST: lambda: end_of(entry)}
-    return fixed[requested]() if requested in fixed else max(requested, entry.partition.log_start_offset)
+def _first(entry: Log, offset: int) -> int:
+    offsets_by_name = {EARLIEST: lambda: entry.partition.log_start_offset, LATEST: lambda: end_of(entry)}
+    return offsets_by_name[offset]() if offset in offsets_by_name else max(offset, entry.partition.log_start_offset)
 
 
-def _weighed(begins: Ends, ends: Ends, most: int, logs: Logs) -> Ends:
+def _limit_by_bytes(begins: Ends, ends: Ends, most: int, logs: Logs) -> Ends:
     waiting = [name for name in ends if ends[name] > begins[name]]
     share = most // max(len(waiting), 1)
     return {**ends, **{name: _end_by_bytes(logs[name], begins[name], ends[name], share) for name in waiting}}
@@ -244,7 +248,7 @@ def _weighed(begins: Ends, ends: Ends, most: int, logs: Logs) -> Ends:
 
 def _end_by_bytes(entry: Log, begin: int, end: int, most: int) -> int:
     """Return the offset after the batches from ``begin`` that fit into ``most`` bytes, at least one batch."""
-    taken, reached = 0, begin
+    total_bytes, reached = 0, begin
     following = [*(segment.base_offset for segment in entry.partition.segments[1:]), 2**63]
     for segment, limit in zip(entry.partition.segments, following, strict=True):
         if limit <= begin:
@@ -253,8 +257,8 @@ def _end_by_bytes(entry: Log, begin: int, end: int, most: int) -> int:
             for header in reader.headers(reader.start_before(begin)):
                 if header.last_offset < begin:
                     continue
-                taken += header.size
-                if reached > begin and taken > most:
+                total_bytes += header.size
+                if reached > begin and total_bytes > most:
                     return reached
                 reached = header.last_offset + 1
                 if reached >= end:

@@ -13,7 +13,7 @@ from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import batches_table
 from kafkaframes.records.scan import FILE, MEMORY, Memory, as_array
 from kafkaframes.scan.ranges import NO_END, Bound, check_batch_start, offset_of_bound, time_of_bound
-from kafkaframes.scan.rows import RecordBatches, find_offset_at_time, known_columns
+from kafkaframes.scan.rows import RecordBatches, check_origin_columns, find_offset_at_time
 from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.files.filesystem import KEY_FILES
 from kafkaframes.storage.files.names import printable
@@ -39,7 +39,7 @@ def read_bytes(
         OptionError: The selection has topics, partitions or ``read_committed``, which are not available for bytes.
     """
     options = ReadOptions(
-        columns=known_columns(columns, origin=()) or ("offset",),
+        columns=check_origin_columns(columns, origin=()) or ("offset",),
         on_damage=selection.on_damage,
         verify_crc=verify_crc,
         rules=MEMORY,
@@ -65,11 +65,11 @@ def read_bytes(
     return RecordBatches(batches(), options.schema, errors)
 
 
-def _offset_of(setting: str, bound: Bound, source: Bytes) -> int | None:
+def _offset_of(setting: str, limit: Bound, source: Bytes) -> int | None:
     """Return a bound of bytes as an offset; None if it does not exclude records."""
-    if isinstance(bound, int):
-        return offset_of_bound(bound)
-    time_ms = time_of_bound(bound)
+    if isinstance(limit, int):
+        return offset_of_bound(limit)
+    time_ms = time_of_bound(limit)
     if time_ms is None:
         raise OptionError(f"`{setting}` is one offset or one time for bytes, not one for each partition")
     offset = find_offset_at_time(Memory(as_array(source)), time_ms, rules=MEMORY)

@@ -83,9 +83,9 @@ class ReadOptions:
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name) is not None]
-        if len(chosen) > 1:
-            raise OptionError(f"only one of {', '.join(f'`{name}`' for name in chosen)} can be given")
+        selections = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name) is not None]
+        if len(selections) > 1:
+            raise OptionError(f"only one of {', '.join(f'`{name}`' for name in selections)} can be given")
         if self.decode == "internal" and self.table != "records":
             raise OptionError(f"`decode`=internal decodes records; `table`={self.table} has none")
 

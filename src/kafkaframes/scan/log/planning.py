@@ -9,7 +9,7 @@ Rules
   offset of the next segment.
 * A task costs about 35 ms before it reads a byte, and Spark runs as many tasks in parallel as there are cores. Segments
   are therefore packed up to a target size. The target is ``maxBytesPerPartition``, or less if that would leave cores
-  idle, but at least ``SMALLEST_TARGET`` unless ``minPartitions`` requires more tasks.
+  idle, but at least ``MIN_TARGET_BYTES`` unless ``minPartitions`` requires more tasks.
 * A segment above the target is split at batch boundaries, which the caller finds (``Boundaries``). Without boundaries
   it stays whole.
 """
@@ -38,7 +38,7 @@ from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 
-SMALLEST_TARGET = 16 << 20
+MIN_TARGET_BYTES = 16 << 20
 OPEN_COST = 64 << 10  # cost of opening a small file, in bytes that could be read in the same time
 
 
@@ -50,9 +50,9 @@ class Segment:
         path: Path of the ``.log`` file.
         directory: Directory of its partition.
         index_path: Path of the ``.index`` file; None if it does not exist.
-        named: Whether the user's path names this partition or segment, so that defaults do not exclude it.
+        is_named: Whether the user's path names this partition or segment, so that defaults do not exclude it.
         log_start_offset: Smallest offset that is served (DeleteRecords).
-        stored: Segment with its index and snapshot files; only for the table ``segments``.
+        stored_files: Segment with its index and snapshot files; only for the table ``segments``.
         source: Log directory of the segment.
         start: Position of the first byte, if a merged log has only a part of the file. ``size_bytes`` is then the
             position after its last byte.
@@ -67,9 +67,9 @@ class Segment:
     partition: int
     directory: str
     index_path: str | None = None
-    named: bool = False
+    is_named: bool = False
     log_start_offset: int = NO_START
-    stored: StoredFiles | None = None
+    stored_files: StoredFiles | None = None
     source: str = ""
     start: int = 0
     end_offset: int = NO_END
@@ -80,8 +80,8 @@ class Segment:
 class Slice:
     """Bytes ``start`` to ``end`` of a segment, and the rows with ``first_offset`` <= offset < ``end_offset``.
 
-    ``aborted`` contains the transactions whose batches are omitted. ``unproven`` states for start and end whether they
-    come from an index without verification in the segment. The segment's reader verifies them.
+    ``aborted_transactions`` contains the transactions whose batches are omitted. ``unproven`` states for start and end
+    whether they come from an index without verification in the segment. The segment's reader verifies them.
     """
 
     segment: Segment
@@ -89,7 +89,7 @@ class Slice:
     end: int
     first_offset: int = NO_START
     end_offset: int = NO_END
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted_transactions: tuple[AbortedTransaction, ...] = ()
     unproven: tuple[bool, bool] = (False, False)
 
     @property
@@ -112,14 +112,14 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
         OptionError: A selected topic or partition does not exist.
     """
     segments = list(segments)
-    chosen = [segment for segment in segments if _is_chosen(segment, options)]
+    selected_segments = [segment for segment in segments if _is_chosen(segment, options)]
     _check_all_known(segments, options)
     if options.partitions is not None:
-        check_partitions(options.partitions, {segment.partition for segment in chosen})
+        check_partitions(options.partitions, {segment.partition for segment in selected_segments})
     if options.decode == "internal":
-        chosen = _internal(chosen, options)
-    chosen.sort(key=lambda s: (s.topic, s.partition, s.base_offset, s.path))
-    return chosen
+        selected_segments = _internal(selected_segments, options)
+    selected_segments.sort(key=lambda s: (s.topic, s.partition, s.base_offset, s.path))
+    return selected_segments
 
 
 def _is_chosen(segment: Segment, options: ReadOptions) -> bool:
@@ -131,19 +131,19 @@ def _is_chosen(segment: Segment, options: ReadOptions) -> bool:
         return segment.partition in options.assign.get(segment.topic, ())
     if options.subscribe_pattern is not None and not options.subscribe_pattern.fullmatch(segment.topic):
         return False
-    shown = segment.named or options.include_internal or options.decode == "internal"
-    return shown or segment.topic not in INTERNAL_TOPICS
+    is_shown = segment.is_named or options.include_internal or options.decode == "internal"
+    return is_shown or segment.topic not in INTERNAL_TOPICS
 
 
-def _internal(chosen: Sequence[Segment], options: ReadOptions) -> list[Segment]:
+def _internal(segments: Sequence[Segment], options: ReadOptions) -> list[Segment]:
     """Return the segments of internal topics. Other topics cannot be decoded, so naming them is an error."""
-    users = sorted({segment.topic for segment in chosen} - INTERNAL_TOPICS)
-    kept = [segment for segment in chosen if segment.topic in INTERNAL_TOPICS]
-    if users and (options.subscribe is not None or options.assign is not None or not kept):
+    users = sorted({segment.topic for segment in segments} - INTERNAL_TOPICS)
+    internal_segments = [segment for segment in segments if segment.topic in INTERNAL_TOPICS]
+    if users and (options.subscribe is not None or options.assign is not None or not internal_segments):
         raise OptionError(
             f"decode=internal: {_some(users)} is not one of Kafka's topics {', '.join(sorted(INTERNAL_TOPICS))}"
         )
-    return kept
+    return internal_segments
 
 
 def _check_all_known(segments: Sequence[Segment], options: ReadOptions) -> None:
@@ -152,12 +152,12 @@ def _check_all_known(segments: Sequence[Segment], options: ReadOptions) -> None:
     for topic in sorted(options.subscribe or ()):
         if topic not in topics:
             raise OptionError(f"subscribe: no topic {topic} in {_paths_text(options)}; found {_some(topics)}")
-    for name in _requested_partitions(options.assign or {}):
+    for name in _list_partitions(options.assign or {}):
         if name not in result:
             raise OptionError(f"assign: no topic partition {text_of(name)} in {_paths_text(options)}")
 
 
-def _requested_partitions(assignment: Assignment) -> list[tuple[str, int]]:
+def _list_partitions(assignment: Assignment) -> list[tuple[str, int]]:
     return [(topic, partition) for topic, partitions in assignment.items() for partition in partitions]
 
 
@@ -209,12 +209,12 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
     for position, segment in enumerate(segments):
         first, end = ranges[segment.topic, segment.partition]
         following = segments[position + 1] if position + 1 < len(segments) else None
-        limit, requested = _reach(segment, following)
-        first, end = max(first, segment.log_start_offset), min(end, requested, segment.end_offset)
-        first, end = options.where.bounded(first, end)
+        limit, end_limit = _reach(segment, following)
+        first, end = max(first, segment.log_start_offset), min(end, end_limit, segment.end_offset)
+        first, end = options.where.limit_range(first, end)
         is_row = segment.size_bytes > segment.start or options.table == "segments"
         if is_row and segment.base_offset < end and limit > first:
-            slices.append(_bounded(segment, first, end, limit))
+            slices.append(_bounded_slice(segment, first, end, limit))
     return slices
 
 
@@ -224,11 +224,11 @@ def _reach(segment: Segment, following: Segment | None) -> tuple[int, int]:
     Tiered segments may overlap. Offsets in both segments are read from the second.
     """
     limit = following.base_offset if following and following.directory == segment.directory else NO_END
-    last = None if segment.stored is None else segment.stored.end_offset
+    last = None if segment.stored_files is None else segment.stored_files.end_offset
     return (limit, NO_END) if last is None else (last + 1, limit if limit <= last else NO_END)
 
 
-def _bounded(segment: Segment, first: int, end: int, limit: int) -> Slice:
+def _bounded_slice(segment: Segment, first: int, end: int, limit: int) -> Slice:
     """Return the whole segment. Bounds that exclude no record are omitted, because the comparison takes time."""
     return Slice(
         segment,
@@ -250,18 +250,18 @@ def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
     >>> target_bytes(1 << 20, options, cores=4) >> 20       # too little to be worth two tasks
     16
     """
-    fair = max(SMALLEST_TARGET, -(-total_bytes // max(1, cores)))
-    requested = -(-total_bytes // options.min_partitions) if options.min_partitions > 1 else fair
-    return max(1, min(options.max_bytes_per_partition, fair, requested))
+    fair = max(MIN_TARGET_BYTES, -(-total_bytes // max(1, cores)))
+    min_part_bytes = -(-total_bytes // options.min_partitions) if options.min_partitions > 1 else fair
+    return max(1, min(options.max_bytes_per_partition, fair, min_part_bytes))
 
 
-def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
+def split_slice(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
     """Split a slice at batch boundaries into about equal parts of about ``target`` bytes or less."""
     count = -(-whole.size_bytes // target)
     if count < 2:
         return [whole]
-    requested = [whole.start + whole.size_bytes * part // count for part in range(1, count)]
-    cuts = [p for p in boundaries(whole.segment, requested) if whole.start < p < whole.end]
+    positions = [whole.start + whole.size_bytes * part // count for part in range(1, count)]
+    cuts = [p for p in boundaries(whole.segment, positions) if whole.start < p < whole.end]
     edges = [whole.start, *sorted(set(cuts)), whole.end]
     return [
         replace(
@@ -294,7 +294,7 @@ def share_out(
 ) -> list[tuple[Slice, ...]]:
     """Split large slices and pack small ones into the work of input partitions."""
     target = target_bytes(sum(s.size_bytes + OPEN_COST for s in slices), options, cores)
-    return pack((part for whole in slices for part in split(whole, target, boundaries)), target)
+    return pack((part for whole in slices for part in split_slice(whole, target, boundaries)), target)
 
 
 def _paths_text(options: ReadOptions) -> str:

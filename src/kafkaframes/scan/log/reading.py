@@ -84,22 +84,24 @@ def _read_slice(
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns ``sources`` of a slice. Damage is appended to ``errors``, or logged if that is None."""
-    with open_slice(part, options) as opened:
-        if opened is None:
+    with open_slice(part, options) as slice_reader:
+        if slice_reader is None:
             return
-        reading, planned_end = _record_options(opened, sources, options, chunk_bytes), opened.planned.end
-        reported: list[ReadError] = [] if errors is None else errors
-        logged = len(reported)
+        reading, planned_end = _record_options(slice_reader, sources, options, chunk_bytes), slice_reader.slice.end
+        all_errors: list[ReadError] = [] if errors is None else errors
+        logged_count = len(all_errors)
         end: End | None = None
-        for run in opened.runs(options.on_damage, None if errors is None else _into(errors, part.segment.path)):
-            reader = RecordReader(opened.segment.source, reading, start=run.start, end=planned_end, errors=reported)
+        for run in slice_reader.runs(options.on_damage, None if errors is None else _into(errors, part.segment.path)):
+            reader = RecordReader(
+                slice_reader.segment.source, reading, start=run.start, end=planned_end, errors=all_errors
+            )
             for batch in reader:
-                logged = logged if errors is not None else _log(reported, logged)
+                logged_count = logged_count if errors is not None else _log(all_errors, logged_count)
                 yield batch
-            logged = logged if errors is not None else _log(reported, logged)
+            logged_count = logged_count if errors is not None else _log(all_errors, logged_count)
             end = run.end = reader.end
         if end is not None and end.position < planned_end:
-            _report_rest(end, opened.planned, logging.WARNING if errors is None else logging.INFO)
+            _report_rest(end, slice_reader.slice, logging.WARNING if errors is None else logging.INFO)
 
 
 def _into(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
@@ -111,9 +113,11 @@ def _into(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
     return lose
 
 
-def _record_options(opened: OpenSlice, columns: Sequence[str], options: ReadOptions, chunk_bytes: int) -> RecordOptions:
+def _record_options(
+    slice_reader: OpenSlice, columns: Sequence[str], options: ReadOptions, chunk_bytes: int
+) -> RecordOptions:
     """Return the options of the package ``records`` for a slice."""
-    first, end = opened.planned.first_offset, opened.planned.end_offset
+    first, end = slice_reader.slice.first_offset, slice_reader.slice.end_offset
     return RecordOptions(
         columns=columns,
         on_damage=options.on_damage,
@@ -125,13 +129,13 @@ def _record_options(opened: OpenSlice, columns: Sequence[str], options: ReadOpti
         first_offset=None if first == NO_START else first,
         end_offset=None if end == NO_END else end,
         chunk_bytes=chunk_bytes,
-        unwanted=opened.unread(options.where),
-        heal=opened.healer,
+        unwanted=slice_reader.unread(options.where),
+        heal=slice_reader.healer,
     )
 
 
-def _log(errors: list[ReadError], logged: int) -> int:
-    for error in errors[logged:]:
+def _log(errors: list[ReadError], logged_count: int) -> int:
+    for error in errors[logged_count:]:
         log.warning("%s; %d of the batch's records are read", error.as_exception(), error.records)
     return len(errors)
 
@@ -148,22 +152,22 @@ class OpenSlice:
 
     Attributes:
         segment: Open segment.
-        planned: Slice. It is larger than planned if the offset index was wrong.
+        slice: Slice. It is larger than planned if the offset index was wrong.
         healer: Object that replaces damaged batches with those of other replicas. None: there are no other replicas.
-        unwanted: Function that returns a mask of the batches of aborted transactions. None: there are none.
+        skipped_batches: Function that returns a mask of the batches of aborted transactions. None: there are none.
     """
 
     segment: OpenSegment
-    planned: Slice
+    slice: Slice
     healer: Healer | None
-    unwanted: Callable[[Batches], Flags] | None
+    skipped_batches: Callable[[Batches], Flags] | None
 
     def unread(self, where: Where) -> Callable[[Batches], Flags] | None:
         """Return a function that masks batches to skip: aborted, or out of the time range. None: read all batches."""
-        unwanted = self.unwanted
-        if not where.has_times or unwanted is None:
-            return where.batches_without_rows if where.has_times else unwanted
-        return lambda batches: unwanted(batches) | where.batches_without_rows(batches)
+        skipped_batches = self.skipped_batches
+        if not where.has_times or skipped_batches is None:
+            return where.batches_without_rows if where.has_times else skipped_batches
+        return lambda batches: skipped_batches(batches) | where.batches_without_rows(batches)
 
     def runs(self, on_damage: str, on_gap: Callable[[Gap], None] | None = None) -> Iterator[Run]:
         """Yield the runs of the slice. A damaged chunk between two runs is logged as a warning.
@@ -178,13 +182,13 @@ class OpenSlice:
         def warn(gap: Gap) -> None:
             log.warning("%s: %s", self.segment.path, gap)
 
-        end = self.planned.end if on_gap is None else None  # with on_gap, the reader reports truncation as damage
-        for run in self.segment.runs(start=self.planned.start, end=end, on_damage=on_damage, on_gap=on_gap or warn):
+        end = self.slice.end if on_gap is None else None  # with on_gap, the reader reports truncation as damage
+        for run in self.segment.runs(start=self.slice.start, end=end, on_damage=on_damage, on_gap=on_gap or warn):
             yield run
             if self.healer is not None:
-                for text in self.healer.healed:
+                for text in self.healer.healed_ranges:
                     log.warning("%s", text)
-                self.healer.healed.clear()
+                self.healer.healed_ranges.clear()
 
 
 @contextmanager
@@ -203,12 +207,14 @@ def open_slice(part: Slice, options: ReadOptions) -> Iterator[OpenSlice | None]:
         return
     others = part.segment.alternates
     healer = Healer(path, others, options.storage) if others else None
-    unwanted = TransactionState(part.aborted).aborted_batches if part.aborted else None
+    skipped_batches = (
+        TransactionState(part.aborted_transactions).mask_aborted_batches if part.aborted_transactions else None
+    )
     with open_planned_on(filesystem, path, part.end) as segment:
         if isinstance(segment.source, TieredSource) and any(part.unproven):
             part = _proven(part, segment.source.read_at)
             segment.source.size_bytes = part.end
-        yield OpenSlice(segment, part, healer, unwanted)
+        yield OpenSlice(segment, part, healer, skipped_batches)
 
 
 def _proven(part: Slice, read_at: ReadAt) -> Slice:

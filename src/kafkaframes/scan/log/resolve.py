@@ -28,7 +28,7 @@ from kafkaframes.scan.log.discovery import (
     copies_apart,
     discover_logs,
     find_boundaries,
-    merge_chosen,
+    merge_copies_of_segments,
     of_partitions,
 )
 from kafkaframes.scan.log.options import ReadOptions
@@ -129,64 +129,69 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
         OptionError: A topic, partition or offset in the options does not exist, or is lost.
         LogDirError: A path cannot be read.
     """
-    discovered = discover_logs(options.paths, storage=options.storage)
+    discovery = discover_logs(options.paths, storage=options.storage)
     check_batch_start(options.start)
-    return plan_discovered(discovered, options, cores=cores)
+    return plan_discovered(discovery, options, cores=cores)
 
 
-def plan_discovered(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
+def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of discovered logs. Exceptions are those of ``plan_log``."""
-    chosen = choose(discovered, options, cores=cores)
-    parts = chosen.parts
-    cuts = [_slices(part, requested) for part, requested in parts]
-    planned = [chunk for part, _ in cuts for chunk in part]
-    notes = sum_notes([chosen.notes, *(note for _, note in cuts)])
-    slices = [_light(chunk, options) for chunk, _ in planned]
-    fetched = sum(_fetched(chunk, one) for chunk, one in planned)
+    choice = choose(discovery, options, cores=cores)
+    parts = choice.parts
+    cuts = [_slices(part, part_options) for part, part_options in parts]
+    chunks_with_logs = [chunk for part, _ in cuts for chunk in part]
+    notes = sum_notes([choice.notes, *(note for _, note in cuts)])
+    slices = [_light(chunk, options) for chunk, _ in chunks_with_logs]
+    fetched_bytes = sum(_count_fetched_bytes(chunk, one) for chunk, one in chunks_with_logs)
     boundaries = partial(find_boundaries, storage=options.storage)
     works = share_out(slices, options, cores=cores, boundaries=boundaries)
     segments = [segment for part, _ in parts for segment in part.segments]
     log_bytes = sum(segment.size_bytes - segment.start for segment in segments)
     decisions = tuple(decision for part, _ in parts for decision in part.decisions)
     paths = {segment.path for segment in segments}
-    return ReadPlan(tuple(works), len(paths), log_bytes, fetched, decisions, chosen.internal_topics, notes)
+    return ReadPlan(tuple(works), len(paths), log_bytes, fetched_bytes, decisions, choice.internal_topics, notes)
 
 
-def choose(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Chosen:
+def choose(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Chosen:
     """Return the segments that the options select, with replicas merged. Exceptions are those of ``plan_log``.
 
     Args:
-        discovered: Logs under the paths.
+        discovery: Logs under the paths.
         options: Options of the read.
         cores: Number of replicas that are examined in parallel.
     """
-    chosen = select_segments(discovered.segments, options)
+    selected_segments = select_segments(discovery.segments, options)
     internal = tuple(
-        sorted(({one.topic for one in discovered.segments} - {one.topic for one in chosen}) & INTERNAL_TOPICS)
+        sorted(({one.topic for one in discovery.segments} - {one.topic for one in selected_segments}) & INTERNAL_TOPICS)
     )
     if options.where.topics is not None or options.where.partitions is not None:
-        chosen = [one for one in chosen if options.where.has_partition(one.topic, one.partition)]
-        options = of_partitions({(one.topic, one.partition) for one in chosen}, options)
-    _report_tiered(discovered, chosen, options)
+        selected_segments = [one for one in selected_segments if options.where.has_partition(one.topic, one.partition)]
+        options = of_partitions({(one.topic, one.partition) for one in selected_segments}, options)
+    _report_tiered(discovery, selected_segments, options)
     if options.replicas == "all":
-        parts = [(OneOfEach(discovered, part), requested) for part, requested in copies_apart(chosen, options)]
+        parts = [
+            (OneOfEach(discovery, part), part_options)
+            for part, part_options in copies_apart(selected_segments, options)
+        ]
     else:
-        parts = [(merge_chosen(discovered, chosen, options, cores=cores), options)]
-    partitions = [discovered.by_directory[path].partition for path in dict.fromkeys(one.directory for one in chosen)]
+        parts = [(merge_copies_of_segments(discovery, selected_segments, options, cores=cores), options)]
+    partitions = [
+        discovery.by_directory[path].partition for path in dict.fromkeys(one.directory for one in selected_segments)
+    ]
     notes = LogNotes(tuple(finding for partition in partitions for finding in swap_findings(partition)))
     return Chosen(parts, internal, notes)
 
 
-def _report_tiered(discovered: DiscoveredLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
+def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], options: ReadOptions) -> None:
     """Log missing or contradictory objects of tiered partitions. Their other segments are read.
 
     Raises:
         LogDirError: There is such an object, and ``on_damage`` is ``fail``.
     """
-    for directory in dict.fromkeys(segment.directory for segment in chosen):
+    for directory in dict.fromkeys(segment.directory for segment in segments):
         if ViewPath.parse(directory) is None:
             continue
-        for problem in discovered.by_directory[directory].partition.problems:
+        for problem in discovery.by_directory[directory].partition.problems:
             if options.on_damage == "fail":
                 raise problem
             log.warning("%s", problem)
@@ -196,12 +201,12 @@ def _slices(part: OneOfEach, options: ReadOptions) -> tuple[list[tuple[Slice, Lo
     """Return the slices of a group of segments without duplicates, each with its log, and notes."""
     logs = logs_of(part)
     options = with_isolation(options, is_whole=part.logs.whole)
-    resolved = resolve_offsets(options, logs)
+    resolved_offsets = resolve_offsets(options, logs)
     if part.logs.whole:
-        check_loss(resolved, logs)
+        check_loss(resolved_offsets, logs)
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
-    slices, notes = cut(part.segments, resolved, logs)
+    slices, notes = cut_slices(part.segments, resolved_offsets, logs)
     return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in slices], notes
 
 
@@ -212,31 +217,31 @@ def with_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
     return replace(options, isolation="read_committed" if is_whole else "read_uncommitted")
 
 
-def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> tuple[list[Slice], LogNotes]:
+def cut_slices(segments: list[Segment], options: ReadOptions, logs: Logs) -> tuple[list[Slice], LogNotes]:
     """Return the slices with the batches of the range, each with the aborted transactions that it may contain.
 
     Args:
-        chosen: Selected segments.
+        segments: Selected segments.
         options: Options of the read, with offsets as start and end.
         logs: Logs of the topic partitions.
     """
     states = _transactions(options, logs)
     notes = _transaction_notes(options, logs, states)
-    slices = prune(chosen, replace(options, end=_stable_ends(options, states)))
+    slices = prune(segments, replace(options, end=_stable_ends(options, states)))
     if options.table == "segments":
         slices = [replace(part, end=part.start) for part in slices]
     else:
-        slices = [narrowed for part in slices if (narrowed := _narrow(part, logs)).size_bytes > 0]
-        slices = _with_aborted(slices, chosen, states)
+        slices = [narrow_part for part in slices if (narrow_part := _narrow(part, logs)).size_bytes > 0]
+        slices = _with_aborted(slices, segments, states)
     return slices, notes
 
 
-def _fetched(part: Slice, entry: Log) -> int:
+def _count_fetched_bytes(part: Slice, entry: Log) -> int:
     filesystem = entry.filesystem
     if isinstance(filesystem, MergedFileSystem):
         filesystem = filesystem.other(part.segment.path)
     if isinstance(filesystem, TieredFileSystem):
-        return filesystem.fetched_bytes(part.segment.path, part.start, part.end)
+        return filesystem.count_fetched_bytes(part.segment.path, part.start, part.end)
     return part.size_bytes
 
 
@@ -304,11 +309,13 @@ def _transaction_notes(options: ReadOptions, logs: Logs, states: Mapping[TopicPa
     if not any(state.open for state in states.values()):
         return LogNotes(findings)
     starts, ends = per_partition("start", options.start, states), per_partition("end", options.end, states)
-    hidden = []
+    hidden_records = []
     for name, state in states.items():
-        first, end = options.where.bounded(max(starts[name], 0), NO_END if ends[name] == LATEST else ends[name])
-        hidden.append(find_hidden_records(logs[name].filesystem, logs[name].partition, state, start=first, end=end))
-    return LogNotes(findings, tuple(one for one in hidden if one is not None))
+        first, end = options.where.limit_range(max(starts[name], 0), NO_END if ends[name] == LATEST else ends[name])
+        hidden_records.append(
+            find_hidden_records(logs[name].filesystem, logs[name].partition, state, start=first, end=end)
+        )
+    return LogNotes(findings, tuple(one for one in hidden_records if one is not None))
 
 
 def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
@@ -324,13 +331,13 @@ def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, Transacti
 
 def _narrow(part: Slice, logs: Logs) -> Slice:
     """Narrow a slice to the batches of its range. The result may be empty."""
-    stored = part.segment.stored
-    if stored is None or (part.first_offset == NO_START and part.end_offset == NO_END):
+    stored_files = part.segment.stored_files
+    if stored_files is None or (part.first_offset == NO_START and part.end_offset == NO_END):
         return part
     entry = logs[part.segment.topic, part.segment.partition]
     if ViewPath.parse(part.segment.path) is not None:
         return _narrow_by_index(part, entry)
-    with open_segment(entry.filesystem, stored) as reader:
+    with open_segment(entry.filesystem, stored_files) as reader:
         start, end = part.start, part.end
         if part.first_offset != NO_START:
             first, at = _first_reaching(reader, part.first_offset, start)
@@ -349,14 +356,14 @@ def _narrow_by_index(part: Slice, entry: Log) -> Slice:
     Records at or above an index entry's offset are at or after its position (OffsetIndex). Records at or below the
     offset are before the position of the next entry.
     """
-    stored = part.segment.stored
-    if stored is None or stored.index is None:
+    stored_files = part.segment.stored_files
+    if stored_files is None or stored_files.index is None:
         return part
-    if stored.end_offset is not None and part.first_offset > stored.end_offset:
+    if stored_files.end_offset is not None and part.first_offset > stored_files.end_offset:
         return replace(part, end=part.start)
     try:
-        raw = entry.filesystem.read(stored.index.path)
-        index = read_offset_index(raw, base_offset=stored.base_offset, file=stored.index.path)
+        raw = entry.filesystem.read(stored_files.index.path)
+        index = read_offset_index(raw, base_offset=stored_files.base_offset, file=stored_files.index.path)
     except LogDirError as problem:
         log.warning("%s; the segment is read without it", problem)
         return part
@@ -379,25 +386,27 @@ def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple
 
 
 def _with_aborted(
-    slices: list[Slice], chosen: list[Segment], states: Mapping[TopicPartition, TransactionState]
+    slices: list[Slice], segments: list[Segment], states: Mapping[TopicPartition, TransactionState]
 ) -> list[Slice]:
     """Return the slices with the aborted transactions that may have batches in their segments."""
     following = {
         (before.path, before.start): after.base_offset if after.directory == before.directory else NO_END
-        for before, after in pairwise(chosen)
+        for before, after in pairwise(segments)
     }
-    completed = []
+    slices_with_transactions = []
     for part in slices:
         state = states.get((part.segment.topic, part.segment.partition))
         first, limit = part.segment.base_offset, following.get((part.segment.path, part.segment.start), NO_END)
-        aborted: tuple[AbortedTransaction, ...] = ()
+        aborted_transactions: tuple[AbortedTransaction, ...] = ()
         if state is not None:
-            aborted = tuple(one for one in state.aborted if one.last_offset > first and one.first_offset < limit)
-        completed.append(replace(part, aborted=aborted))
-    return completed
+            aborted_transactions = tuple(
+                one for one in state.aborted_transactions if one.last_offset > first and one.first_offset < limit
+            )
+        slices_with_transactions.append(replace(part, aborted_transactions=aborted_transactions))
+    return slices_with_transactions
 
 
 def _light(part: Slice, options: ReadOptions) -> Slice:
     """Return a slice without the data that only planning needs, because it is sent to its task."""
     keep = options.table == "segments"
-    return part if keep else replace(part, segment=replace(part.segment, stored=None))
+    return part if keep else replace(part, segment=replace(part.segment, stored_files=None))

@@ -17,11 +17,11 @@ from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_discovered
 from kafkaframes.scan.ranges import NO_END, NO_START, offset_of_bound
-from kafkaframes.scan.rows import Counting, known_columns
+from kafkaframes.scan.rows import Counting, check_origin_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.contents import HEAD_BYTES, begins_with_batch, is_segment_name
-from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split
+from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName
 from kafkaframes.storage.log.discover import check_topics, filesystem_for, not_a_segment, object_view, view_object
 from kafkaframes.storage.log.open_segment import Gap
@@ -75,20 +75,22 @@ class LogSource(Source):
         """The topics that are selected by name."""
         return tuple(name for name in self.names if not has_magic(name))
 
-    def checked(self, columns: Sequence[str], where: Where) -> None:
+    def check_columns(self, columns: Sequence[str], where: Where) -> None:
         """Check the column names."""
-        known_columns(columns)
+        check_origin_columns(columns)
 
     def plan(self, where: Where, *, parts: int) -> SourcePlan:
         """List the segments, resolve start and end to offsets, and split large segments at batches."""
         if self.files:
-            named = [self._whole_file(path, where) for path in self.files]
-            return SourcePlan([LogWork((part,)) for part in named if _may_have_rows(part, where)])
+            file_slices = [self._whole_file(path, where) for path in self.files]
+            return SourcePlan([LogWork((part,)) for part in file_slices if _may_have_rows(part, where)])
         options = replace(self.options, where=where)
         result = discover_logs(options.paths, storage=options.storage)
         check_topics(self.names, (segment.topic for segment in result.segments))
         plan = plan_discovered(result, options, cores=parts)
-        return SourcePlan([LogWork(slices) for slices in plan.works], (*plan.notes.hidden, *plan.notes.findings))
+        return SourcePlan(
+            [LogWork(slices) for slices in plan.works], (*plan.notes.hidden_records, *plan.notes.findings)
+        )
 
     def _whole_file(self, path: str, where: Where) -> Slice:
         path = object_view(path, options=self.options.storage)
@@ -96,12 +98,12 @@ class LogSource(Source):
         if info is None:
             raise LogDirError(NO_SUCH_PATH, file=path)
         self._check_file(path, info.size_bytes)
-        directory = split(path)[0]
-        name = DirectoryName.parse(split(directory)[1])
+        directory = split_path(path)[0]
+        name = DirectoryName.parse(split_path(directory)[1])
         topic, partition = ("", -1) if name is None else (name.topic_partition.topic, name.topic_partition.partition)
         segment = Segment(path, info.size_bytes, 0, topic, partition, directory)
         start, limit = offset_of_bound(self.options.start), offset_of_bound(self.options.end)
-        first, end = where.bounded(NO_START if start is None else start, NO_END if limit is None else limit)
+        first, end = where.limit_range(NO_START if start is None else start, NO_END if limit is None else limit)
         return Slice(segment, 0, segment.size_bytes, first, end)
 
     def _check_file(self, path: str, size_bytes: int) -> None:
@@ -134,12 +136,12 @@ class LogSource(Source):
         return any(self._has_far_header(part) for work in works for part in work.slices)
 
     def _has_far_header(self, planned: Slice) -> bool:
-        with open_slice(planned, self.options) as opened:
-            if opened is None:
+        with open_slice(planned, self.options) as slice_reader:
+            if slice_reader is None:
                 return False
-            part = opened.planned
-            for run in opened.runs(self.options.on_damage, lambda gap: None):
-                chunks = Chunks(opened.segment.source, rules=FILE, start=run.start, end=part.end)
+            part = slice_reader.slice
+            for run in slice_reader.runs(self.options.on_damage, lambda gap: None):
+                chunks = Chunks(slice_reader.segment.source, rules=FILE, start=run.start, end=part.end)
                 for chunk in chunks:
                     batches = chunk.batches
                     column = batches.column
@@ -150,21 +152,23 @@ class LogSource(Source):
                 run.end = chunks.end
         return False
 
-    def _count_slice(self, planned: Slice, where: Where) -> int | None:
+    def _count_slice(self, planned_slice: Slice, where: Where) -> int | None:
         options, gaps = self.options, list[Gap]()
         total = 0
-        with open_slice(planned, options) as opened:
-            if opened is None:
+        with open_slice(planned_slice, options) as slice_reader:
+            if slice_reader is None:
                 return 0
-            part = opened.planned
+            part = slice_reader.slice
             counting = Counting(part.first_offset, part.end_offset, where, options.verify_crc, options.include_control)
-            for run in opened.runs(options.on_damage, gaps.append):
+            for run in slice_reader.runs(options.on_damage, gaps.append):
                 chunks = Chunks(
-                    opened.segment.source, rules=FILE, start=run.start, end=part.end, whole=options.verify_crc
+                    slice_reader.segment.source, rules=FILE, start=run.start, end=part.end, whole=options.verify_crc
                 )
                 for chunk in chunks:
-                    aborted = None if opened.unwanted is None else opened.unwanted(chunk.batches)
-                    count = counting.records(chunk.data, chunk.batches, aborted)
+                    aborted_transactions = (
+                        None if slice_reader.skipped_batches is None else slice_reader.skipped_batches(chunk.batches)
+                    )
+                    count = counting.records(chunk.data, chunk.batches, aborted_transactions)
                     if count is None:
                         return None
                     total += count
@@ -205,7 +209,7 @@ def _are_merged(paths: Sequence[str], options: ReadOptions) -> bool:
     """Return whether paths include segments of one partition in two directories, to be merged to one log."""
     directories: dict[str, str] = {}
     for path in (path for path in paths if VIEW_MARK not in path):
-        directory = split(path)[0]
-        if directories.setdefault(split(directory)[1], directory) != directory:
+        directory = split_path(path)[0]
+        if directories.setdefault(split_path(directory)[1], directory) != directory:
             return options.replicas == "merge"
     return False

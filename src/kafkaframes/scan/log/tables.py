@@ -35,14 +35,14 @@ from kafkaframes.scan.arrow import (
     arrow_schema,
     check_milliseconds,
     instants,
-    said_by,
+    repeat_origin,
 )
 from kafkaframes.scan.columns import DECODED, Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import OpenSlice, open_slice, read_work
 from kafkaframes.storage.files.directory import Segment as StoredFiles
-from kafkaframes.storage.files.filesystem import split
+from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import filesystem_for
@@ -52,12 +52,12 @@ _GUESSED_RATIO = 4.0  # assumed compression ratio, for the number of batches tha
 
 
 class Scanned:
-    """The batches of a chunk with their checks. ``kept`` has the indexes of the batches in the offset range."""
+    """The batches of a chunk with their checks. ``selected_rows``: indexes of the batches in the offset range."""
 
-    def __init__(self, chunk: Chunk, opened: OpenSlice, options: ReadOptions) -> None:
+    def __init__(self, chunk: Chunk, slice_reader: OpenSlice, options: ReadOptions) -> None:
         self.base = chunk.base
-        self.segment, self._has_strict_times = opened.planned.segment, options.timestamp_errors == "raise"
-        healer, part = opened.healer, opened.planned
+        self.segment, self._has_strict_times = slice_reader.slice.segment, options.timestamp_errors == "raise"
+        healer, part = slice_reader.healer, slice_reader.slice
         bad = None if healer is None or not options.verify_crc else check_crcs(chunk.data, chunk.batches) == 0
         if healer is not None and bad is not None and bad.any():
             chunk = healer(chunk, bad) or chunk
@@ -70,9 +70,9 @@ class Scanned:
             self._open(chunk)
         outside = self.batches.column("last_offset") < part.first_offset
         outside |= self.batches.is_v2 & (self.batches.column("base_offset") >= part.end_offset)
-        if opened.unwanted is not None:
-            outside |= opened.unwanted(self.batches)
-        self.kept: Ints = np.flatnonzero(~outside)
+        if slice_reader.skipped_batches is not None:
+            outside |= slice_reader.skipped_batches(self.batches)
+        self.selected_rows: Ints = np.flatnonzero(~outside)
 
     def _open(self, chunk: Chunk) -> None:
         rows: list[Ints] = [np.empty(0, np.int64)]
@@ -83,7 +83,7 @@ class Scanned:
 
     def column(self, name: str) -> Ints:
         """Return a header field of the batches in ``kept``."""
-        return self.batches.column(name)[self.kept]
+        return self.batches.column(name)[self.selected_rows]
 
     def max_timestamps(self) -> pa.Array:
         """Return the largest timestamp of each batch in ``kept``.
@@ -110,37 +110,39 @@ def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: R
 
 
 def _read_slice(
-    chosen: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions
+    planned_slice: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     whole = options.verify_crc or options.deep
-    with open_slice(chosen, options) as opened:
-        if opened is None:
+    with open_slice(planned_slice, options) as slice_reader:
+        if slice_reader is None:
             return
-        chosen = opened.planned
-        ended: End | None = None
-        for run in opened.runs(options.on_damage):
-            if ended is not None:
-                yield _rest(ended, chosen, schema, end_position=run.start)
-            source = opened.segment.source
-            chunks = Chunks(source, rules=FILE, start=run.start, end=chosen.end, chunk_bytes=TARGET_BYTES, whole=whole)
+        planned_slice = slice_reader.slice
+        segment_end: End | None = None
+        for run in slice_reader.runs(options.on_damage):
+            if segment_end is not None:
+                yield _rest(segment_end, planned_slice, schema, end_position=run.start)
+            source = slice_reader.segment.source
+            chunks = Chunks(
+                source, rules=FILE, start=run.start, end=planned_slice.end, chunk_bytes=TARGET_BYTES, whole=whole
+            )
             for chunk in chunks:
                 for part in parts_of(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
-                    scanned = Scanned(part, opened, options)
-                    arrays = [_array(column, scanned, chosen) for column in columns]
+                    segment = Scanned(part, slice_reader, options)
+                    arrays = [_array(column, segment, planned_slice) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-            ended = run.end = chunks.end
-        if ended is not None and ended.position < chosen.end:
-            yield _rest(ended, chosen, schema, end_position=chosen.end)
+            segment_end = run.end = chunks.end
+        if segment_end is not None and segment_end.position < planned_slice.end:
+            yield _rest(segment_end, planned_slice, schema, end_position=planned_slice.end)
 
 
-def _array(column: Column, scanned: Scanned, part: Slice) -> pa.Array:
+def _array(column: Column, segment: Scanned, part: Slice) -> pa.Array:
     if column.name in _MAKERS:
-        return _MAKERS[column.name](scanned)
-    return said_by(part.segment, column, scanned.kept.size)
+        return _MAKERS[column.name](segment)
+    return repeat_origin(part.segment, column, segment.selected_rows.size)
 
 
 def _rest(end: End, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
-    known = {
+    end_values = {
         "topic": part.segment.topic,
         "partition": part.segment.partition,
         "file": part.segment.path,
@@ -149,28 +151,30 @@ def _rest(end: End, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.
         "error": end.reason,
         "source": part.segment.source,
     }
-    return pa.RecordBatch.from_pylist([known], schema=schema)
+    return pa.RecordBatch.from_pylist([end_values], schema=schema)
 
 
 def _field(name: str, dtype: Any = np.int64) -> Callable[[Scanned], pa.Array]:
-    return lambda scanned: pa.array(scanned.column(name).astype(dtype))
+    return lambda segment: pa.array(segment.column(name).astype(dtype))
 
 
 def _flag(bit: int) -> Callable[[Scanned], pa.Array]:
-    return lambda scanned: pa.array(scanned.batches.flag(bit)[scanned.kept])
+    return lambda segment: pa.array(segment.batches.flag(bit)[segment.selected_rows])
 
 
-def _record_count(scanned: Scanned) -> pa.Array:
-    counts = scanned.column("count")
-    return pa.array(counts.astype(np.int32), mask=scanned.column("magic") < 2)
+def _record_count(segment: Scanned) -> pa.Array:
+    counts = segment.column("count")
+    return pa.array(counts.astype(np.int32), mask=segment.column("magic") < 2)
 
 
-def _if_known(values: npt.NDArray[Any] | None, kind: pa.DataType, scanned: Scanned) -> pa.Array:
-    return pa.nulls(scanned.kept.size, kind) if values is None else pa.array(values[scanned.kept], kind)
+def _if_known(values: npt.NDArray[Any] | None, kind: pa.DataType, segment: Scanned) -> pa.Array:
+    return (
+        pa.nulls(segment.selected_rows.size, kind) if values is None else pa.array(values[segment.selected_rows], kind)
+    )
 
 
 _MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
-    "position": lambda scanned: pa.array(scanned.column("position") + scanned.base),
+    "position": lambda segment: pa.array(segment.column("position") + segment.base),
     "sizeBytes": _field("size"),
     "magic": _field("magic", np.int8),
     "codec": lambda scanned: codec_array(scanned.column("attributes")).cast(pa.string()),
@@ -187,7 +191,9 @@ _MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
     "transactional": _flag(TRANSACTIONAL),
     "control": _flag(CONTROL),
     "crcOk": lambda scanned: _if_known(scanned.valid, pa.bool_(), scanned),
-    "error": lambda scanned: pa.array([scanned.problems.get(row) for row in scanned.kept.tolist()], pa.string()),
+    "error": lambda scanned: pa.array(
+        [scanned.problems.get(row) for row in scanned.selected_rows.tolist()], pa.string()
+    ),
 }
 
 
@@ -219,20 +225,20 @@ def _row(part: Slice, options: ReadOptions) -> dict[str, Any]:
         "sizeBytes": segment.size_bytes,
         "source": segment.source,
     }
-    if segment.stored is None:
+    if segment.stored_files is None:
         return row
-    modified_ms = segment.stored.log.mtime_ms
-    row |= {"modified": None if modified_ms is None else modified_ms * 1000, "beside": _beside(segment.stored)}
+    modified_ms = segment.stored_files.log.mtime_ms
+    row |= {"modified": None if modified_ms is None else modified_ms * 1000, "beside": _beside(segment.stored_files)}
     try:
-        with open_segment(filesystem_for(segment.path, options=options.storage), segment.stored) as reader:
+        with open_segment(filesystem_for(segment.path, options=options.storage), segment.stored_files) as reader:
             return row | _read(reader, segment, options)
     except LogDirError as error:
         return row | {"error": str(error)}
 
 
-def _beside(stored: StoredFiles) -> list[str]:
-    files = (stored.index, stored.time_index, stored.txn_index, stored.snapshot)
-    return [split(file.path)[1] for file in files if file is not None]
+def _beside(stored_files: StoredFiles) -> list[str]:
+    files = (stored_files.index, stored_files.time_index, stored_files.txn_index, stored_files.snapshot)
+    return [split_path(file.path)[1] for file in files if file is not None]
 
 
 def _read(reader: SegmentReader, segment: Segment, options: ReadOptions) -> dict[str, Any]:
@@ -242,21 +248,21 @@ def _read(reader: SegmentReader, segment: Segment, options: ReadOptions) -> dict
         times = {"firstTimestamp": first.base_timestamp, "maxTimestamp": reader.largest_timestamp}
         facts |= {name: _microseconds(time_ms, segment, options) for name, time_ms in times.items()}
         facts |= {"magic": _tinyint(first.magic), "codec": _codec(first)}
-    return facts | (_walked(reader) if options.deep else {})
+    return facts | (_walk_segment(reader) if options.deep else {})
 
 
-def _walked(reader: SegmentReader) -> dict[str, Any]:
+def _walk_segment(reader: SegmentReader) -> dict[str, Any]:
     walk = reader.headers()
-    batches, records, magic, codecs, counted = 0, 0, -1, set(), True
+    batches, records, magic, codecs, has_counts = 0, 0, -1, set(), True
     for header in walk:
         batches += 1
         records += max(header.record_count, 0)
         magic = max(magic, header.magic)
         codecs.add(_codec(header))
-        counted &= header.magic >= 2
+        has_counts &= header.magic >= 2
     return {
         "batches": batches,
-        "records": records if counted else None,
+        "records": records if has_counts else None,
         "magic": _tinyint(magic) if batches else None,
         "codec": ",".join(sorted(codecs)) if batches else None,
         "error": f"{walk.reason} at byte {walk.position}" if walk.is_corrupt else None,
@@ -303,20 +309,26 @@ def read_internal_work(
     """
     plain = [column.name for column in columns if column.name not in (*DECODED, *_NEEDED)]
     for batch in read_work(work, choose_columns((*plain, *_NEEDED)), options):
-        yield _decoded(batch, columns, options.on_damage)
+        yield _decode_internal(batch, columns, options.on_damage)
 
 
-def _decoded(batch: pa.RecordBatch, columns: Sequence[Column], on_damage: str) -> pa.RecordBatch:
-    opened = [_open(*row) for row in zip(*(batch.column(name).to_pylist() for name in _NEEDED), strict=True)]
+def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage: str) -> pa.RecordBatch:
+    internal_records = [_open(*row) for row in zip(*(batch.column(name).to_pylist() for name in _NEEDED), strict=True)]
     if on_damage == "fail":
-        _refuse(batch, opened)
+        _refuse(batch, internal_records)
     if on_damage == "drop":
-        whole = [one.error is None for one in opened]
+        whole = [one.error is None for one in internal_records]
         batch = batch.filter(pa.array(whole, pa.bool_()))
-        opened = [one for one in opened if one.error is None]
-    made = dict(zip(DECODED, zip(*opened, strict=True), strict=True)) if opened else dict.fromkeys(DECODED, ())
+        internal_records = [one for one in internal_records if one.error is None]
+    columns_by_name = (
+        dict(zip(DECODED, zip(*internal_records, strict=True), strict=True))
+        if internal_records
+        else dict.fromkeys(DECODED, ())
+    )
     arrays = [
-        pa.array(made[column.name], ARROW_TYPES[column.type]) if column.name in made else batch.column(column.name)
+        pa.array(columns_by_name[column.name], ARROW_TYPES[column.type])
+        if column.name in columns_by_name
+        else batch.column(column.name)
         for column in columns
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
@@ -328,8 +340,8 @@ def _open(
     return open_control_record(key, value) if control else open_record(topic, key, value)
 
 
-def _refuse(batch: pa.RecordBatch, opened: Sequence[InternalRecord]) -> None:
-    for row, entry in enumerate(opened):
+def _refuse(batch: pa.RecordBatch, internal_records: Sequence[InternalRecord]) -> None:
+    for row, entry in enumerate(internal_records):
         if entry.error is not None:
             topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
             raise CorruptRecordError(f"{topic}-{partition}, offset {offset}: {entry.error}")

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.scan.ranges import Name, limit_offsets, lost_start, report_loss, was_cut, was_made_anew
+from kafkaframes.scan.ranges import Name, describe_lost_start, limit_offsets, report_loss, was_cut, was_made_anew
 from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets, TopicLookups, density, open_consumer
@@ -49,7 +49,7 @@ class TopicFollower:
         self._sleep = sleep
         self._triggered_at: float | None = None  # for minOffsetsPerTrigger; None before the first batch of this run
         self._density: dict[TopicPartition, float] = {}
-        self._reported: set[TopicPartition] = set()  # missing partitions; each is reported once
+        self._reported_partitions: set[TopicPartition] = set()  # missing partitions; each is reported once
 
     def close(self) -> None:
         """Close the connections."""
@@ -88,19 +88,19 @@ class TopicFollower:
             OptionError: A topic was created again, and ``failOnDataLoss`` is set.
         """
         begins = self.still_there(by_partition(at.offsets), at.ids, listing.ids)
-        listed, absent = set(listing.partitions), {}
+        listed_partitions, absent = set(listing.partitions), {}
         for name, entry in at.absent.items():
             partition = TopicPartition(*name)
             if _is_other(entry.topic_id, listing.ids.get(partition.topic)):
                 problem = was_made_anew(partition.topic, entry.topic_id, listing.ids[partition.topic])
                 report_loss(problem, fail=self.options.fail_on_data_loss)
-            elif partition in listed:
+            elif partition in listed_partitions:
                 begins.setdefault(partition, entry.offset)
             else:
                 absent[name] = entry
         return begins, absent
 
-    def planned_start(self, start: StreamOffsets, end: StreamOffsets) -> Offsets:
+    def start_of_planned_batch(self, start: StreamOffsets, end: StreamOffsets) -> Offsets:
         """Return the start of each old partition of a planned micro-batch. Exceptions are those of ``resume``."""
         begins = self.still_there(by_partition(start.offsets), start.ids, end.ids)
         for name, entry in start.absent.items():
@@ -125,14 +125,14 @@ class TopicFollower:
         return {partition: offset for partition, offset in offsets.items() if partition.topic not in anew}
 
     def latest(
-        self, start: Offsets, *, goal: Offsets | None = None, limited: bool = True, is_first: bool = False
+        self, start: Offsets, *, goal: Offsets | None = None, is_limited: bool = True, is_first: bool = False
     ) -> Offsets:
         """Return the end of the micro-batch that begins at ``start``; ``start`` itself if the stream should wait.
 
         Args:
             start: Start of the micro-batch.
             goal: Largest end. None: the current end offsets.
-            limited: Whether the limits of the options apply.
+            is_limited: Whether the limits of the options apply.
             is_first: Whether it is the first micro-batch of the query.
 
         Raises:
@@ -142,11 +142,11 @@ class TopicFollower:
         ends = self._confirm_ends(start, self.ends() if goal is None else dict(goal))
         begins = self._begins(start, ends, is_first=is_first)
         waiting = sum(max(end - begins[partition], 0) for partition, end in ends.items())
-        if goal is None and limited and self._should_wait(waiting):
+        if goal is None and is_limited and self._should_wait(waiting):
             return start
         limits = {partition: max(end, begins[partition]) for partition, end in ends.items()}
-        if limited:
-            limits = self._limited(begins, limits)
+        if is_limited:
+            limits = self._limit_by_offsets(begins, limits)
         return {**{partition: offset for partition, offset in start.items() if partition in ends}, **limits}
 
     def _confirm_ends(self, start: Offsets, ends: Offsets) -> Offsets:
@@ -172,17 +172,17 @@ class TopicFollower:
             self._report_lost_starts(earliest)
         begins = {**{partition: start[partition] for partition in ends if partition in start}, **earliest}
         absent = [partition for partition in start if partition not in ends]
-        truncated = [partition for partition, end in ends.items() if begins[partition] > end]
-        for partition in (*(one for one in absent if one not in self._reported), *truncated):
+        truncated_partitions = [partition for partition, end in ends.items() if begins[partition] > end]
+        for partition in (*(one for one in absent if one not in self._reported_partitions), *truncated_partitions):
             problem = was_cut(partition, start.get(partition, begins.get(partition, 0)), ends.get(partition))
             report_loss(problem, fail=fails)
-        self._reported = set(absent)
-        return begins | self._lookups.earliest(truncated)
+        self._reported_partitions = set(absent)
+        return begins | self._lookups.earliest(truncated_partitions)
 
     def _report_lost_starts(self, earliest: Offsets) -> None:
         for partition, first in earliest.items():
             if first > 0:
-                report_loss(lost_start(partition, first), fail=self.options.fail_on_data_loss)
+                report_loss(describe_lost_start(partition, first), fail=self.options.fail_on_data_loss)
 
     def _should_wait(self, waiting: int) -> bool:
         """Return whether to wait for ``minOffsetsPerTrigger``, up to ``maxTriggerDelay`` after the last batch.
@@ -200,15 +200,15 @@ class TopicFollower:
         self._triggered_at = now
         return False
 
-    def _limited(self, begins: Offsets, limits: Offsets) -> Offsets:
+    def _limit_by_offsets(self, begins: Offsets, limits: Offsets) -> Offsets:
         options = self.options
         if options.max_offsets_per_trigger is not None:
             limits = limit_offsets(begins, limits, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
-            limits = self._weighed(begins, limits, options.max_bytes_per_trigger)
+            limits = self._limit_by_bytes(begins, limits, options.max_bytes_per_trigger)
         return limits
 
-    def _weighed(self, begins: Offsets, limits: Offsets, most: int) -> Offsets:
+    def _limit_by_bytes(self, begins: Offsets, limits: Offsets, most: int) -> Offsets:
         """Limit a micro-batch to ``most`` bytes in equal shares, estimated by the batches at its start."""
         waiting = [partition for partition in limits if limits[partition] > begins[partition]]
         if not waiting:
@@ -219,10 +219,10 @@ class TopicFollower:
                 self._density[partition] = density(look, partition, begins[partition]) or self._density.get(
                     partition, 1.0
                 )
-        bounded = {
+        limited_ends = {
             partition: begins[partition] + max(int(share / self._density[partition]), 1) for partition in waiting
         }
-        return {**limits, **{partition: min(limits[partition], bounded[partition]) for partition in waiting}}
+        return {**limits, **{partition: min(limits[partition], limited_ends[partition]) for partition in waiting}}
 
     def plan(self, start: Offsets, end: Offsets, *, is_first: bool = False) -> list[Range]:
         """Return the ranges of the tasks of a micro-batch, which may be a repetition after a restart.
@@ -234,12 +234,12 @@ class TopicFollower:
         if not is_first:
             self._report_lost_starts(earliest)
         begins = {**{partition: start[partition] for partition in end if partition in start}, **earliest}
-        cut = [
+        lost_ranges = [
             partition for partition in end if begins[partition] > end[partition]
         ]  # recreated or truncated in the meantime; ``latest`` has reported it
-        if cut and self.options.fail_on_data_loss:
-            report_loss(was_cut(cut[0], begins[cut[0]], end[cut[0]]), fail=True)
-        begins |= self._lookups.earliest(cut)
+        if lost_ranges and self.options.fail_on_data_loss:
+            report_loss(was_cut(lost_ranges[0], begins[lost_ranges[0]], end[lost_ranges[0]]), fail=True)
+        begins |= self._lookups.earliest(lost_ranges)
         pending = {partition: offset for partition, offset in begins.items() if offset < end[partition]}
         ends = self._confirm_ends(pending, self._lookups.latest(pending))
         return self._lookups.ranges({**begins, **self._lookups.check_kept(pending, ends)}, end)

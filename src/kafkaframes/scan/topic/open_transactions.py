@@ -33,8 +33,10 @@ def find_open_transactions(
         return []
     with TopicLookupClient({**settings, "isolation.level": "read_uncommitted"}) as lookups:
         high_watermarks = lookups.end_offsets(stable_offsets)
-    hidden = {partition: high for partition, high in high_watermarks.items() if high > stable_offsets[partition]}
-    producers = _find_producers(hidden, settings)
+    hidden_records = {
+        partition: high for partition, high in high_watermarks.items() if high > stable_offsets[partition]
+    }
+    producers = _find_producers(hidden_records, settings)
     return [
         HiddenRecords(
             partition.topic,
@@ -45,7 +47,7 @@ def find_open_transactions(
             records=None,
             directory="",
         )
-        for partition, high in hidden.items()
+        for partition, high in hidden_records.items()
     ]
 
 

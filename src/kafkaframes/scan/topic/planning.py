@@ -78,12 +78,12 @@ class TopicLookups:
         """
         options = self.options
         if options.assign is not None:
-            requested = [TopicPartition(topic, one) for topic, all_ in options.assign.items() for one in all_]
-            known = set(self._client.partitions_for(*options.assign))
-            missing = [str(one) for one in requested if one not in known]
+            assigned_partitions = [TopicPartition(topic, one) for topic, all_ in options.assign.items() for one in all_]
+            existing_partitions = set(self._client.partitions_for(*options.assign))
+            missing = [str(one) for one in assigned_partitions if one not in existing_partitions]
             if missing:
                 raise OptionError(f"assign: there is no topic partition {', '.join(missing)}")
-            return sorted(requested, key=_name_of)
+            return sorted(assigned_partitions, key=_name_of)
         if options.subscribe_pattern is not None:
             topics = [name for name in self._client.topics() if options.subscribe_pattern.fullmatch(name)]
         else:
@@ -91,9 +91,9 @@ class TopicLookups:
         partitions = self._client.partitions_for(*sorted(topics))
         if options.partitions is None:
             return partitions
-        chosen = [one for one in partitions if one.partition in options.partitions]
-        check_partitions(options.partitions, {one.partition for one in chosen})
-        return chosen
+        selected_partitions = [one for one in partitions if one.partition in options.partitions]
+        check_partitions(options.partitions, {one.partition for one in selected_partitions})
+        return selected_partitions
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the first offset of each partition."""
@@ -130,8 +130,8 @@ class TopicLookups:
         by_partition = {TopicPartition(*name): offset for name, offset in offsets.items()}
         first = [one for one, offset in by_partition.items() if offset == EARLIEST]
         last = [one for one, offset in by_partition.items() if offset == LATEST]
-        resolved = {**by_partition, **self.earliest(first), **self.latest(last)}
-        return for_all(bound, resolved, lambda: (self.earliest(partitions), self.latest(partitions)))
+        named_offsets = {**by_partition, **self.earliest(first), **self.latest(last)}
+        return for_all(bound, named_offsets, lambda: (self.earliest(partitions), self.latest(partitions)))
 
     def _at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
         answers = self._client.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
@@ -179,17 +179,17 @@ class TopicLookups:
         if self.options.client.get("isolation.level") != "read_committed":
             return []
         limits = {
-            partition: self.options.where.bounded(0, NO_END if self.options.end == LATEST else end)[1]
+            partition: self.options.where.limit_range(0, NO_END if self.options.end == LATEST else end)[1]
             for partition, (_, end) in bounds.items()
         }
-        hidden = find_open_transactions(self.latest(bounds), self.options.client)
-        clipped = [
+        hidden_records = find_open_transactions(self.latest(bounds), self.options.client)
+        records_in_range = [
             replace(
                 records, end_offset=min(records.end_offset, limits[TopicPartition(records.topic, records.partition)])
             )
-            for records in hidden
+            for records in hidden_records
         ]
-        return [records for records in clipped if records.first_offset < records.end_offset]
+        return [records for records in records_in_range if records.first_offset < records.end_offset]
 
     # ------------------------------------------------------------------------------------------------------- ranges
 
@@ -206,14 +206,14 @@ class TopicLookups:
         """
         firsts = self.earliest(starts)
         ends = self.latest(starts) if ends is None else ends
-        kept = {}
+        valid_starts = {}
         for partition, start in starts.items():
-            kept[partition] = min(max(start, firsts[partition]), ends[partition])
-            if kept[partition] != start:
+            valid_starts[partition] = min(max(start, firsts[partition]), ends[partition])
+            if valid_starts[partition] != start:
                 first, end = firsts[partition], ends[partition]
                 problem = below_start(partition, start, first) if start < first else beyond_end(partition, start, end)
                 report_loss(problem, fail=self.options.fail_on_data_loss)
-        return kept
+        return valid_starts
 
     def ranges(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
         """Return the ranges of the tasks, split by ``minPartitions`` and ``maxRecordsPerPartition``."""
@@ -225,15 +225,15 @@ class TopicLookups:
         most = self.options.max_records_per_partition
         if most is not None:
             whole = [part for entry in whole for part in _evenly(entry, -(-(entry.end - entry.first) // most))]
-        requested = self.options.min_partitions or 0
-        if not whole or len(whole) >= requested:
+        min_partitions = self.options.min_partitions or 0
+        if not whole or len(whole) >= min_partitions:
             return whole
         weights = {entry: self._bytes_along(entry) for entry in whole}
         total = sum(sum(size for _, size in steps) for steps in weights.values()) or 1
         parts: list[Range] = []
         for entry in whole:
             share = sum(size for _, size in weights[entry]) / total
-            parts += _by_bytes(entry, weights[entry], max(round(share * requested), 1))
+            parts += _by_bytes(entry, weights[entry], max(round(share * min_partitions), 1))
         return parts
 
     def _bytes_along(self, entry: Range) -> list[tuple[int, float]]:
@@ -308,7 +308,7 @@ def _bounds(lookups: TopicLookups) -> Bounds:
     if end != LATEST:  # an end at LATEST below the start is data loss, which check_kept reports
         check_order(starts, ends)
     starts = lookups.in_time(lookups.check_kept(starts), ends)
-    return {one: where.bounded(starts[one], ends[one]) for one in partitions}
+    return {one: where.limit_range(starts[one], ends[one]) for one in partitions}
 
 
 def _ranges(lookups: TopicLookups, bounds: Bounds) -> list[Range]:
@@ -359,12 +359,12 @@ def _by_bytes(entry: Range, along: Sequence[tuple[int, float]], parts: int) -> l
     total = sum(size for _, size in along)
     if parts < 2 or not total:
         return _evenly(entry, parts)
-    edges, passed, begin = [entry.first], 0.0, entry.first
+    edges, bytes_before, begin = [entry.first], 0.0, entry.first
     for end, size in along:
-        while len(edges) < parts and size and total * len(edges) / parts <= passed + size:
-            edge = begin + int((total * len(edges) / parts - passed) / size * (end - begin))
+        while len(edges) < parts and size and total * len(edges) / parts <= bytes_before + size:
+            edge = begin + int((total * len(edges) / parts - bytes_before) / size * (end - begin))
             edges.append(max(edge, edges[-1]))
-        passed, begin = passed + size, end
+        bytes_before, begin = bytes_before + size, end
     edges.append(entry.end)
     return [Range(entry.topic, entry.partition, first, end) for first, end in pairwise(edges) if first < end]
 

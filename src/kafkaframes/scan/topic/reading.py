@@ -26,8 +26,8 @@ from kafkaframes.scan.topic.planning import open_consumer
 from kafkaframes.scan.topic.shares import Range
 
 _Made = TypeVar("_Made")
-_MOST_IDLE: Final = 8
-_AT_MOST: Final = "kafkaConsumer.pollTimeoutMs"  # setting for the longest wait without records
+_MAX_IDLE_CONSUMERS: Final = 8
+_POLL_TIMEOUT: Final = "kafkaConsumer.pollTimeoutMs"  # setting for the longest wait without records
 # Holds the decompressed records of a fetch response, unless compression saved more than half of their size.
 _AT_ONCE_BYTES: Final = 4 << 20
 # Larger responses cost memory and save no CPU: 16 MB took 48 MB more per task for the same time, 8 MB 15 (2026-11-23)
@@ -45,19 +45,19 @@ class _Pool:
         """Return an idle consumer with these settings, or a new one."""
         key = _settings_of(options)
         with self._lock:
-            for index, (known, consumer) in enumerate(self._idle):
-                if known == key:
+            for index, (idle_key, consumer) in enumerate(self._idle):
+                if idle_key == key:
                     del self._idle[index]
                     return consumer
-        requested = {name: value for name, value in _FETCH.items() if name.replace("_", ".") not in options.client}
-        return open_consumer(options, **requested)
+        fetch_settings = {name: value for name, value in _FETCH.items() if name.replace("_", ".") not in options.client}
+        return open_consumer(options, **fetch_settings)
 
     def give_back(self, options: TopicOptions, consumer: Consumer) -> None:
         """Keep a consumer for the next task. If there are too many, close the oldest."""
         with self._lock:
             self._idle.append((_settings_of(options), consumer))
-            surplus = self._idle[:-_MOST_IDLE]
-            self._idle = self._idle[-_MOST_IDLE:]
+            surplus = self._idle[:-_MAX_IDLE_CONSUMERS]
+            self._idle = self._idle[-_MAX_IDLE_CONSUMERS:]
         for _, old in surplus:
             old.close()
 
@@ -65,7 +65,7 @@ class _Pool:
         """Close the idle consumers with these settings."""
         key = _settings_of(options)
         with self._lock:
-            closing = [consumer for known, consumer in self._idle if known == key]
+            closing = [consumer for idle_key, consumer in self._idle if idle_key == key]
             self._idle = [entry for entry in self._idle if entry[0] != key]
         for consumer in closing:
             consumer.close()
@@ -109,10 +109,10 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of the records of a range. Rows of a fetch response are decoded before its first is yielded."""
 
-    def read(fetched: Fetched, memory: Recycler) -> Iterator[pa.RecordBatch]:
-        made: list[pa.RecordBatch] = []
+    def read(fetched_batches: Fetched, memory: Recycler) -> Iterator[pa.RecordBatch]:
+        record_batches: list[pa.RecordBatch] = []
         size = 0
-        batches = fetched.read(
+        batches = fetched_batches.read(
             sources,
             end_offset=work.end,
             memory=memory,
@@ -121,12 +121,12 @@ def _batches(
             errors=errors,
         )
         for batch in batches:
-            made.append(batch)
+            record_batches.append(batch)
             size += batch.nbytes
             if size >= _AT_ONCE_BYTES:
-                yield from made
-                made, size = [], 0
-        yield from made
+                yield from record_batches
+                record_batches, size = [], 0
+        yield from record_batches
 
     return read_fetched(work, options, read)
 
@@ -143,10 +143,10 @@ def read_fetched(
     consumer, memory = _pool.take(options), Recycler()  # in an idle consumer, this memory would occupy 25 MB
     try:
         stretch = Stretch(
-            consumer, target, work.first, work.end, lost=lost, silence_ms=at_most, silence_setting=_AT_MOST
+            consumer, target, work.first, work.end, lost=lost, silence_ms=at_most, silence_setting=_POLL_TIMEOUT
         )
-        while stretch.reached < work.end and (fetched := stretch.next()) is not None:
-            yield from read(fetched, memory)
+        while stretch.reached < work.end and (fetched_batches := stretch.next()) is not None:
+            yield from read(fetched_batches, memory)
     except GeneratorExit:  # the query's LIMIT was reached
         consumer.assign({})
         _pool.give_back(options, consumer)

@@ -12,7 +12,7 @@ from kafkaframes.client.fetched import Fetched
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import as_array
 from kafkaframes.scan.arrow import MAX_INSTANT_MS
-from kafkaframes.scan.rows import TOPIC_COLUMNS, Counting, known_columns
+from kafkaframes.scan.rows import TOPIC_COLUMNS, Counting, check_origin_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import TopicLookups, plan_topic_with_notes
@@ -41,15 +41,15 @@ class TopicSource(Source):
         """The topics that are selected by name."""
         return tuple(sorted(self.options.subscribe or ()))
 
-    def checked(self, columns: Sequence[str], where: Where) -> None:
+    def check_columns(self, columns: Sequence[str], where: Where) -> None:
         """Check the column names."""
-        known_columns(columns, origin=TOPIC_COLUMNS)
+        check_origin_columns(columns, origin=TOPIC_COLUMNS)
 
     def plan(self, where: Where, *, parts: int) -> SourcePlan:
         """Look up the start and end offsets of the partitions, and split large ranges."""
         options = replace(self.options, where=where, min_partitions=parts if parts > 1 else self.options.min_partitions)
-        ranges, hidden = plan_topic_with_notes(options)
-        return SourcePlan(ranges, tuple(hidden))
+        ranges, hidden_records = plan_topic_with_notes(options)
+        return SourcePlan(ranges, tuple(hidden_records))
 
     def read(self, work: Range, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range in order. Damage is appended to ``errors`` unless ``on_damage`` is ``fail``."""
@@ -59,9 +59,10 @@ class TopicSource(Source):
         """Count records by batch headers. The batches are still fetched whole."""
         counting = Counting(work.first, work.end, where, control_records=self.options.include_control)
 
-        def counted(fetched: Fetched, memory: Recycler) -> list[int | None]:
-            aborted = fetched.transactions.aborted_batches(fetched.batches) if fetched.aborted else None
-            return [counting.records(as_array(fetched.data), fetched.batches, aborted)]
+        def counted(fetched_batches: Fetched, memory: Recycler) -> list[int | None]:
+            transactions = fetched_batches.transactions
+            is_aborted = transactions.mask_aborted_batches(fetched_batches.batches) if fetched_batches.aborted else None
+            return [counting.records(as_array(fetched_batches.data), fetched_batches.batches, is_aborted)]
 
         total = 0
         for count in read_fetched(work, self.options, counted):

@@ -120,7 +120,7 @@ PRIMITIVE_READERS: Final[Mapping[str, Read]] = {
 }
 
 
-def fixed_reader(size: int) -> Read:
+def make_fixed_reader(size: int) -> Read:
     """Return a reader of a fixed number of bytes."""
 
     def read_fixed(data: bytes, position: int) -> tuple[bytes, int]:

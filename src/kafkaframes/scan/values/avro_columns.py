@@ -118,14 +118,14 @@ def _plan_branch(
     budget: ColumnBudget,
     is_nullable: bool = False,
 ) -> AvroColumn:
-    named = next((one for one in (schema, *reversed(within)) if one.name), schema)
-    budget.add(path, named.label, len(within))
+    named_type = next((one for one in (schema, *reversed(within)) if one.name), schema)
+    budget.add(path, named_type.label, len(within))
     if schema.kind == RECORD:
         if schema in within or not schema.fields:
             return _text(whole, is_nullable)
         inner = (*within, schema)
         parts = {field.name: _plan(field.type, f"{path}.{field.name}", inner, budget) for field in schema.fields}
-        names = column_names(parts, reserved=())
+        names = column_names(parts, reserved_names=())
         kind = pa.struct([pa.field(names[name], part.type) for name, part in parts.items()])
         return AvroColumn(STRUCT, kind, schema, parts, names, is_nullable)
     if schema.kind in (ARRAY, MAP) and schema.items is not None:

@@ -16,7 +16,7 @@ from kafkaframes.scan.values.avro_binary import (
     array_reader,
     convert_with,
     fail_with,
-    fixed_reader,
+    make_fixed_reader,
     map_reader,
     read_bytes,
     read_long,
@@ -236,7 +236,7 @@ class Resolver:
         if kind == NULL:
             return read_null
         if kind == FIXED:
-            return fixed_reader(writer.size)
+            return make_fixed_reader(writer.size)
         if kind == STRING:
             return read_bytes
         return read_long if kind == ENUM else PRIMITIVE_READERS[kind]

@@ -23,7 +23,7 @@ from kafkaframes.scan.values.avro_binary import (
     convert_with,
     decode_text,
     fail_with,
-    fixed_reader,
+    make_fixed_reader,
     read_bytes,
     read_long,
     refuse_types,
@@ -80,7 +80,7 @@ def scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> Read:
     if writer.kind == FIXED:
         if reader.kind != FIXED or writer.size != reader.size or not has_same_name(writer, reader):
             return refuse_types(writer, reader)
-        return convert_with(fixed_reader(writer.size), convert)
+        return convert_with(make_fixed_reader(writer.size), convert)
     is_promoted = reader.kind in PROMOTIONS.get(writer.kind, frozenset())
     if writer.kind not in PRIMITIVE_READERS or not (is_promoted or writer.kind == reader.kind):
         return refuse_types(writer, reader)
@@ -91,8 +91,8 @@ def scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> Read:
 def _enum_reader(writer: AvroType, reader: AvroType, convert: Convert | None) -> Read:
     if reader.kind != ENUM or not has_same_name(writer, reader):
         return refuse_types(writer, reader)
-    known = frozenset(reader.symbols)
-    symbols = [symbol if symbol in known else reader.default for symbol in writer.symbols]
+    reader_symbols = frozenset(reader.symbols)
+    symbols = [symbol if symbol in reader_symbols else reader.default for symbol in writer.symbols]
     results = [symbol if symbol is None or convert is None else convert(symbol) for symbol in symbols]
 
     def read_enum(data: bytes, position: int) -> tuple[Any, int]:
@@ -152,7 +152,7 @@ def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | N
 
 
 def _decimal_converter(digits: Digits, scale: int) -> Convert:
-    shift, bound = digits.scale - scale, 10**digits.precision
+    shift, limit = digits.scale - scale, 10**digits.precision
 
     def convert(value: bytes) -> Decimal:
         number = int.from_bytes(value, "big", signed=True)
@@ -162,7 +162,7 @@ def _decimal_converter(digits: Digits, scale: int) -> Convert:
             number, rest = divmod(number, 10**-shift)
             if rest:
                 raise BadValueError(f"a decimal of scale {scale} has digits that scale {digits.scale} would lose")
-        if not -bound < number < bound:
+        if not -limit < number < limit:
             raise BadValueError(f"a decimal of more than {digits.precision} digits")
         return Decimal(number).scaleb(-digits.scale, _EXACT)
 

@@ -135,7 +135,7 @@ class _Parser:
     """Parses one schema, and stores its named types."""
 
     def __init__(self) -> None:
-        self._named: dict[str, AvroType] = {}
+        self._types_by_name: dict[str, AvroType] = {}
         self._primitives = {kind: AvroType(kind) for kind in PRIMITIVES}
 
     def parse(self, schema: Json, namespace: str, depth: int) -> AvroType:
@@ -174,10 +174,10 @@ class _Parser:
     def _reference(self, name: str, namespace: str) -> AvroType:
         if name in self._primitives:
             return self._primitives[name]
-        known = self._named.get(_full_name(name, namespace)) or self._named.get(name)
-        if known is None:
+        named_type = self._types_by_name.get(_full_name(name, namespace)) or self._types_by_name.get(name)
+        if named_type is None:
             raise AvroSchemaError(f"unknown type {name!r}")
-        return known
+        return named_type
 
     def _part(self, schema: Mapping[str, Json], key: str, namespace: str, depth: int) -> AvroType:
         if key not in schema:
@@ -189,11 +189,11 @@ class _Parser:
         if not isinstance(short_name, str) or not short_name:
             raise AvroSchemaError(f"{kind} without a name")
         name = _full_name(short_name, schema.get("namespace") if "namespace" in schema else namespace)
-        if name in self._named:
+        if name in self._types_by_name:
             raise AvroSchemaError(f"type {name} is defined twice")
         inner = name.rpartition(".")[0]
         aliases = tuple(_full_name(alias, inner) for alias in _texts(schema, "aliases"))
-        result = self._named[name] = AvroType(kind, name, aliases)
+        result = self._types_by_name[name] = AvroType(kind, name, aliases)
         if kind == ENUM:
             result.symbols = _texts(schema, "symbols")
             if not result.symbols:

@@ -60,8 +60,8 @@ class AvroDecoder:
         Raises:
             BadValueError: The bytes do not match their schema, or their schema does not resolve to the table's schema.
         """
-        written, payload = self._schema_of(value)
-        read = self._reader(written)
+        writer_schema, payload = self._schema_of(value)
+        read = self._reader(writer_schema)
         if isinstance(read, str):
             raise BadValueError(read)
         try:
@@ -72,26 +72,31 @@ class AvroDecoder:
             raise BadValueError("not an Avro value of its schema: it breaks off") from None
         except RecursionError:
             raise BadValueError("not an Avro value of its schema: nested too deeply") from None
-        if left := len(payload) - end:
-            raise BadValueError(f"{left} byte{'s follow' if left > 1 else ' follows'} the Avro value")
+        if remaining_bytes := len(payload) - end:
+            raise BadValueError(
+                f"{remaining_bytes} byte{'s follow' if remaining_bytes > 1 else ' follows'} the Avro value"
+            )
         row: Row = result if self._schema.kind == RECORD else {WHOLE: result}
         return row
 
-    def _reader(self, written: Schema | None) -> Read | str:
+    def _reader(self, writer_schema: Schema | None) -> Read | str:
         """Return a reader of the values of a writer schema, or the reason why the schemas are incompatible."""
-        known = self._readers.get(id(written))
-        if known is None:
+        reader = self._readers.get(id(writer_schema))
+        if reader is None:
             try:
-                result: Read | str = self._compile(written)
+                result: Read | str = self._compile(writer_schema)
             except AvroSchemaError as error:
                 result = f"its schema is not an Avro schema: {error}"
             except RecursionError:
                 result = "its schema is nested too deeply"
-            known = self._readers[id(written)] = (written, result)  # the schema is kept, for its id to stay its own
-        return known[1]
+            reader = self._readers[id(writer_schema)] = (
+                writer_schema,
+                result,
+            )  # the schema is kept, for its id to stay its own
+        return reader[1]
 
-    def _compile(self, written: Schema | None) -> Read:
-        writer, resolver = self._schema if written is None else parse_avro_schema(written), Resolver()
+    def _compile(self, writer_schema: Schema | None) -> Read:
+        writer, resolver = self._schema if writer_schema is None else parse_avro_schema(writer_schema), Resolver()
         if self._schema.kind == RECORD:
             return resolver.record(writer, self._schema, self._parts, self._names)
         return resolver.reader(writer, self._value)

@@ -26,7 +26,7 @@ TAKEN: Final = frozenset(
     {"topic", "partition", "offset", "timestamp", "timestampType", FAR_TIMES, "key", "headers", TOMBSTONE, REASON}
 )
 _CONVERSION_ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
-_LONGEST_REASON: Final = 500
+_MAX_REASON_LENGTH: Final = 500
 MAX_COLUMNS: Final = 5_000
 MAX_DEPTH: Final = 50
 Row = Mapping[str, Any]
@@ -87,7 +87,7 @@ def _shorten(path: str) -> str:
     return path if len(path) <= 60 else f"{path[:30]}...{path[-27:]}"
 
 
-def column_names(names: Iterable[str], *, reserved: Collection[str] = TAKEN) -> dict[str, str]:
+def column_names(names: Iterable[str], *, reserved_names: Collection[str] = TAKEN) -> dict[str, str]:
     """Return the column names of a value's fields, by field name.
 
     Many engines ignore the case of column names. A field with the name of another column of the table gets the prefix
@@ -99,20 +99,20 @@ def column_names(names: Iterable[str], *, reserved: Collection[str] = TAKEN) -> 
     {'id': 'id', 'Offset': 'value_Offset', 'ID': 'ID_3843', 'a.b': 'a.b'}
 
     Args:
-        reserved: Names of the table's own columns; empty inside of a struct.
+        reserved_names: Names of the table's own columns; empty inside of a struct.
     """
-    listed = list(names)
-    own, others = {name.lower() for name in reserved}, {name.lower() for name in listed}
-    taken: set[str] = set()
+    field_names = list(names)
+    own, others = {name.lower() for name in reserved_names}, {name.lower() for name in field_names}
+    used_names: set[str] = set()
     result = {}
-    for name in listed:
+    for name in field_names:
         column = f"value_{name}" if name.lower() in own else name
-        if column.lower() in taken or _is_path_into(column.lower(), others):
+        if column.lower() in used_names or _is_path_into(column.lower(), others):
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
             column = next(
-                longer for size in range(4, 64) if (longer := f"{column}_{digest[:size]}").lower() not in taken
+                longer for size in range(4, 64) if (longer := f"{column}_{digest[:size]}").lower() not in used_names
             )
-        taken.add(column.lower())
+        used_names.add(column.lower())
         result[name] = column
     return result
 
@@ -137,8 +137,8 @@ def prepend_schema_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
     keys = pc.struct_field(headers.flatten(), 0)
     if not len(keys) or not pc.any(pc.equal(keys.cast(pa.string()), VALUE_SCHEMA_ID)).as_py():
         return batch
-    made = [_with_prefix(*row) for row in zip(values.to_pylist(), headers.to_pylist(), strict=True)]
-    return batch.set_column(batch.schema.get_field_index("value"), "value", pa.array(made, values.type))
+    prefixed_values = [_with_prefix(*row) for row in zip(values.to_pylist(), headers.to_pylist(), strict=True)]
+    return batch.set_column(batch.schema.get_field_index("value"), "value", pa.array(prefixed_values, values.type))
 
 
 def _with_prefix(value: bytes | None, headers: Sequence[Mapping[str, Any]] | None) -> bytes | None:
@@ -146,7 +146,7 @@ def _with_prefix(value: bytes | None, headers: Sequence[Mapping[str, Any]] | Non
     return value if value is None or prefix is None else prefix + value
 
 
-def split_rows(
+def separate_rows(
     batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool, has_prefix: bool = False
 ) -> tuple[pa.RecordBatch, Any]:
     """Decode the column ``value``, and separate valid from invalid rows.
@@ -170,38 +170,38 @@ def split_rows(
         values = (prepend_schema_ids(batch) if has_prefix else batch).column("value")
         del columns["value"]
         columns[TOMBSTONE] = values.is_null()
-        columns |= _decoded(values, decoder, reasons)
-    made = pa.RecordBatch.from_pydict(columns)
+        columns |= _decode_columns(values, decoder, reasons)
+    decoded_batch = pa.RecordBatch.from_pydict(columns)
     if not reasons:
-        return made, None
+        return decoded_batch, None
     good = np.ones(batch.num_rows, np.bool_)
     good[list(reasons)] = False
     bad = batch.filter(flags(~good))
-    shown = pa.array([reasons[index][:_LONGEST_REASON] for index in sorted(reasons)], pa.string())
-    return made.filter(flags(good)), bad.append_column(REASON, shown)
+    reason_column = pa.array([reasons[index][:_MAX_REASON_LENGTH] for index in sorted(reasons)], pa.string())
+    return decoded_batch.filter(flags(good)), bad.append_column(REASON, reason_column)
 
 
-def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, dict[int, str]]:
+def decode_to_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, dict[int, str]]:
     """Decode a column of values.
 
     Returns:
         A struct for each value (null if the value is null or cannot be decoded), and the reasons of failures by row.
     """
     reasons: dict[int, str] = {}
-    columns = _decoded(values, decoder, reasons)
+    columns = _decode_columns(values, decoder, reasons)
     missing = flag_values(values.is_null())
     missing[list(reasons)] = True
-    reasons = {row: reason[:_LONGEST_REASON] for row, reason in reasons.items()}
+    reasons = {row: reason[:_MAX_REASON_LENGTH] for row, reason in reasons.items()}
     return pa.StructArray.from_arrays(list(columns.values()), fields=list(decoder.fields), mask=flags(missing)), reasons
 
 
-def _decoded(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
+def _decode_columns(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
     """Return a column for each field. Rows that do not fit are null, and their reasons are added to ``reasons``."""
     at_once = getattr(decoder, "columns", None)  # only the JSON decoder has it
     if at_once is not None and not reasons and (columns := at_once(values)) is not None:
-        made: dict[str, pa.Array] = columns
-        return made
-    rows = [_decoded_row(value, row, decoder, reasons) for row, value in enumerate(values.to_pylist())]
+        columns_by_name: dict[str, pa.Array] = columns
+        return columns_by_name
+    rows = [_decode_row(value, row, decoder, reasons) for row, value in enumerate(values.to_pylist())]
     try:
         return {field.name: _column(rows, field) for field in decoder.fields}
     except _CONVERSION_ERRORS:  # find the rows that cause the error
@@ -210,7 +210,7 @@ def _decoded(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dic
     return {field.name: _column(rows, field) for field in decoder.fields}
 
 
-def _decoded_row(value: bytes | None, index: int, decoder: Decoder, reasons: dict[int, str]) -> Row | None:
+def _decode_row(value: bytes | None, index: int, decoder: Decoder, reasons: dict[int, str]) -> Row | None:
     if value is None or index in reasons:
         return None
     try:

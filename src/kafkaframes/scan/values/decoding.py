@@ -38,7 +38,7 @@ class Decoding:
         schema: Schema of the table: text (JSON, Avro) or a FileDescriptorSet (Protobuf), as bytes.
         by_id: Schemas by the id in the prefix, if they come from files.
         registry: URL of the registry. None: no registry.
-        registered: Schema of the table's subject in the registry at the start of the run.
+        registered_schema: Schema of the table's subject in the registry at the start of the run.
         message: Full name of the Protobuf message. Empty: the first message.
         other_fields: JSON only. Whether fields that are not in the schema are returned in a column of their own.
     """
@@ -47,7 +47,7 @@ class Decoding:
     schema: bytes | None = None
     by_id: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     registry: str | None = field(default=None, repr=False)
-    registered: Registered | None = field(default=None, repr=False)
+    registered_schema: Registered | None = field(default=None, repr=False)
     message: str = ""
     other_fields: bool = True
 
@@ -90,7 +90,7 @@ class _Framed:
     def __init__(self, decoding: Decoding) -> None:
         self._decoding = decoding
         self._registry = None if decoding.registry is None else Registry(decoding.registry)
-        self._parsed: dict[Any, Any] = {}
+        self._parsed_schemas: dict[Any, Any] = {}
 
     def payload(self, value: bytes) -> bytes:
         """Return a value without its prefix, for any schema id."""
@@ -101,13 +101,13 @@ class _Framed:
         if not self._decoding.has_prefix:
             return None, value
         number, payload = split_prefix(value)
-        if number not in self._parsed:
-            self._parsed[number] = self._avro_schema(number)
-        return self._parsed[number], payload
+        if number not in self._parsed_schemas:
+            self._parsed_schemas[number] = self._avro_schema(number)
+        return self._parsed_schemas[number], payload
 
     def _avro_schema(self, number: int | str) -> Any:
         if self._registry is None:
-            return _avro_text(_known(self._decoding, number).decode("utf-8", "replace"))
+            return _avro_text(_find_schema(self._decoding, number).decode("utf-8", "replace"))
         return avro_schema(_by_id(self._registry, number, registries.AVRO))
 
     def protobuf(self, value: bytes, requested: str) -> bytes:
@@ -120,17 +120,17 @@ class _Framed:
             return value
         number, rest = split_prefix(value)
         indexes, payload = split_indexes(rest)
-        name = self._parsed.get((number, indexes))
+        name = self._parsed_schemas.get((number, indexes))
         if name is None:
-            name = self._parsed[number, indexes] = message_name(self._protobuf_files(number), indexes)
+            name = self._parsed_schemas[number, indexes] = message_name(self._protobuf_files(number), indexes)
         if name != requested:
             raise BadValueError(f"a message {name}, the table has {requested}")
         return payload
 
     def _protobuf_files(self, number: int | str) -> list[bytes]:
         if self._registry is None:
-            return files_of_set(_known(self._decoding, number))
-        return _registered_files(_by_id(self._registry, number, registries.PROTOBUF))
+            return files_of_set(_find_schema(self._decoding, number))
+        return _files_of_registered(_by_id(self._registry, number, registries.PROTOBUF))
 
 
 def _by_id(registry: Registry, number: int | str, kind: str) -> Registered:
@@ -140,7 +140,7 @@ def _by_id(registry: Registry, number: int | str, kind: str) -> Registered:
     return result
 
 
-def _known(decoding: Decoding, number: int | str) -> bytes:
+def _find_schema(decoding: Decoding, number: int | str) -> bytes:
     result = decoding.by_id.get(number) if isinstance(number, int) else None
     if result is None:
         raise BadValueError(f"schema {number} is not among those given")
@@ -154,42 +154,42 @@ def _avro_text(text: str) -> Any:
         return text  # the name of a primitive type is valid without quotes
 
 
-def avro_schema(registered: Registered) -> Any:
+def avro_schema(registered_schema: Registered) -> Any:
     """Return a registered Avro schema with the schemas that it references inlined.
 
     >>> avro_schema(Registered("AVRO", '{"type": "record", "name": "A", "fields": []}'))["name"]
     'A'
     """
-    schema = _avro_text(registered.text)
-    names = {name: _avro_text(text) for name, text in registered.references}
-    return _inlined(schema, names, set()) if names else schema
+    schema = _avro_text(registered_schema.text)
+    names = {name: _avro_text(text) for name, text in registered_schema.references}
+    return _inline_names(schema, names, set()) if names else schema
 
 
-def _inlined(schema: Any, names: Mapping[str, Any], done: set[str]) -> Any:
+def _inline_names(schema: Any, names: Mapping[str, Any], seen_names: set[str]) -> Any:
     """Replace the first use of each name by its schema."""
     if isinstance(schema, str):
-        if schema in names and schema not in done:
-            done.add(schema)
-            return _inlined(names[schema], names, done)
+        if schema in names and schema not in seen_names:
+            seen_names.add(schema)
+            return _inline_names(names[schema], names, seen_names)
         return schema
     if isinstance(schema, list):
-        return [_inlined(one, names, done) for one in schema]
+        return [_inline_names(one, names, seen_names) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    made = dict(schema)
+    inlined_schema = dict(schema)
     for key in ("type", "items", "values"):
-        if key in made:
-            made[key] = _inlined(made[key], names, done)
-    if isinstance(made.get("fields"), list):
-        made["fields"] = [_inlined(one, names, done) for one in made["fields"]]
-    return made
+        if key in inlined_schema:
+            inlined_schema[key] = _inline_names(inlined_schema[key], names, seen_names)
+    if isinstance(inlined_schema.get("fields"), list):
+        inlined_schema["fields"] = [_inline_names(one, names, seen_names) for one in inlined_schema["fields"]]
+    return inlined_schema
 
 
-def _registered_files(registered: Registered) -> list[bytes]:
+def _files_of_registered(registered_schema: Registered) -> list[bytes]:
     """Return the files of a registered Protobuf schema, each after its imports and under the name that imports use."""
     descriptor_pb2, _, _ = load_library()
     files = []
-    for name, text in (*registered.references, ("", registered.text)):
+    for name, text in (*registered_schema.references, ("", registered_schema.text)):
         try:
             entry = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
         except Exception as error:
@@ -205,9 +205,9 @@ def _registered_files(registered: Registered) -> list[bytes]:
 def _imports(files: list[bytes]) -> list[bytes]:
     """Return Google's own files that are imported, because registries do not contain them."""
     descriptor_pb2, _, _ = load_library()
-    requested = {name for one in files for name in descriptor_pb2.FileDescriptorProto.FromString(one).dependency}
+    imported_names = {name for one in files for name in descriptor_pb2.FileDescriptorProto.FromString(one).dependency}
     result = []
-    for name in sorted(requested):
+    for name in sorted(imported_names):
         if name.startswith("google/protobuf/"):
             module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
             result.append(module.DESCRIPTOR.serialized_pb)
@@ -215,42 +215,50 @@ def _imports(files: list[bytes]) -> list[bytes]:
 
 
 def _json(decoding: Decoding) -> Decoder:
-    text = decoding.registered.text if decoding.registered is not None else (decoding.schema or b"").decode()
+    text = (
+        decoding.registered_schema.text if decoding.registered_schema is not None else (decoding.schema or b"").decode()
+    )
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"no JSON Schema: {error}") from None
-    decoder = JsonDecoder(schema, other_fields=decoding.other_fields, references=_json_references(decoding.registered))
+    decoder = JsonDecoder(
+        schema, other_fields=decoding.other_fields, references=_json_references(decoding.registered_schema)
+    )
     return _Unframed(decoder, _Framed(decoding), has_prefix=decoding.has_prefix)
 
 
-def _json_references(registered: Registered | None) -> dict[str, Any]:
+def _json_references(registered_schema: Registered | None) -> dict[str, Any]:
     """Return the schemas that a registered JSON Schema references. References that are not JSON are omitted."""
     result = {}
-    for name, text in () if registered is None else registered.references:
+    for name, text in () if registered_schema is None else registered_schema.references:
         with suppress(ValueError, RecursionError):
             result[name] = json.loads(text)
     return result
 
 
 def _avro(decoding: Decoding) -> Decoder:
-    registered = decoding.registered
+    registered_schema = decoding.registered_schema
     text = (decoding.schema or b"").decode("utf-8", "replace")
-    return AvroDecoder(_avro_text(text) if registered is None else avro_schema(registered), _Framed(decoding).avro)
+    return AvroDecoder(
+        _avro_text(text) if registered_schema is None else avro_schema(registered_schema), _Framed(decoding).avro
+    )
 
 
 def _protobuf(decoding: Decoding) -> Decoder:
-    registered, framed = decoding.registered, _Framed(decoding)
-    files = files_of_set(decoding.schema or b"") if registered is None else _registered_files(registered)
+    registered_schema, frame_reader = decoding.registered_schema, _Framed(decoding)
+    files = (
+        files_of_set(decoding.schema or b"") if registered_schema is None else _files_of_registered(registered_schema)
+    )
     name = decoding.message or message_name(files, (0,))
-    return ProtobufDecoder(files, name, lambda value: framed.protobuf(value, name))
+    return ProtobufDecoder(files, name, lambda value: frame_reader.protobuf(value, name))
 
 
 class _Unframed:
     """A decoder of values with a prefix."""
 
-    def __init__(self, decoder: JsonDecoder, framed: _Framed, *, has_prefix: bool) -> None:
-        self._decoder, self._payload, self._has_prefix = decoder, framed.payload, has_prefix
+    def __init__(self, decoder: JsonDecoder, frame_reader: _Framed, *, has_prefix: bool) -> None:
+        self._decoder, self._payload, self._has_prefix = decoder, frame_reader.payload, has_prefix
         self.fields = decoder.fields
 
     def decode(self, value: bytes) -> Any:

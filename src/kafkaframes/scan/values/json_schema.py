@@ -103,10 +103,10 @@ class _Simplifier:
                 schema = branches[0]
             elif isinstance(parts := schema.get("allOf"), list) and parts:
                 if len(parts) > 1:
-                    known = self._combinations.get(id(parts))
-                    if known is None:
-                        known = self._combinations[id(parts)] = (parts, self._combine(parts, root))
-                    return known[1], root
+                    combination = self._combinations.get(id(parts))
+                    if combination is None:
+                        combination = self._combinations[id(parts)] = (parts, self._combine(parts, root))
+                    return combination[1], root
                 schema = parts[0]
             else:
                 return schema, root

@@ -52,8 +52,8 @@ class JsonDecoder:
             raise OptionError("a JSON Schema is an object")
         plan = simplify(schema, references or {})
         self._is_object = plan.kind == OBJECT
-        self._readers = _fields_planned(plan) if self._is_object else {WHOLE: _planned(plan)}
-        self._names = column_names(self._readers, reserved={*TAKEN, OTHER})
+        self._readers = _fields_planned(plan) if self._is_object else {WHOLE: _plan_column(plan)}
+        self._names = column_names(self._readers, reserved_names={*TAKEN, OTHER})
         result = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
         self._keeps_other = other_fields
         self._kinds = {name: kind for name, (kind, _) in self._readers.items()}
@@ -64,7 +64,7 @@ class JsonDecoder:
         """Return the columns of many values at once; None if a value does not match the schema exactly."""
         if not self._is_plain:
             return None
-        arrays = parsed_columns(values, self._kinds, drops_other=not self._keeps_other)
+        arrays = parse_columns(values, self._kinds, drops_other=not self._keeps_other)
         if arrays is None:
             return None
         columns = dict(zip(self._names.values(), arrays, strict=True))
@@ -76,27 +76,27 @@ class JsonDecoder:
         Raises:
             BadValueError: The value is not JSON, or has another type than the schema.
         """
-        parsed = _parsed(value)
+        document = _parse_document(value)
         try:
-            return self._row(parsed)
+            return self._row(document)
         except RecursionError:
             raise BadValueError("no JSON: nested too deeply") from None
 
-    def _row(self, parsed: Any) -> Row:
+    def _row(self, document: Any) -> Row:
         extras: Extras = {}
         if not self._is_object:
-            row = {WHOLE: self._readers[WHOLE][1](parsed, "$", extras)}
-        elif not isinstance(parsed, dict):
-            raise BadValueError(f"$: expected an object, found {_named(parsed)}")
+            row = {WHOLE: self._readers[WHOLE][1](document, "$", extras)}
+        elif not isinstance(document, dict):
+            raise BadValueError(f"$: expected an object, found {_name_type(document)}")
         else:
-            row = _fields_of(parsed, self._readers, "$", extras)
+            row = _fields_of(document, self._readers, "$", extras)
             row = {self._names[name]: one for name, one in row.items()}
         if extras and self._keeps_other:
             row[OTHER] = _text(extras)
         return row
 
 
-def _parsed(value: bytes) -> Any:
+def _parse_document(value: bytes) -> Any:
     try:
         return _PARSE(value.decode())
     except UnicodeDecodeError as error:
@@ -138,7 +138,7 @@ def _is_plain(plan: ColumnSchema) -> bool:
     if plan.kind == ARRAY and plan.items is not None:
         return _is_plain(plan.items)
     if plan.kind == OBJECT:
-        names = column_names(plan.properties, reserved=())
+        names = column_names(plan.properties, reserved_names=())
         return (
             bool(names)
             and all(name == column for name, column in names.items())
@@ -147,18 +147,18 @@ def _is_plain(plan: ColumnSchema) -> bool:
     return plan.kind in _PLAIN
 
 
-def _planned(plan: ColumnSchema) -> tuple[pa.DataType, Reader]:
+def _plan_column(plan: ColumnSchema) -> tuple[pa.DataType, Reader]:
     if plan.kind in _PLAIN:
         return _PLAIN[plan.kind]
     if plan.kind == ARRAY and plan.items is not None:
-        return _array(*_planned(plan.items))
+        return _array(*_plan_column(plan.items))
     if plan.kind == OBJECT:
         return _object(_fields_planned(plan))
     return pa.string(), _json_text
 
 
 def _fields_planned(plan: ColumnSchema) -> dict[str, tuple[pa.DataType, Reader]]:
-    return {name: _planned(one) for name, one in plan.properties.items()}
+    return {name: _plan_column(one) for name, one in plan.properties.items()}
 
 
 def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
@@ -173,7 +173,7 @@ def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
 
 
 def _object(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataType, Reader]:
-    names = column_names(readers, reserved=())
+    names = column_names(readers, reserved_names=())
 
     def read_object(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
@@ -205,11 +205,11 @@ def _json_text(value: Any, path: str, extras: Extras) -> Any:
 def _text(value: Any) -> str:
     """Return JSON text in which numbers keep their spelling."""
     if isinstance(value, dict):
-        return f"{{{','.join(f'{_quoted(name)}:{_text(value[name])}' for name in sorted(value))}}}"
+        return f"{{{','.join(f'{_quote_text(name)}:{_text(value[name])}' for name in sorted(value))}}}"
     if isinstance(value, list):
         return f"[{','.join(map(_text, value))}]"
     if isinstance(value, str):
-        return _quoted(value)
+        return _quote_text(value)
     if isinstance(value, WrittenNumber):
         return value.text
     return _LITERALS[value] if value is None or isinstance(value, bool) else str(value)
@@ -218,7 +218,7 @@ def _text(value: Any) -> str:
 _LITERALS: Final = {None: "null", True: "true", False: "false"}
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     """Return a JSON string. An unpaired surrogate, which UTF-8 cannot represent, stays escaped."""
     try:
         text.encode()
@@ -231,13 +231,13 @@ _ESCAPED: Final = json.JSONEncoder().encode
 _UNESCAPED: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _plain(expected: str, test: Callable[[Any], Any]) -> Reader:
+def _plain(type_name: str, test: Callable[[Any], Any]) -> Reader:
     def read(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
             return None
         result = test(value)
         if result is None:
-            raise _wrong(value, path, expected)
+            raise _wrong(value, path, type_name)
         return result
 
     return read
@@ -268,11 +268,11 @@ _PLAIN: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
 }
 
 
-def _wrong(value: Any, path: str, expected: str) -> BadValueError:
-    return BadValueError(f"{path}: expected {expected}, found {_named(value)}")
+def _wrong(value: Any, path: str, type_name: str) -> BadValueError:
+    return BadValueError(f"{path}: expected {type_name}, found {_name_type(value)}")
 
 
-def _named(value: Any) -> str:
+def _name_type(value: Any) -> str:
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, WrittenNumber) and not math.isfinite(value):
@@ -298,10 +298,10 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
         if value is None:
             continue
         try:
-            entry = _schema_of(_parsed(value), 1)
+            entry = _schema_of(_parse_document(value), 1)
         except BadValueError:
             continue
-        result = entry if result is None else _merged(result, entry)
+        result = entry if result is None else _merge_schemas(result, entry)
     if result is None or result == _UNKNOWN:
         raise OptionError("no value is JSON yet, so columns cannot be inferred; set `schema`")
     return result
@@ -322,7 +322,7 @@ def _schema_of(value: Any, depth: int) -> dict[str, Any]:
     if isinstance(value, list):
         items = _UNKNOWN
         for entry in value:
-            items = _merged(items, _schema_of(entry, depth + 1))
+            items = _merge_schemas(items, _schema_of(entry, depth + 1))
         return {"type": "array", "items": items}
     if isinstance(value, bool):
         return {"type": "boolean"}
@@ -338,21 +338,21 @@ def _is_utf8(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+def _merge_schemas(first: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that the values of both schemas match."""
-    if left in (right, _UNKNOWN):
+    if first in (right, _UNKNOWN):
         return right
     if right == _UNKNOWN:
-        return left
-    kinds = {left.get("type"), right.get("type")}
+        return first
+    kinds = {first.get("type"), right.get("type")}
     if kinds == {"integer", "number"}:
         return {"type": "number"}
     if kinds == {"array"}:
-        return {"type": "array", "items": _merged(left["items"], right["items"])}
+        return {"type": "array", "items": _merge_schemas(first["items"], right["items"])}
     if kinds == {"object"}:
-        before, after = left["properties"], right["properties"]
+        before, after = first["properties"], right["properties"]
         names = dict.fromkeys([*before, *after])
-        fields = {name: _merged(before.get(name, _UNKNOWN), after.get(name, _UNKNOWN)) for name in names}
+        fields = {name: _merge_schemas(before.get(name, _UNKNOWN), after.get(name, _UNKNOWN)) for name in names}
         return {"type": "object", "properties": fields}
     return _TEXT
 
@@ -361,7 +361,7 @@ VALUE: Final = "v"
 _OPENED, _CLOSED, _NULL, _NOTHING = texts([f'{{"{VALUE}":', "}\n", "null", ""])
 
 
-def parsed_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_other: bool) -> list[pa.Array] | None:
+def parse_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_other: bool) -> list[pa.Array] | None:
     """Return a column for each field, with nulls for null values; None if values must be decoded one by one.
 
     Args:
@@ -371,18 +371,22 @@ def parsed_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops
     """
     kind = pa.struct(list(fields.items()))
     try:
-        parsed = _parsed_by_arrow(values, kind)
+        struct_array = _parse_with_arrow(values, kind)
     except (pa.ArrowException, UnicodeDecodeError):
         return None
-    if parsed is None or parsed.null_count != values.null_count or not parsed.is_null().equals(values.is_null()):
+    if (
+        struct_array is None
+        or struct_array.null_count != values.null_count
+        or not struct_array.is_null().equals(values.is_null())
+    ):
         return None
-    if parsed.type != kind and not drops_other:
+    if struct_array.type != kind and not drops_other:
         return None
-    columns = [_as(parsed.field(name), kind) for name, kind in fields.items()]
+    columns = [_as(struct_array.field(name), kind) for name, kind in fields.items()]
     return columns if all(map(_is_finite, columns)) else None
 
 
-def _parsed_by_arrow(values: pa.Array, kind: pa.StructType) -> pa.Array | None:
+def _parse_with_arrow(values: pa.Array, kind: pa.StructType) -> pa.Array | None:
     texts = pc.fill_null(values.cast(pa.string()), _NULL)  # the cast rejects invalid UTF-8
     rows = pc.binary_join_element_wise(_OPENED, texts, _CLOSED, _NOTHING)
     data = rows.buffers()[2]

@@ -34,9 +34,9 @@ _TYPES: Final[Mapping[int, pa.DataType]] = {
 # Tables have no unsigned numbers: 32 bits become int64, and 64 bits become decimals of 20 digits.
 _SIGNED: Final = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 _MICROSECONDS: Final = 1_000_000
-_LEAST_INSTANT, _MOST_INSTANT = -(2**63) // _MICROSECONDS, 2**63 // _MICROSECONDS - 1
+_MIN_INSTANT_SECONDS, _MAX_INSTANT_SECONDS = -(2**63) // _MICROSECONDS, 2**63 // _MICROSECONDS - 1
 Take = Callable[[Any], Any]
-Unframed = Callable[[bytes], bytes]
+RemoveFrame = Callable[[bytes], bytes]
 
 
 def load_library() -> tuple[Any, Any, Any]:
@@ -102,7 +102,7 @@ class ProtobufDecoder:
         MissingExtraError: The library protobuf is not installed.
     """
 
-    def __init__(self, files: Sequence[bytes], message: str, unframed: Unframed) -> None:
+    def __init__(self, files: Sequence[bytes], message: str, remove_frame: RemoveFrame) -> None:
         _, descriptor_pool, message_factory = load_library()
         pool = descriptor_pool.DescriptorPool()
         name = message
@@ -118,7 +118,7 @@ class ProtobufDecoder:
         except TypeError as error:
             raise OptionError(f"the Protobuf files do not fit together: {error}") from error
         self._class = message_factory.GetMessageClass(descriptor)
-        self._unframed = unframed
+        self._remove_frame = remove_frame
         self.message = name
         names = column_names(entry.name for entry in descriptor.fields)
         plan = _Plan()
@@ -132,7 +132,7 @@ class ProtobufDecoder:
         Raises:
             BadValueError: The bytes are not a message of this type.
         """
-        payload = self._unframed(value)
+        payload = self._remove_frame(value)
         try:
             result = self._class.FromString(payload)
         except Exception as error:  # DecodeError differs between implementations of protobuf
@@ -167,8 +167,8 @@ class _Plan:
     def _one(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
         """Plan the type of one element of a field."""
         descriptor = field.message_type if field.type == _MESSAGE else None
-        named = field.containing_type if descriptor is None else descriptor
-        self._budget.add(path, named.full_name, len(within))
+        message_type = field.containing_type if descriptor is None else descriptor
+        self._budget.add(path, message_type.full_name, len(within))
         if field.type == _ENUM:
             names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
             return pa.string(), lambda number: names.get(number, str(number))
@@ -188,7 +188,7 @@ class _Plan:
         if not descriptor.fields:
             return pa.bool_(), lambda message: True  # a message without fields: only its presence matters
         inner = (*within, descriptor.full_name)
-        names = column_names((one.name for one in descriptor.fields), reserved=())
+        names = column_names((one.name for one in descriptor.fields), reserved_names=())
         parts = [(names[one.name], *self.field(one, f"{path}.{one.name}", inner)) for one in descriptor.fields]
         kind = pa.struct([pa.field(name, one) for name, one, _ in parts])
         return kind, lambda message: {name: take(message) for name, _, take in parts}
@@ -218,6 +218,6 @@ def _same(value: Any) -> Any:
 
 
 def _microseconds(instant: Any) -> int:
-    if not _LEAST_INSTANT <= instant.seconds <= _MOST_INSTANT:
+    if not _MIN_INSTANT_SECONDS <= instant.seconds <= _MAX_INSTANT_SECONDS:
         raise BadValueError(f"{instant.seconds} seconds (Timestamp) are beyond the range of a column")
     return int(instant.seconds * _MICROSECONDS + instant.nanos // 1000)

@@ -21,7 +21,7 @@ from kafkaframes.storage.files.http_client import open_url
 PREFIX_SIZE: Final = 5
 GUID_PREFIX_SIZE: Final = 17
 VALUE_SCHEMA_ID: Final = "__value_schema_id"  # header with the prefix of the value; that of the key is __key_schema_id
-_MOST_INDEXES: Final = 64  # protoc accepts less nesting
+_MAX_INDEXES: Final = 64  # protoc accepts less nesting
 _VARINT_BITS: Final = 35
 
 
@@ -63,7 +63,7 @@ def split_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
     """
     try:
         count, position = _zigzag(payload, 0)
-        if not 0 <= count <= _MOST_INDEXES:
+        if not 0 <= count <= _MAX_INDEXES:
             raise BadValueError(f"{count} message indexes")
         indexes = []
         for _ in range(count):
@@ -90,9 +90,9 @@ def _zigzag(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 TIMEOUT_SECONDS: Final = 20.0
-_LARGEST: Final = 16 << 20
+_MAX_RESPONSE_BYTES: Final = 16 << 20
 _NOT_FOUND: Final = 404
-_MOST_REFERENCES: Final = 1000
+_MAX_REFERENCES: Final = 1000
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 
@@ -123,7 +123,7 @@ class Registry:
     def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionError(f"`registry` {_shown(url)}: must be http://HOST:PORT or https://HOST")
+            raise OptionError(f"`registry` {_hide_password(url)}: must be http://HOST:PORT or https://HOST")
         self._timeout = timeout
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if parts.username is not None:
@@ -141,18 +141,18 @@ class Registry:
             BadValueError: The registry does not have the id.
             NetworkError: The registry does not respond, or responds with an error.
         """
-        known = self._by_id.get(schema_id)
-        if known is None:
+        schema = self._by_id.get(schema_id)
+        if schema is None:
             path = f"/schemas/{'guids' if isinstance(schema_id, str) else 'ids'}/{schema_id}"
             answer = self._ask(path)
-            known = f"the registry knows no schema {schema_id}" if answer is None else self._registered(answer)
-            if isinstance(known, Registered) and known.kind == PROTOBUF:
+            schema = f"the registry knows no schema {schema_id}" if answer is None else self._fetch_references(answer)
+            if isinstance(schema, Registered) and schema.kind == PROTOBUF:
                 again = self._ask(f"{path}?format=serialized") or answer
-                known = known._replace(text=str((again or {}).get("schema")))
-            self._by_id[schema_id] = known
-        if isinstance(known, str):
-            raise BadValueError(known)
-        return known
+                schema = schema._replace(text=str((again or {}).get("schema")))
+            self._by_id[schema_id] = schema
+        if isinstance(schema, str):
+            raise BadValueError(schema)
+        return schema
 
     def latest(self, subject: str) -> Registered:
         """Return the newest schema of a subject.
@@ -166,9 +166,9 @@ class Registry:
             raise OptionError(f"the schema registry has no subject {subject}: set `subject`")
         if isinstance(number := answer.get("id"), int):
             return self.by_id(number)
-        return self._registered(answer)
+        return self._fetch_references(answer)
 
-    def _registered(self, answer: dict[str, Any]) -> Registered:
+    def _fetch_references(self, answer: dict[str, Any]) -> Registered:
         text = answer.get("schema")
         if not isinstance(text, str):
             raise NetworkError(f"{self._url}: answers without a schema")
@@ -181,7 +181,7 @@ class Registry:
         """Fetch referenced schemas, depth first."""
         for entry in references:
             name, subject, version = (entry.get(key) for key in ("name", "subject", "version"))
-            if name in result or len(result) >= _MOST_REFERENCES:
+            if name in result or len(result) >= _MAX_REFERENCES:
                 continue
             form = "?format=serialized" if kind == PROTOBUF else ""
             answer = self._ask(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
@@ -197,7 +197,7 @@ class Registry:
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:
             with open_url(request, timeout_seconds=self._timeout) as response:
-                body = response.read(_LARGEST + 1)
+                body = response.read(_MAX_RESPONSE_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == _NOT_FOUND:
@@ -206,8 +206,8 @@ class Registry:
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise NetworkError(f"{self._url}: the schema registry does not answer: {reason}") from None
-        if len(body) > _LARGEST:
-            raise NetworkError(f"{self._url}: an answer of more than {_LARGEST} bytes")
+        if len(body) > _MAX_RESPONSE_BYTES:
+            raise NetworkError(f"{self._url}: an answer of more than {_MAX_RESPONSE_BYTES} bytes")
         return self._object(body)
 
     def _object(self, body: bytes) -> dict[str, Any]:
@@ -220,6 +220,6 @@ class Registry:
         return answer
 
 
-def _shown(url: str) -> str:
+def _hide_password(url: str) -> str:
     """Return a URL without a password."""
     return url if "@" not in url else "...@" + url.rpartition("@")[2]

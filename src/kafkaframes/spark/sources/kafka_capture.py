@@ -125,9 +125,9 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
         """Return the last complete file, or the last file that fits into the micro-batch."""
         from kafkaframes.capture.files import natural
-        from kafkaframes.scan.capture import finished_files
+        from kafkaframes.scan.capture import find_finished_files
 
-        files = finished_files(self.options, now=time.time())
+        files = find_finished_files(self.options, now=time.time())
         after = str(start["after"]) if start else ""
         new = [path for path in files if not after or natural(path) > natural(after)]
         if self.options.max_files is not None and start is not None:
@@ -137,9 +137,9 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Return the tasks for the files after ``start``. They also read some earlier files for continued calls."""
         from kafkaframes.capture.files import natural
-        from kafkaframes.scan.capture import Work, finished_files
+        from kafkaframes.scan.capture import Work, find_finished_files
 
-        files = finished_files(replace(self.options, quiet_seconds=0), now=time.time())
+        files = find_finished_files(replace(self.options, quiet_seconds=0), now=time.time())
         last = natural(str(end["after"]))
         before = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
         new = [path for path in files if path not in before and natural(path) <= last]

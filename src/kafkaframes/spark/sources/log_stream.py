@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.following import Follower
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.ranges import Nested, flat, nested
+from kafkaframes.scan.ranges import Nested, flat, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.spark.options.decode_options import Values
 from kafkaframes.spark.runtime.worker import tells_plainly
@@ -32,7 +32,7 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
         super().__init__(options, columns, values)
-        self.follower = Follower(options).checked()
+        self.follower = Follower(options).check_options()
 
     def start(self) -> Nested:
         """Return the start offsets of the options."""
@@ -40,7 +40,7 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     def ends(self) -> Nested:
         """Return the current end offsets of the log."""
-        return nested(self.follower.ends())
+        return nest_by_topic(self.follower.ends())
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the end of the next micro-batch."""

@@ -58,7 +58,7 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         listing = self.follower.listing(is_expected=bool(at.offsets))
         begins, absent = self.follower.resume(at, listing)
         goal = self._goal_of(listing)
-        ends = self.follower.latest(begins, goal=goal, limited=limited, is_first=self.first.is_at(start))
+        ends = self.follower.latest(begins, goal=goal, is_limited=limited, is_first=self.first.is_at(start))
         if all(begins.get(partition) == end for partition, end in ends.items()):
             return dict(start)
         for partition, offset in begins.items():
@@ -80,7 +80,7 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         """Return the tasks of a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
         at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
-        begins = self.follower.planned_start(at, goal)
+        begins = self.follower.start_of_planned_batch(at, goal)
         listing = self.follower.listing(is_expected=bool(goal.offsets))
         ends = self.follower.still_there(by_partition(goal.offsets), goal.ids, listing.ids)
         works = self.follower.plan(begins, ends, is_first=self.first.is_at(start))

@@ -82,15 +82,15 @@ def _hash(address, start, size):
 
 @device
 def _same(first, at, other, other_at, size):
-    done = 0
-    while size - done >= 8:
-        if load_i64(first, at + done) != load_i64(other, other_at + done):
+    compared_bytes = 0
+    while size - compared_bytes >= 8:
+        if load_i64(first, at + compared_bytes) != load_i64(other, other_at + compared_bytes):
             return False
-        done += 8
-    while done < size:
-        if load_u8(first, at + done) != load_u8(other, other_at + done):
+        compared_bytes += 8
+    while compared_bytes < size:
+        if load_u8(first, at + compared_bytes) != load_u8(other, other_at + compared_bytes):
             return False
-        done += 1
+        compared_bytes += 1
     return True
 
 
@@ -114,11 +114,11 @@ def _fetch_ahead(record, hashes, slots, arena_address, mask):
 
 
 @inline_device
-def _find(address, start, size, hashed, slots, arena_address, mask):
+def _find(address, start, size, hash_value, slots, arena_address, mask):
     """Return the place in ``slots`` of a key: its own slot, or the empty one where it belongs."""
-    slot = hashed & mask
+    slot = hash_value & mask
     while slots[PER_SLOT * slot] != 0:
-        if slots[PER_SLOT * slot + 1] == hashed:
+        if slots[PER_SLOT * slot + 1] == hash_value:
             position = slots[PER_SLOT * slot] - 1
             if _size_of(arena_address, position) == size and _same(
                 address, start, arena_address, position + SIZE_BYTES, size
@@ -144,8 +144,8 @@ def _size_of(arena_address, position):
         OUT_INT64S, OUT_BYTES, OUT_BYTES,
     )
 )  # fmt: skip
-def put_all(buf, positions, sizes, offsets, selected, hashes, number, first, count, used, slots, arena, dead):
-    """Note the records from ``first`` on that are ``selected`` and have a key; a later one replaces an earlier one.
+def put_all(buf, positions, sizes, offsets, is_selected, hashes, number, first, count, used_bytes, slots, arena, dead):
+    """Note the records from ``first`` on that are ``is_selected`` and have a key; a later one replaces an earlier one.
 
     Returns ``(record, count, used, fell)``: where it stopped because an array is full, what is in use now, and how many
     records had an offset that is not above that of the record they replaced.
@@ -154,7 +154,7 @@ def put_all(buf, positions, sizes, offsets, selected, hashes, number, first, cou
         buf, positions, sizes: uint8[], int64[records], int32[records]; the keys: bytes, where each begins, and its
             size (-1 for null).
         offsets: int64[records]; of the records.
-        selected: uint8[records]; 0 for a record that does not count.
+        is_selected: uint8[records]; 0 for a record that does not count.
         hashes: int64[records]; of the keys, as ``hash_all`` has them.
         number, first: the number of record 0 over all calls; the record that this call begins with.
         count, used: keys in ``slots``, bytes in ``arena``.
@@ -168,7 +168,7 @@ def put_all(buf, positions, sizes, offsets, selected, hashes, number, first, cou
     for record in range(first, positions.size):
         _fetch_ahead(record, hashes, slots, arena_address, mask)
         size = np.int64(sizes[record])
-        if size < 0 or not selected[record]:
+        if size < 0 or not is_selected[record]:
             continue
         slot = _find(address, positions[record], size, hashes[record], slots, arena_address, mask)
         if slots[slot] != 0:
@@ -176,18 +176,18 @@ def put_all(buf, positions, sizes, offsets, selected, hashes, number, first, cou
             old = slots[slot + 3]
             dead[old >> 3] |= 1 << (old & 7)
         else:
-            if count == most or used + SIZE_BYTES + size > arena.size:
-                return record, count, used, fell
-            slots[slot] = used + 1
+            if count == most or used_bytes + SIZE_BYTES + size > arena.size:
+                return record, count, used_bytes, fell
+            slots[slot] = used_bytes + 1
             slots[slot + 1] = hashes[record]
             for byte in range(SIZE_BYTES):
-                arena[used + byte] = (size >> (8 * byte)) & 0xFF
-            copy_bytes(arena, used + SIZE_BYTES, buf, positions[record], size)
+                arena[used_bytes + byte] = (size >> (8 * byte)) & 0xFF
+            copy_bytes(arena, used_bytes + SIZE_BYTES, buf, positions[record], size)
             count += 1
-            used += SIZE_BYTES + size
+            used_bytes += SIZE_BYTES + size
         slots[slot + 2] = offsets[record]
         slots[slot + 3] = number + record
-    return positions.size, count, used, fell
+    return positions.size, count, used_bytes, fell
 
 
 @kernel(types.void(BYTES, INT64S, INT32S, INT64S, INT64S, BYTES, OUT_INT64S))
@@ -218,7 +218,7 @@ def rehash(old, slots):
                 slots[PER_SLOT * slot + word] = old[entry + word]
 
 
-MOST_BUCKETS = 1 << 15
+MAX_BUCKETS = 1 << 15
 # In a ledger: a bucket, or one of these.
 SUPERSEDED, KEYLESS = 0xFFFE, 0xFFFF
 SHORTS = types.Array(types.uint16, 1, "C", readonly=True)
@@ -228,22 +228,22 @@ _ONE = np.int64(1)
 
 
 @inline_device
-def _rotated(value, left):
-    return (value << np.uint64(left)) | (value >> np.uint64(64 - left))
+def _rotate_left(value, bits):
+    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
 @inline_device
 def _round(v0, v1, v2, v3):
     v0 = v0 + v1
-    v1 = _rotated(v1, 13) ^ v0
-    v0 = _rotated(v0, 32)
+    v1 = _rotate_left(v1, 13) ^ v0
+    v0 = _rotate_left(v0, 32)
     v2 = v2 + v3
-    v3 = _rotated(v3, 16) ^ v2
+    v3 = _rotate_left(v3, 16) ^ v2
     v0 = v0 + v3
-    v3 = _rotated(v3, 21) ^ v0
+    v3 = _rotate_left(v3, 21) ^ v0
     v2 = v2 + v1
-    v1 = _rotated(v1, 17) ^ v2
-    v2 = _rotated(v2, 32)
+    v1 = _rotate_left(v1, 17) ^ v2
+    v2 = _rotate_left(v2, 32)
     return v0, v1, v2, v3
 
 
@@ -293,25 +293,25 @@ def digest_all(buf, positions, sizes, key0, key1, digests):
 
 
 @kernel(types.void(INT64S, INT32S, BYTES, types.int64, OUT_INT64S, OUT_SHORTS))
-def fill_ledger(digests, sizes, selected, shift, seen, ledger):
+def fill_ledger(digests, sizes, is_selected, shift, seen_digests, ledger):
     """Give each record its bucket, unless it has no key, or a later record of this call that counts replaces it.
 
-    ``seen`` is zeros: a small cache with one place for a key, so what it forgets is only shared out in vain.
+    ``seen_digests`` is zeros: a small cache with one place for a key, so what it forgets is only shared out in vain.
     """
-    mask = np.uint64(seen.size // 2 - 1)
+    mask = np.uint64(seen_digests.size // 2 - 1)
     for record in range(sizes.size - 1, -1, -1):
         if sizes[record] < 0:
             ledger[record] = KEYLESS
             continue
         low, high = digests[2 * record] | _ONE, digests[2 * record + 1]
         slot = 2 * np.int64((np.uint64(low) >> _SEEN_SHIFT) & mask)
-        if seen[slot] == low and seen[slot + 1] == high:
+        if seen_digests[slot] == low and seen_digests[slot + 1] == high:
             ledger[record] = SUPERSEDED
             continue
         ledger[record] = np.uint64(high) >> np.uint64(shift)
-        if selected[record]:
-            seen[slot] = low
-            seen[slot + 1] = high
+        if is_selected[record]:
+            seen_digests[slot] = low
+            seen_digests[slot + 1] = high
 
 
 @kernel(
@@ -319,24 +319,24 @@ def fill_ledger(digests, sizes, selected, shift, seen, ledger):
         INT64S, BYTES, SHORTS, types.int64, types.int64, OUT_INT64S, OUT_INT64S
     )
 )  # fmt: skip
-def emit(digests, selected, ledger, first, used, entries, counts):
+def emit(digests, is_selected, ledger, first, used_entries, entries, counts):
     """Append the records that have a bucket; return ``(record, used)``, where ``entries`` is full or all are there."""
     for record in range(first, ledger.size):
         bucket = np.int64(ledger[record])
-        if bucket < MOST_BUCKETS:
-            if 2 * used == entries.size:
-                return record, used
-            entries[2 * used] = (digests[2 * record] & ~_ONE) | np.int64(selected[record])
-            entries[2 * used + 1] = digests[2 * record + 1]
+        if bucket < MAX_BUCKETS:
+            if 2 * used_entries == entries.size:
+                return record, used_entries
+            entries[2 * used_entries] = (digests[2 * record] & ~_ONE) | np.int64(is_selected[record])
+            entries[2 * used_entries + 1] = digests[2 * record + 1]
             counts[bucket] += 1
-            used += 1
-    return ledger.size, used
+            used_entries += 1
+    return ledger.size, used_entries
 
 
 @kernel(types.void(INT64S, types.int64, types.int64, OUT_INT64S, OUT_INT64S))
-def scatter(entries, used, shift, positions, out):
+def scatter(entries, used_entries, shift, positions, out):
     """Sort entries by bucket, keeping their order; ``positions`` are where each bucket begins, and move on."""
-    for entry in range(used):
+    for entry in range(used_entries):
         high = entries[2 * entry + 1]
         bucket = np.int64(np.uint64(high) >> np.uint64(shift))
         position = positions[bucket]
@@ -363,16 +363,16 @@ def judge(entries, table, latest):
 @kernel(
     types.UniTuple(types.int64, 2)(SHORTS, types.int64, types.int64, OUT_INT64S, BYTES, OUT_BYTES)
 )  # fmt: skip
-def answer(ledger, first, left, cursors, bits, latest):
+def answer(ledger, first, remaining, cursors, bits, latest):
     """Take each record's bit from where its bucket's cursor stands; return ``(record, left)``, at the end of a run."""
     for record in range(first, ledger.size):
         bucket = np.int64(ledger[record])
         latest[record] = 0
-        if bucket < MOST_BUCKETS:
-            if left == 0:
-                return record, left
+        if bucket < MAX_BUCKETS:
+            if remaining == 0:
+                return record, remaining
             position = cursors[bucket]
             latest[record] = (bits[position >> 3] >> (position & 7)) & 1
             cursors[bucket] = position + 1
-            left -= 1
-    return ledger.size, left
+            remaining -= 1
+    return ledger.size, remaining

@@ -27,7 +27,7 @@ from kafkaframes.storage.cleaner import _kernels as kernels
 
 RUN_ENTRIES = 1 << 20
 _BYTES_OF_A_BUCKET = 16 << 20
-_FEWEST_BUCKETS = 256
+_MIN_BUCKETS = 256
 _SEEN_SLOTS = 1 << 14
 _WORD_BYTES = 8
 Secret = tuple[int, int]
@@ -40,7 +40,7 @@ def buckets_for(log_bytes: int) -> int:
     (256, 1024, 32768)
     """
     count = 1 << max(log_bytes // _BYTES_OF_A_BUCKET - 1, 0).bit_length()
-    return min(max(count, _FEWEST_BUCKETS), kernels.MOST_BUCKETS)
+    return min(max(count, _MIN_BUCKETS), kernels.MAX_BUCKETS)
 
 
 class EntriesWriter:
@@ -57,39 +57,41 @@ class EntriesWriter:
         self.runs: list[int] = []
         self._entries_file, self._ledger_file = entries, ledger
         self._secret = secret
-        self._seen: Ints = np.zeros(2 * _SEEN_SLOTS, np.int64)
+        self._seen_digests: Ints = np.zeros(2 * _SEEN_SLOTS, np.int64)
         self._entries: Ints = np.empty(2 * run_entries, np.int64)
-        self._sorted: Ints = np.empty(2 * run_entries, np.int64)
+        self._sorted_entries: Ints = np.empty(2 * run_entries, np.int64)
         self._counts: Ints = np.zeros(buckets, np.int64)
         self._shift = 64 - buckets.bit_length() + 1
-        self._used = 0
+        self._used_entries = 0
 
-    def put(self, window: Decoded, selected: Flags) -> None:
+    def put(self, window: Decoded, is_selected: Flags) -> None:
         """Add a window's records; those that are not selected replace nothing, but can be replaced."""
-        index, flags = window.index, selected.view(np.uint8)
+        index, flags = window.index, is_selected.view(np.uint8)
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
         ledger = np.empty(len(index.offsets), np.uint16)
-        self._seen.fill(0)
+        self._seen_digests.fill(0)
         kernels.digest_all(window.sections.buf, index.key_at, index.key_size, *self._secret, digests)
-        kernels.fill_ledger(digests, index.key_size, flags, self._shift, self._seen, ledger)
+        kernels.fill_ledger(digests, index.key_size, flags, self._shift, self._seen_digests, ledger)
         self._ledger_file.write(ledger.data)
         first = 0
         while True:
-            first, self._used = kernels.emit(digests, flags, ledger, first, self._used, self._entries, self._counts)
+            first, self._used_entries = kernels.emit(
+                digests, flags, ledger, first, self._used_entries, self._entries, self._counts
+            )
             if first == len(ledger):
                 return
             self.finish_run()
 
     def finish_run(self) -> None:
         """Write the collected entries as a run: the number of entries of each bucket, then the entries by bucket."""
-        if not self._used:
+        if not self._used_entries:
             return
         starts = np.cumsum(self._counts) - self._counts
-        kernels.scatter(self._entries, self._used, self._shift, starts, self._sorted)
+        kernels.scatter(self._entries, self._used_entries, self._shift, starts, self._sorted_entries)
         self._entries_file.write(self._counts.data)
-        self._entries_file.write(self._sorted[: 2 * self._used].data)
-        self.runs.append(self._used)
-        self._used = 0
+        self._entries_file.write(self._sorted_entries[: 2 * self._used_entries].data)
+        self.runs.append(self._used_entries)
+        self._used_entries = 0
         self._counts.fill(0)
 
 
@@ -127,14 +129,14 @@ def judge_buckets(
         parts = [run_file.entries_of(bucket) for run_file in run_files]
         count = sum(map(len, parts)) // 2
         if count:
-            table = _cleared(table, count)
+            table = _empty_table(table, count)
             latest = np.empty(count, np.uint8)
             kernels.judge(np.concatenate(parts), table, latest)
             ends = np.cumsum([len(part) // 2 for part in parts])[:-1]
             for run_file, flags in zip(run_files, np.split(latest, ends), strict=True):
                 run_file.verdicts.append(np.packbits(flags, bitorder="little").tobytes())
-    left = iter(run_files)
-    slabs = [b"".join(flags for _ in runs for flags in next(left).verdicts) for runs in files]
+    remaining_files = iter(run_files)
+    slabs = [b"".join(flags for _ in runs for flags in next(remaining_files).verdicts) for runs in files]
     sizes = np.array([0, *map(len, slabs)], np.int64)
     verdicts.write((np.cumsum(sizes) + len(sizes) * _WORD_BYTES).data)
     verdicts.writelines(slabs)
@@ -152,7 +154,7 @@ class _Run:
         return self._entries[2 * self._ends[bucket] : 2 * self._ends[bucket + 1]]
 
 
-def _cleared(table: Ints, entries: int) -> Ints:
+def _empty_table(table: Ints, entries: int) -> Ints:
     """Return an empty table of which the entries fill at most a half."""
     slots = 1 << max(4, (2 * entries - 1).bit_length())
     if len(table) < 2 * slots:
@@ -197,7 +199,7 @@ class VerdictReader:
             position += len(slab)
         self._bits = np.frombuffer(b"".join(slabs), np.uint8)
         self._runs = list(zip(runs, cursors, strict=True))
-        self._run, self._left = -1, 0
+        self._run, self._remaining = -1, 0
 
     def is_latest(self, window: Decoded) -> Flags:
         """Return which records no later one replaces."""
@@ -207,11 +209,11 @@ class VerdictReader:
         latest, first = np.empty(count, np.uint8), 0
         cursors: Ints = self._runs[self._run][1] if self._run >= 0 else np.zeros(0, np.int64)
         while True:
-            first, self._left = kernels.answer(ledger, first, self._left, cursors, self._bits, latest)
+            first, self._remaining = kernels.answer(ledger, first, self._remaining, cursors, self._bits, latest)
             if first == count:
                 return latest.view(np.bool_)
             self._run += 1
-            self._left, cursors = self._runs[self._run]
+            self._remaining, cursors = self._runs[self._run]
 
 
 def _slab(path: Path, number: int) -> bytes:

@@ -67,11 +67,11 @@ class Tally:
     batches_emptied: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    dropped_records: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
         """Add what was done elsewhere in the same round."""
-        self.dropped.update(other.dropped)
+        self.dropped_records.update(other.dropped_records)
         for name in self.__slots__:
             if name != "dropped":
                 setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -84,7 +84,7 @@ class Filter:
         self,
         producers: Producers,
         settings: CleanerSettings,
-        known: Latest,
+        latest: Latest,
         transactions: CleanedTransactions,
         *,
         end_offset: int,
@@ -98,7 +98,7 @@ class Filter:
         """
         self._producers = producers
         self._settings = settings
-        self._known = known
+        self._latest = latest
         self._transactions = transactions
         self._end_offset = end_offset
         ends = sorted({one.last_offset for one in producers.states.values() if one.last_offset >= 0})
@@ -113,23 +113,23 @@ class Filter:
                 3.1) are too young to go: their segment's file time decides.
         """
         verdicts = self._judge(window, retain_old_deletes)
-        kept = self._kept_records(window, verdicts.discard, retain_old_deletes)
-        counts = np.bincount(window.owners[kept], minlength=len(window.batches))
-        horizons = self._gets_horizon(window, kept, verdicts)
-        copied = (counts > 0) & (counts == window.index.rows) & ~horizons
-        copied &= ~foreign_inner(window) & ~self._must_rewrite(window.batches.column("magic"))
-        self._count(window, copied)
-        emptied = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
-        chunks: Chunks = {batch: self._empty(window, batch) for batch in emptied}
-        rewritten = np.flatnonzero((counts > 0) & ~copied).tolist()
-        chunks |= self._rewrite(window, kept, [(batch, bool(horizons[batch])) for batch in rewritten])
-        kept_bytes = _in_order(window, copied, chunks)
+        is_kept = self._mask_kept_records(window, verdicts.discard, retain_old_deletes)
+        counts = np.bincount(window.owners[is_kept], minlength=len(window.batches))
+        horizons = self._gets_horizon(window, is_kept, verdicts)
+        is_copied = (counts > 0) & (counts == window.index.rows) & ~horizons
+        is_copied &= ~foreign_inner(window) & ~self._must_rewrite(window.batches.column("magic"))
+        self._count(window, is_copied)
+        empty_batches = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
+        chunks: Chunks = {batch: self._empty(window, batch) for batch in empty_batches}
+        changed_batches = np.flatnonzero((counts > 0) & ~is_copied).tolist()
+        chunks |= self._rewrite(window, is_kept, [(batch, bool(horizons[batch])) for batch in changed_batches])
+        kept_bytes = _in_order(window, is_copied, chunks)
         self.tally.records_kept += _records_in(kept_bytes)
         return kept_bytes
 
-    def _count(self, window: Decoded, copied: Flags) -> None:
+    def _count(self, window: Decoded, is_copied: Flags) -> None:
         self.tally.batches_read += len(window.batches)
-        self.tally.batches_copied += int(copied.sum())
+        self.tally.batches_copied += int(is_copied.sum())
         self.tally.records_read += len(window.owners)
         self.tally.bytes_read += int(window.batches.column("size").sum())
 
@@ -178,40 +178,40 @@ class Filter:
         old: Flags = (magics < 2) & (self._settings.broker_release == REWRITES_OLD)
         return old
 
-    def _gets_horizon(self, window: Decoded, kept: Flags, verdicts: Verdicts) -> Flags:
+    def _gets_horizon(self, window: Decoded, is_kept: Flags, verdicts: Verdicts) -> Flags:
         if not self._settings.has_horizons:
             return np.zeros(len(window.batches), np.bool_)
         magics = window.batches.column("magic")
         has_tombstone = np.zeros(len(window.batches), np.bool_)
-        has_tombstone[window.owners[kept & (window.index.value_size < 0)]] = True
+        has_tombstone[window.owners[is_kept & (window.index.value_size < 0)]] = True
         gets_horizon: Flags = (has_tombstone | verdicts.sets_horizon) & ~window.batches.flag(DELETE_HORIZON)
         return gets_horizon & ((magics >= 2) | self._must_rewrite(magics))
 
     # ----------------------------------------------------------------------------------------------- its records
 
-    def _kept_records(self, window: Decoded, discarded: Flags, retain_old_deletes: bool) -> Flags:
+    def _mask_kept_records(self, window: Decoded, is_discarded: Flags, retain_old_deletes: bool) -> Flags:
         index, owners = window.index, window.owners
-        discard, control = discarded[owners], window.batches.is_control[owners]
+        discard, control = is_discarded[owners], window.batches.is_control[owners]
         beyond = index.offsets >= self._end_offset
-        is_latest = (index.key_size >= 0) & self._known.is_latest(window)
+        is_latest = (index.key_size >= 0) & self._latest.is_latest(window)
         alive = index.value_size >= 0
         if not alive.all():
             alive |= self._keep_deletes(window, retain_old_deletes)[owners]
-        kept: Flags = ~discard & (control | beyond | (is_latest & alive))
-        self._count_dropped(discard, kept, index.key_size < 0, ~is_latest)
-        return kept
+        is_kept: Flags = ~discard & (control | beyond | (is_latest & alive))
+        self._count_dropped(discard, is_kept, index.key_size < 0, ~is_latest)
+        return is_kept
 
-    def _count_dropped(self, discard: Flags, kept: Flags, keyless: Flags, older: Flags) -> None:
-        left = ~kept
+    def _count_dropped(self, discard: Flags, is_kept: Flags, keyless: Flags, older: Flags) -> None:
+        is_dropped = ~is_kept
         for reason, flags in (
             ("aborted, or the marker of a transaction that is gone", discard),
-            ("without a key", ~discard & left & keyless),
-            ("a later record of the key", ~discard & left & ~keyless & older),
-            ("tombstone past its retention", ~discard & left & ~keyless & ~older),
+            ("without a key", ~discard & is_dropped & keyless),
+            ("a later record of the key", ~discard & is_dropped & ~keyless & older),
+            ("tombstone past its retention", ~discard & is_dropped & ~keyless & ~older),
         ):
             number = int(flags.sum())
             if number:
-                self.tally.dropped[reason] += number
+                self.tally.dropped_records[reason] += number
 
     def _keep_deletes(self, window: Decoded, retain_old_deletes: bool) -> Flags:
         if not self._settings.has_horizons:
@@ -238,7 +238,7 @@ class Filter:
             header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
         )
 
-    def _rewrite(self, window: Decoded, kept: Flags, rewrites: list[tuple[int, bool]]) -> Chunks:
+    def _rewrite(self, window: Decoded, is_kept: Flags, rewrites: list[tuple[int, bool]]) -> Chunks:
         """Write batches anew, those of one format, codec and timestamp type together."""
         self.tally.batches_rewritten += len(rewrites)
         chunks: Chunks = {}
@@ -253,16 +253,16 @@ class Filter:
             horizon = new_horizon if gets_horizon else None
             alike.setdefault(kind, []).append((batch, self._header(header, append_time, horizon)))
         for (magic, codec, _), members in alike.items():
-            chosen = np.zeros(len(window.batches), np.bool_)
-            chosen[[batch for batch, _ in members]] = True
-            mine = kept & chosen[window.owners]
+            is_rewritten = np.zeros(len(window.batches), np.bool_)
+            is_rewritten[[batch for batch, _ in members]] = True
+            mine = is_kept & is_rewritten[window.owners]
             index = window.index.take(mine, window.owners)
             rows = rows_of_index(window.sections, index)
-            sizes = index.rows[chosen]
-            built = build_batches(
+            sizes = index.rows[is_rewritten]
+            built_batches = build_batches(
                 rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], record_format=magic, codec=codec
             )
-            chunks |= {batch: chunk for (batch, _), chunk in zip(members, built, strict=True)}
+            chunks |= {batch: chunk for (batch, _), chunk in zip(members, built_batches, strict=True)}
         return chunks
 
     def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
@@ -280,10 +280,10 @@ def _records_in(chunks: list[bytes | memoryview]) -> int:
     return count_records(data, scan_all(data, rules=FILE))
 
 
-def _in_order(window: Decoded, copied: Flags, chunks: Chunks) -> list[bytes | memoryview]:
+def _in_order(window: Decoded, is_copied: Flags, chunks: Chunks) -> list[bytes | memoryview]:
     """Put the remaining batches of a window in order; neighbours that are copied become one chunk."""
     positions, sizes = window.batches.column("position"), window.batches.column("size")
-    edges = np.flatnonzero(np.diff(copied, prepend=False, append=False)).reshape(-1, 2)
+    edges = np.flatnonzero(np.diff(is_copied, prepend=False, append=False)).reshape(-1, 2)
     view = memoryview(window.data.data)
     runs = {
         first: view[start:end]

@@ -31,8 +31,8 @@ from kafkaframes.storage.files.filesystem import FileSystem
 # Records are numbered as they are put. Which of them were replaced is known at the end of the walk without asking
 # again: that saves the second walk a look-up for each record.
 
-_FEWEST_SLOTS = 1 << 12
-_FEWEST_ARENA_BYTES = 1 << 16
+_MIN_SLOTS = 1 << 12
+_MIN_ARENA_BYTES = 1 << 16
 _Number = TypeVar("_Number", bound=np.generic)
 
 
@@ -52,17 +52,22 @@ class OffsetMap:
         self._most_bytes = most_bytes
         self.rises = True
         self._entries = 0
-        self._used = 0
+        self._used_bytes = 0
         self._number = 0
-        self._slots: Ints = np.zeros(_kernels.PER_SLOT * _FEWEST_SLOTS, np.int64)
-        self._arena = np.empty(_FEWEST_ARENA_BYTES, np.uint8)
-        self._dead = np.zeros(_FEWEST_SLOTS, np.uint8)
+        self._slots: Ints = np.zeros(_kernels.PER_SLOT * _MIN_SLOTS, np.int64)
+        self._arena = np.empty(_MIN_ARENA_BYTES, np.uint8)
+        self._dead = np.zeros(_MIN_SLOTS, np.uint8)
 
     def __len__(self) -> int:
         return self._entries
 
     def put_all(
-        self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32], offsets: Ints, selected: Flags
+        self,
+        buf: npt.NDArray[np.uint8],
+        positions: Ints,
+        sizes: npt.NDArray[np.int32],
+        offsets: Ints,
+        is_selected: Flags,
     ) -> int:
         """Add the selected records; records without a key (a negative size) are skipped.
 
@@ -79,10 +84,10 @@ class OffsetMap:
         self._number += -(-len(positions) // 8) * 8  # the bits of a call begin with a byte
         if self._number > 8 * len(self._dead):
             self._dead = _longer(self._dead, max(2 * len(self._dead), self._number // 8), 0)
-        hashes, flags = _hashes(buf, positions, sizes), selected.view(np.uint8)
+        hashes, flags = _hashes(buf, positions, sizes), is_selected.view(np.uint8)
         while True:
-            first, self._entries, self._used, fell = _kernels.put_all(
-                buf, positions, sizes, offsets, flags, hashes, number, first, self._entries, self._used,
+            first, self._entries, self._used_bytes, fell = _kernels.put_all(
+                buf, positions, sizes, offsets, flags, hashes, number, first, self._entries, self._used_bytes,
                 self._slots, self._arena, self._dead,
             )  # fmt: skip
             self.rises = self.rises and not fell
@@ -91,9 +96,9 @@ class OffsetMap:
             self._grow(int(sizes[first]))
 
     def _grow(self, key_bytes: int) -> None:
-        needed = self._used + _kernels.SIZE_BYTES + key_bytes
-        if needed > len(self._arena):
-            longer = max(2 * len(self._arena), needed)
+        needed_bytes = self._used_bytes + _kernels.SIZE_BYTES + key_bytes
+        if needed_bytes > len(self._arena):
+            longer = max(2 * len(self._arena), needed_bytes)
             self._check(longer)
             self._arena = _longer(self._arena, longer)
         slot_count = len(self._slots) // _kernels.PER_SLOT
@@ -104,9 +109,9 @@ class OffsetMap:
             self._slots = slots
 
     def _check(self, more_bytes: int) -> None:
-        held = self._slots.nbytes + self._arena.nbytes + self._dead.nbytes
-        if self._most_bytes is not None and held + more_bytes > self._most_bytes:
-            raise MapFullError(f"{self._entries} keys, {held + more_bytes} bytes of memory")
+        held_bytes = self._slots.nbytes + self._arena.nbytes + self._dead.nbytes
+        if self._most_bytes is not None and held_bytes + more_bytes > self._most_bytes:
+            raise MapFullError(f"{self._entries} keys, {held_bytes + more_bytes} bytes of memory")
 
     def get_all(self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
         """Return each record's key's last offset, -1 where the key is unknown or null."""
@@ -114,7 +119,7 @@ class OffsetMap:
         _kernels.get_all(buf, positions, sizes, _hashes(buf, positions, sizes), self._slots, self._arena, latest)
         return latest
 
-    def replaced(self, number: int, count: int) -> Flags:
+    def mask_replaced(self, number: int, count: int) -> Flags:
         """Return which of ``count`` records from ``number`` on have a later record of their key."""
         bits = self._dead[number // 8 : number // 8 + -(-count // 8)]
         return np.unpackbits(bits, count=count, bitorder="little").view(np.bool_)
@@ -147,26 +152,26 @@ class Latest(Protocol):
 class LatestInMemory:
     """The answers of one walk of a partition's dirty part, in this process."""
 
-    def __init__(self, known: OffsetMap, walked: dict[tuple[str | None, int], tuple[int, Flags | None]]) -> None:
-        """``walked``: by the place of each window its first record's number, and which records did not count."""
-        self._map = known
-        self._walked = walked
+    def __init__(self, offset_map: OffsetMap, windows: dict[tuple[str | None, int], tuple[int, Flags | None]]) -> None:
+        """``windows``: by the place of each window its first record's number, and which records did not count."""
+        self._map = offset_map
+        self._windows = windows
 
     def is_latest(self, window: Decoded) -> Flags:
         """Return which records no later one replaces."""
-        walked = self._walked.get(_window_key(window))
-        if walked is None or not self._map.rises:
+        walked_window = self._windows.get(_window_key(window))
+        if walked_window is None or not self._map.rises:
             return self._ask(window, slice(None))
-        number, left_out = walked
-        flags = ~self._map.replaced(number, len(window.owners))
+        number, left_out = walked_window
+        flags = ~self._map.mask_replaced(number, len(window.owners))
         if left_out is not None:
             flags[left_out] = self._ask(window, left_out)
         return flags
 
-    def _ask(self, window: Decoded, chosen: Flags | slice) -> Flags:
+    def _ask(self, window: Decoded, rows: Flags | slice) -> Flags:
         index = window.index
-        positions, sizes = np.ascontiguousarray(index.key_at[chosen]), np.ascontiguousarray(index.key_size[chosen])
-        last: Flags = index.offsets[chosen] >= self._map.get_all(window.sections.buf, positions, sizes)
+        positions, sizes = np.ascontiguousarray(index.key_at[rows]), np.ascontiguousarray(index.key_size[rows])
+        last: Flags = index.offsets[rows] >= self._map.get_all(window.sections.buf, positions, sizes)
         return last
 
 
@@ -181,27 +186,27 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
         LogDirError: something is damaged or cannot be read.
         MapFullError: the keys need more memory than ``map_bytes``.
     """
-    known = OffsetMap(map_bytes)
-    walked: dict[tuple[str | None, int], tuple[int, Flags | None]] = {}
-    for window, selected in counting_windows(filesystem, plan):
+    offset_map = OffsetMap(map_bytes)
+    windows: dict[tuple[str | None, int], tuple[int, Flags | None]] = {}
+    for window, is_selected in counting_windows(filesystem, plan):
         index = window.index
-        number = known.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, selected)
-        walked[_window_key(window)] = number, None if selected.all() else ~selected
-    return LatestInMemory(known, walked)
+        number = offset_map.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, is_selected)
+        windows[_window_key(window)] = number, None if is_selected.all() else ~is_selected
+    return LatestInMemory(offset_map, windows)
 
 
 def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[Decoded, Flags]]:
     """Yield the windows of the dirty part's segments, and which of their records count."""
     transactions = CleanedTransactions()
     start, end = plan.first_dirty_offset, plan.first_uncleanable_offset
-    transactions.add(plan.aborted_between(start, end))
+    transactions.add(plan.list_aborted_transactions(start, end))
     memory = Recycler()
     for segment in plan.segments_between(start, end):
         for window in windows(filesystem, segment, memory=memory):
-            yield window, counted(window, transactions, start)
+            yield window, mask_counted_records(window, transactions, start)
 
 
-def counted(window: Decoded, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
+def mask_counted_records(window: Decoded, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
     """Return which records of a window count; ``transactions`` goes on by the window."""
     counts = np.ones(len(window.batches), np.bool_)
     for batch in in_transactions(window):
@@ -211,5 +216,5 @@ def counted(window: Decoded, transactions: CleanedTransactions, first_dirty_offs
             counts[batch] = False
         else:
             counts[batch] = not transactions.data(header)
-    selected: Flags = counts[window.owners] & (window.index.offsets >= first_dirty_offset)
-    return selected
+    is_counted: Flags = counts[window.owners] & (window.index.offsets >= first_dirty_offset)
+    return is_counted

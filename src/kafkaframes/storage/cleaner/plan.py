@@ -82,7 +82,7 @@ class RoundPlan:
     Attributes:
         first_dirty_offset: the map of keys is built from here on.
         first_uncleanable_offset: a segment's base offset; nothing from here on is touched.
-        aborted: the partition's aborted transactions, by their markers.
+        aborted_transactions: the partition's aborted transactions, by their markers.
         findings: transaction indexes that differ from the markers, and swap files that are read as segments.
         txn_indexes: right content of the transaction indexes that differ, by base offset of their segments.
     """
@@ -93,7 +93,7 @@ class RoundPlan:
     reason: str
     log_end_offset: int
     high_watermark: int
-    aborted: tuple[AbortedTransaction, ...]
+    aborted_transactions: tuple[AbortedTransaction, ...]
     producers: Producers
     findings: tuple[Finding, ...] = ()
     txn_indexes: Mapping[int, bytes] = field(default_factory=dict)
@@ -104,9 +104,9 @@ class RoundPlan:
         first, end = self.first_dirty_offset, self.first_uncleanable_offset
         return end <= first or not any(segment.size_bytes for segment in self.segments_between(first, end))
 
-    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+    def list_aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """Return the transactions that touch offsets from ``start`` to before ``end``."""
-        return [one for one in self.aborted if one.last_offset >= start and one.first_offset < end]
+        return [one for one in self.aborted_transactions if one.last_offset >= start and one.first_offset < end]
 
     def segments_between(self, start: int, end: int) -> list[Segment]:
         """Return the segments that may hold offsets from ``start`` to before ``end``."""
@@ -140,8 +140,8 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     dirty = _first_dirty(partition, settings, end)
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
     # A broker replays its log from its start: it knows of an earlier transaction only from a snapshot.
-    replayed = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
-    limits += [(offset, "an open transaction") for offset in (*producers.open, *replayed)]
+    open_offsets = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
+    limits += [(offset, "an open transaction") for offset in (*producers.open, *open_offsets)]
     if settings.broker_release != BEFORE_HORIZONS:  # 2.8 always cleans up to the active segment
         limits.append((high_watermark, "the high watermark"))
     lagging = _first_lagging(filesystem, partition, settings, dirty)
@@ -155,10 +155,10 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
         reason,
         end,
         high_watermark,
-        state.aborted,
+        state.aborted_transactions,
         producers,
         (*swap_findings(partition), *state.findings),
-        rebuild_txn_indexes(partition, state.aborted, state.findings),
+        rebuild_txn_indexes(partition, state.aborted_transactions, state.findings),
     )
 
 
@@ -166,7 +166,7 @@ def _first_dirty(partition: Partition, settings: CleanerSettings, end: int) -> i
     start = partition.log_start_offset
     dirty = settings.first_dirty_offset
     if dirty is None:
-        dirty = partition.checkpointed.get(names.CLEANER_CHECKPOINT, start)
+        dirty = partition.checkpointed_offsets.get(names.CLEANER_CHECKPOINT, start)
     return dirty if start <= dirty <= end else start
 
 
@@ -203,12 +203,12 @@ def group_segments(
     sizes = (0, 0, 0)
     for segment, next_base in zip(segments, nexts, strict=True):
         size = _sizes(segment)
-        joined = (sizes[0] + size[0], sizes[1] + size[1], sizes[2] + size[2])
+        total_sizes = (sizes[0] + size[0], sizes[1] + size[1], sizes[2] + size[2])
         limits = (settings.segment_bytes, settings.index_bytes, settings.index_bytes)
-        fits = all(one <= limit for one, limit in zip(joined, limits, strict=True))
+        fits = all(one <= limit for one, limit in zip(total_sizes, limits, strict=True))
         if groups and fits and (not segment.size_bytes or next_base - 1 - groups[-1][0].base_offset <= MAX_INT32):
             groups[-1].append(segment)
-            sizes = joined
+            sizes = total_sizes
         else:
             groups.append([segment])
             sizes = size

@@ -24,7 +24,7 @@ from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_s
 from kafkaframes.storage.cleaner.plan import plan_round as plan_round
 from kafkaframes.storage.cleaner.walk import CleanedTransactions, windows
 from kafkaframes.storage.files import indexes, names
-from kafkaframes.storage.files.atomic import copy_file, new_file, unfinished
+from kafkaframes.storage.files.atomic import copy_file, new_file, write_directory
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
@@ -46,7 +46,7 @@ def reaches_too_far(base: int, columns: Ints) -> bool:
     return int(columns[INDEXED.index("last_offset")].max(initial=base)) - base > MAX_INT32
 
 
-def indexed_columns(path: Path) -> Ints:
+def read_indexed_columns(path: Path) -> Ints:
     """Return the header fields from which indexes are made: a row for each of ``INDEXED``, a column a batch.
 
     The file is mapped, because only this job writes it.
@@ -58,9 +58,9 @@ def indexed_columns(path: Path) -> Ints:
 
 
 def write_indexes(
-    path: Path, base: int, columns: Ints, settings: CleanerSettings, kept: Sequence[AbortedTransaction]
+    path: Path, base: int, columns: Ints, settings: CleanerSettings, aborted_transactions: Sequence[AbortedTransaction]
 ) -> None:
-    """Write the indexes beside a segment, of its ``indexed_columns`` and the aborted transactions that it keeps.
+    """Write the indexes beside a segment, of its ``read_indexed_columns`` and the aborted transactions that it keeps.
 
     Raises:
         OverflowingError: its offsets reach too far.
@@ -68,10 +68,10 @@ def write_indexes(
     """
     if reaches_too_far(base, columns):
         raise OverflowingError(base)
-    made = indexes.write_indexes(*build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes))
-    if kept:
-        made["txnindex"] = write_txn_index(kept)
-    for kind, content in made.items():
+    index_files = indexes.write_indexes(*build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes))
+    if aborted_transactions:
+        index_files["txnindex"] = write_txn_index(aborted_transactions)
+    for kind, content in index_files.items():
         with new_file(path.with_suffix(f".{kind}")) as out:
             out.write(content)
 
@@ -81,8 +81,8 @@ def copy_rest(
     plan: RoundPlan,
     directory: Path,
     *,
-    gone: Collection[int] = (),
-    rewritten: Collection[int] = (),
+    deleted_bases: Collection[int] = (),
+    rewritten_bases: Collection[int] = (),
 ) -> None:
     """Copy the files that the round does not change: other segments, small files, and snapshots that are not stray.
 
@@ -93,20 +93,20 @@ def copy_rest(
     stray snapshots when it starts (``ProducerStateManager.removeStraySnapshots``).
 
     Args:
-        gone: base offsets of the segments that the round joined to earlier ones.
-        rewritten: base offsets of the segments that the round wrote.
+        deleted_bases: base offsets of the segments that the round joined to earlier ones.
+        rewritten_bases: base offsets of the segments that the round wrote.
     """
     partition = plan.partition
     for segment in partition.segments:
-        if segment.base_offset not in gone and segment.base_offset not in rewritten:
+        if segment.base_offset not in deleted_bases and segment.base_offset not in rewritten_bases:
             _copy_segment(filesystem, segment, directory, plan.txn_indexes.get(segment.base_offset))
-    bases = {segment.base_offset for segment in partition.segments}.difference(gone)
+    bases = {segment.base_offset for segment in partition.segments}.difference(deleted_bases)
     last = max((file.name.offset for file in partition.producer_snapshots), default=-1)
     offsets = bases | ({last} if last > max(bases, default=-1) else set())
     snapshots = {file.path for file in partition.producer_snapshots if file.name.offset in offsets}
     for info in filesystem.list_directory(partition.directory):
-        parsed = names.FileName.parse(info.name)
-        if not info.is_directory and (parsed is None or parsed.kind == "checkpoint" or info.path in snapshots):
+        file_name = names.FileName.parse(info.name)
+        if not info.is_directory and (file_name is None or file_name.kind == "checkpoint" or info.path in snapshots):
             copy_file(filesystem, info.path, directory / info.name, mtime_ms=info.mtime_ms)
 
 
@@ -166,44 +166,46 @@ def clean_partition(
         return None
     if destination.exists():
         raise LogDirError("exists already", file=str(destination))
-    known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
+    latest = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
     try:
-        with unfinished(destination) as directory:
-            result = _write(filesystem, plan, settings, known, directory)
+        with write_directory(destination) as directory:
+            result = _write(filesystem, plan, settings, latest, directory)
     except OverflowingError:  # as Kafka does: split the segment and start the round again
-        return clean_partition(*_split(filesystem, partition), settings, destination, map_bytes=map_bytes)
+        return clean_partition(
+            *_split_overflowing_segments(filesystem, partition), settings, destination, map_bytes=map_bytes
+        )
     end, groups, tally = result
     return CleaningRound(plan, end, groups, tally, destination)
 
 
-def _split(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
-    view, shown = split_partition(filesystem, partition)
-    if shown is partition:
+def _split_overflowing_segments(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
+    view, split_log = split_partition(filesystem, partition)
+    if split_log is partition:
         raise LogDirError(
             "offsets do not fit an index and decrease, so the segment cannot be split", file=partition.directory
         )
-    return view, shown
+    return view, split_log
 
 
 def _write(
-    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, known: Latest, directory: Path
+    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, latest: Latest, directory: Path
 ) -> tuple[int, dict[int, tuple[int, ...]], Tally]:
     end_offset = plan.first_uncleanable_offset
     segments = plan.segments_between(0, end_offset)
     transactions = CleanedTransactions()
-    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
+    filter_ = Filter(plan.producers, settings, latest, transactions, end_offset=end_offset)
     groups: dict[int, tuple[int, ...]] = {}
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
-        transactions.kept = []
+        transactions.kept_transactions = []
         base = group[0].base_offset
         groups[base] = tuple(segment.base_offset for segment in group)
         path = directory / names.segment_file_name(base, "log")
         with new_file(path, mtime_ms=group[-1].log.mtime_ms) as out:
-            out.writelines(kept_of(filesystem, sources_of(plan, group, settings), filter_, transactions))
+            out.writelines(read_kept_batches(filesystem, sources_of(plan, group, settings), filter_, transactions))
         filter_.tally.bytes_written += path.stat().st_size
-        write_indexes(path, base, indexed_columns(path), settings, transactions.kept)
-    cleaned = {base for bases in groups.values() for base in bases}
-    copy_rest(filesystem, plan, directory, gone=cleaned - groups.keys(), rewritten=groups.keys())
+        write_indexes(path, base, read_indexed_columns(path), settings, transactions.kept_transactions)
+    cleaned_bases = {base for bases in groups.values() for base in bases}
+    copy_rest(filesystem, plan, directory, deleted_bases=cleaned_bases - groups.keys(), rewritten_bases=groups.keys())
     return end_offset, groups, filter_.tally
 
 
@@ -212,14 +214,14 @@ class SourceSegment:
     """A segment to clean, or a part of it, with the state that comes from the rest of the partition.
 
     Attributes:
-        aborted: the transactions that overlap its offsets; they are added where the segment begins.
+        aborted_transactions: the transactions that overlap its offsets; they are added where the segment begins.
         is_dirty: whether the first walk goes through it.
         start, end: of a part, the positions of its first batch and of that behind it.
         first_offset: of a part, an offset that is above all before it.
     """
 
     segment: Segment
-    aborted: tuple[AbortedTransaction, ...]
+    aborted_transactions: tuple[AbortedTransaction, ...]
     is_dirty: bool
     retain_old_deletes: bool
     start: int = 0
@@ -249,19 +251,19 @@ def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSe
     for segment in segments:
         after = bisect_right(bases, segment.base_offset)
         next_base = bases[after] if after < len(bases) else plan.log_end_offset
-        aborted = tuple(plan.aborted_between(segment.base_offset, next_base))
+        aborted_transactions = tuple(plan.list_aborted_transactions(segment.base_offset, next_base))
         is_dirty = next_base > plan.first_dirty_offset
-        sources.append(SourceSegment(segment, aborted, is_dirty, (segment.log.mtime_ms or 0) > horizon))
+        sources.append(SourceSegment(segment, aborted_transactions, is_dirty, (segment.log.mtime_ms or 0) > horizon))
     return sources
 
 
-def kept_of(
+def read_kept_batches(
     filesystem: FileSystem, sources: Sequence[SourceSegment], filter_: Filter, transactions: CleanedTransactions
 ) -> Iterator[bytes | memoryview]:
     """Yield what stays of segments, one after the other."""
     memory = Recycler()
     for source in sources:
-        transactions.add(source.aborted)
+        transactions.add(source.aborted_transactions)
         for window in source.windows(filesystem, memory):
             yield from filter_.keep(window, retain_old_deletes=source.retain_old_deletes)
 
@@ -277,12 +279,12 @@ def preview_partition(
     plan = plan_round(filesystem, partition, settings)
     if plan.is_empty:
         return plan, None
-    known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
+    latest = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
     transactions = CleanedTransactions()
     end_offset = plan.first_uncleanable_offset
-    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
+    filter_ = Filter(plan.producers, settings, latest, transactions, end_offset=end_offset)
     segments = plan.segments_between(0, end_offset)
-    for chunk in kept_of(filesystem, sources_of(plan, segments, settings), filter_, transactions):
+    for chunk in read_kept_batches(filesystem, sources_of(plan, segments, settings), filter_, transactions):
         filter_.tally.bytes_written += len(chunk)
     return plan, filter_.tally
 

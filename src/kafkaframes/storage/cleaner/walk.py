@@ -95,7 +95,7 @@ def windows(
     size = segment.size_bytes if end is None else end
     with filesystem.open(segment.path) as read_at:
         for window in scan_segment(read_at, size_bytes=size, position=start, whole=True, file=segment.path):
-            for part in _opened(window, segment.path, memory):
+            for part in _open_batches(window, segment.path, memory):
                 _refuse_damage(part)
                 yield part
             stop = window.batches.end
@@ -103,7 +103,7 @@ def windows(
                 raise LogDirError(f"{stop.reason}: nothing was cleaned", position=stop.position, file=segment.path)
 
 
-def _opened(window: Window, file: str, memory: Recycler) -> Iterator[Decoded]:
+def _open_batches(window: Window, file: str, memory: Recycler) -> Iterator[Decoded]:
     """Open a window's batches, as many at once as a budget of memory holds."""
     if not len(window.batches):
         return iter(())
@@ -118,19 +118,20 @@ class CleanedTransactions:
     """The state of transactions during one walk through the log.
 
     Attributes:
-        kept: aborted transactions whose marker stays, because some of their data does; the new transaction index.
+        kept_transactions: aborted transactions whose marker stays, because some of their data does; the new transaction
+            index.
     """
 
     def __init__(self) -> None:
-        self.kept: list[AbortedTransaction] = []
+        self.kept_transactions: list[AbortedTransaction] = []
         self._ahead: list[tuple[int, int, AbortedTransaction]] = []
-        self._aborted: dict[int, AbortedTransaction] = {}
+        self._aborted_producers: dict[int, AbortedTransaction] = {}
         self._aborted_with_data: set[int] = set()
-        self._committed: set[int] = set()
+        self._committed_producers: set[int] = set()
 
-    def add(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def add(self, aborted_transactions: Iterable[AbortedTransaction]) -> None:
         """Add aborted transactions that lie ahead; the same one may be added more than once."""
-        for transaction in aborted:
+        for transaction in aborted_transactions:
             heapq.heappush(self._ahead, (transaction.first_offset, transaction.last_offset, transaction))
 
     def snapshot(self, before: int) -> CleanedTransactions:
@@ -138,25 +139,25 @@ class CleanedTransactions:
         copy = CleanedTransactions()
         copy._ahead = [one for one in self._ahead if one[0] < before]
         heapq.heapify(copy._ahead)
-        copy._aborted = dict(self._aborted)
+        copy._aborted_producers = dict(self._aborted_producers)
         copy._aborted_with_data = set(self._aborted_with_data)
-        copy._committed = set(self._committed)
+        copy._committed_producers = set(self._committed_producers)
         return copy
 
     def _begin_up_to(self, offset: int) -> None:
         while self._ahead and self._ahead[0][0] <= offset:
             transaction = heapq.heappop(self._ahead)[2]
-            self._aborted.setdefault(transaction.producer_id, transaction)
+            self._aborted_producers.setdefault(transaction.producer_id, transaction)
 
     def data(self, header: BatchHeader) -> bool:
         """Note a data batch; return whether it belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
-        if header.producer_id in self._aborted:
+        if header.producer_id in self._aborted_producers:
             self._aborted_with_data.add(header.producer_id)
             return True
-        self._committed.add(header.producer_id)
+        self._committed_producers.add(header.producer_id)
         return False
 
     def control(self, header: BatchHeader, kind: str | None) -> bool:
@@ -166,15 +167,15 @@ class CleanedTransactions:
         if kind is None:
             return True
         if kind == ABORT:
-            transaction = self._aborted.pop(producer_id, None)
+            transaction = self._aborted_producers.pop(producer_id, None)
             had_data = producer_id in self._aborted_with_data
             self._aborted_with_data.discard(producer_id)
             if transaction is not None and had_data:
-                self.kept.append(transaction)
+                self.kept_transactions.append(transaction)
                 return False
             return True
         if kind == COMMIT:
-            had_data = producer_id in self._committed
-            self._committed.discard(producer_id)
+            had_data = producer_id in self._committed_producers
+            self._committed_producers.discard(producer_id)
             return not had_data
         return False

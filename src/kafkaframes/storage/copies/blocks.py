@@ -179,8 +179,8 @@ class Copy:
     start_offset: int | None = None
     clean_offset: int | None = None
     topic_id: str | None = None
-    broken: tuple[Broken, ...] = ()
-    misplaced: Blocks = NO_BLOCKS
+    broken_segments: tuple[Broken, ...] = ()
+    misplaced_blocks: Blocks = NO_BLOCKS
     is_scanned: bool = True
     checkpoint_fits: bool = True
 
@@ -189,11 +189,13 @@ class Copy:
         """The first offset of the first block, or the base offset of the first segment."""
         return int(self.blocks.reach[0]) if len(self.blocks) else self.end
 
-    def offsets_lost_at(self, broken: Broken) -> tuple[int, int | None]:
+    def offsets_lost_at(self, broken_segment: Broken) -> tuple[int, int | None]:
         """Return the missing offsets at a broken position; the end is None if no batch follows."""
         position = self.blocks.segment * (1 << 40) + self.blocks.position
-        after = int(np.searchsorted(position, broken.segment * (1 << 40) + broken.position))
-        first = self.segments[broken.segment].base_offset if after == 0 else int(self.blocks.last[after - 1]) + 1
+        after = int(np.searchsorted(position, broken_segment.segment * (1 << 40) + broken_segment.position))
+        first = (
+            self.segments[broken_segment.segment].base_offset if after == 0 else int(self.blocks.last[after - 1]) + 1
+        )
         return first, int(self.blocks.reach[after]) if after < len(self.blocks) else None
 
 
@@ -209,7 +211,7 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
     batches = Batches(table, tables[-1].end)
     first, last = batches.column("base_offset"), batches.column("last_offset")
     is_v2 = batches.is_v2
-    thinned = (is_v2 & (batches.column("count") < last - first + 1)) | batches.flag(DELETE_HORIZON)
+    is_thinned = (is_v2 & (batches.column("count") < last - first + 1)) | batches.flag(DELETE_HORIZON)
     before = np.concatenate(([base_offset], last[:-1] + 1))
     reach = np.where(batches.is_wrapper, np.minimum(before, last), first)
     made = np.empty((len(COLUMNS), len(batches)), np.int64)
@@ -219,7 +221,7 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
         epochs,
         batches.column("crc"),
         batches.column("magic"),
-        thinned.astype(np.int64),
+        is_thinned.astype(np.int64),
         1,
         _digest(batches),
     )
@@ -229,11 +231,11 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
 
 
 def _digest(batches: Batches) -> Ints:
-    made = np.zeros(len(batches), np.int64)
+    digests = np.zeros(len(batches), np.int64)
     for name in _DIGESTED:
-        made *= 6_364_136_223_846_793_005  # wraps around
-        made += batches.column(name)
-    return made
+        digests *= 6_364_136_223_846_793_005  # wraps around
+        digests += batches.column(name)
+    return digests
 
 
 def block_of_segment(segment: int, size_bytes: int, first: int, last: int, epoch: int) -> Blocks:
@@ -241,7 +243,7 @@ def block_of_segment(segment: int, size_bytes: int, first: int, last: int, epoch
     return Blocks(np.array([[segment, 0, size_bytes, first, last, first, epoch, UNKNOWN_CRC, 2, 0, 1, 0]], np.int64).T)
 
 
-def joined(parts: Iterable[Blocks]) -> Blocks:
+def concatenate_blocks(parts: Iterable[Blocks]) -> Blocks:
     """Concatenate blocks."""
     tables = [part.table for part in parts if len(part)]
     return Blocks(np.concatenate(tables, axis=1)) if tables else NO_BLOCKS
@@ -279,21 +281,21 @@ def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
     blocks.smooth[1:] &= goes_on
     blocks.smooth[:-1] &= goes_on
     fits = ascending(blocks.first, blocks.last)
-    known = np.flatnonzero(fits & (blocks.epoch >= 0))
-    epochs = blocks.epoch[known]
+    rows = np.flatnonzero(fits & (blocks.epoch >= 0))
+    epochs = blocks.epoch[rows]
     if len(epochs) > 1 and bool((epochs[1:] < epochs[:-1]).any()):
-        fits[known] = _largest_ascending(epochs, epochs - 1, np.zeros(len(epochs), np.bool_))  # they may be equal
+        fits[rows] = _largest_ascending(epochs, epochs - 1, np.zeros(len(epochs), np.bool_))  # they may be equal
     return (blocks, NO_BLOCKS) if fits.all() else (blocks.take(fits), blocks.take(~fits))
 
 
 def epochs_in(blocks: Blocks) -> Epochs:
     """Return the leader epochs in the headers, each with its first offset."""
-    known = np.flatnonzero(blocks.epoch >= 0)
-    epochs = blocks.epoch[known]
-    starts = np.flatnonzero(np.concatenate(([True], epochs[1:] != epochs[:-1]))) if len(epochs) else known
+    rows = np.flatnonzero(blocks.epoch >= 0)
+    epochs = blocks.epoch[rows]
+    starts = np.flatnonzero(np.concatenate(([True], epochs[1:] != epochs[:-1]))) if len(epochs) else rows
     return tuple(
         EpochStart(int(epoch), int(offset))
-        for epoch, offset in zip(epochs[starts], blocks.first[known[starts]], strict=True)
+        for epoch, offset in zip(epochs[starts], blocks.first[rows[starts]], strict=True)
     )
 
 
@@ -304,31 +306,31 @@ def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]
     therefore used unless a batch contradicts it, and epochs after its last entry are added from the headers. If it is
     missing, out of order or contradicted, only the headers are used.
     """
-    seen = epochs_in(blocks)
+    epochs = epochs_in(blocks)
     if checkpoint is None:
-        return seen, True
+        return epochs, True
     is_ordered = all(
         a.leader_epoch < b.leader_epoch and a.start_offset <= b.start_offset for a, b in pairwise(checkpoint)
     )
-    if not is_ordered or not _agree(checkpoint, seen, blocks):
-        return seen, False
+    if not is_ordered or not _agree(checkpoint, epochs, blocks):
+        return epochs, False
     newest = checkpoint[-1].leader_epoch if checkpoint else NO_EPOCH
-    return (*checkpoint, *(one for one in seen if one.leader_epoch > newest)), True
+    return (*checkpoint, *(one for one in epochs if one.leader_epoch > newest)), True
 
 
-def _agree(checkpoint: Epochs, seen: Epochs, blocks: Blocks) -> bool:
+def _agree(checkpoint: Epochs, epochs: Epochs, blocks: Blocks) -> bool:
     """Return whether the offsets of each epoch's batches match the checkpoint."""
     if not checkpoint:
         return True
     newest = checkpoint[-1].leader_epoch
-    lasts = [epoch.start_offset for epoch in seen[1:]]
-    known = np.flatnonzero(blocks.epoch >= 0)
-    if seen:
-        lasts.append(int(blocks.last[known[-1]]) + 1)
-    for epoch, end in zip(seen, lasts, strict=True):
+    lasts = [epoch.start_offset for epoch in epochs[1:]]
+    rows = np.flatnonzero(blocks.epoch >= 0)
+    if epochs:
+        lasts.append(int(blocks.last[rows[-1]]) + 1)
+    for epoch, end in zip(epochs, lasts, strict=True):
         if epoch.leader_epoch > newest:
             return True
-        inside = blocks.last[known[np.searchsorted(blocks.first[known], end) - 1]]
+        inside = blocks.last[rows[np.searchsorted(blocks.first[rows], end) - 1]]
         for offset in (epoch.start_offset, int(inside)):
             before_first = offset < checkpoint[0].start_offset and epoch.leader_epoch <= checkpoint[0].leader_epoch
             if not before_first and epoch_at(checkpoint, offset) != epoch.leader_epoch:

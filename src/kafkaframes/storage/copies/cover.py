@@ -103,7 +103,7 @@ class Choice:
         """Replace blocks by others."""
         self.table = np.concatenate((self.table[:, : columns.start], by, self.table[:, columns.stop :]), axis=1)
 
-    def cut(self, offset: int) -> None:
+    def truncate(self, offset: int) -> None:
         """Remove the blocks that end at or after ``offset``."""
         self.table = self.table[:, self.last < offset]
 
@@ -117,17 +117,17 @@ class Choice:
         blocks = self.usable[copy]
         start, stop = self.overlaps(blocks)
         free = np.flatnonzero((start >= stop) & self._may_fill(copy))
-        added = block_columns(copy, blocks, free)
-        clipped = np.flatnonzero((start < stop) & (blocks.crc == UNKNOWN_CRC) & self._may_fill(copy))
-        if clipped.size:
-            parts = [part for row in clipped.tolist() for part in self._clip(copy, blocks, row)]
-            added = np.concatenate((added, *parts), axis=1)
-        if not added.shape[1]:
+        new_columns = block_columns(copy, blocks, free)
+        clipped_rows = np.flatnonzero((start < stop) & (blocks.crc == UNKNOWN_CRC) & self._may_fill(copy))
+        if clipped_rows.size:
+            parts = [part for row in clipped_rows.tolist() for part in self._clip(copy, blocks, row)]
+            new_columns = np.concatenate((new_columns, *parts), axis=1)
+        if not new_columns.shape[1]:
             return []
-        filled = _spans(added[:, added[FIRST] < self.end])
-        table = np.concatenate((self.table, added), axis=1)
+        filled_spans = _spans(new_columns[:, new_columns[FIRST] < self.end])
+        table = np.concatenate((self.table, new_columns), axis=1)
         self.table = table[:, np.argsort(table[FIRST], kind="stable")]
-        return filled
+        return filled_spans
 
     def _may_fill(self, copy: int) -> Flags:
         may_fill: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
@@ -136,13 +136,13 @@ class Choice:
     def _clip(self, copy: int, blocks: Blocks, row: int) -> Iterator[Ints]:
         """Yield the parts of a block whose offsets are missing."""
         at, end = int(blocks.first[row]), int(blocks.last[row])
-        start, stop = (int(bound[0]) for bound in self.overlaps(blocks.take(slice(row, row + 1))))
+        start, stop = (int(limit[0]) for limit in self.overlaps(blocks.take(slice(row, row + 1))))
         for column in range(start, stop):
             if at < self.first[column]:
-                yield _column(copy, row, at, int(self.first[column]) - 1, clipped=True)
+                yield _column(copy, row, at, int(self.first[column]) - 1, is_clipped=True)
             at = int(self.last[column]) + 1
         if at <= end:
-            yield _column(copy, row, at, end, clipped=True)
+            yield _column(copy, row, at, end, is_clipped=True)
 
     def find_firsts(self, copy: int, inspector: Inspector) -> None:
         """Read the first offsets of compressed messages of format 0 or 1 if they affect the choice.
@@ -175,7 +175,7 @@ class Choice:
         start, stop = self.overlaps(blocks)
         differs = (start < stop) & ~self.same(blocks) & (blocks.crc != UNKNOWN_CRC) & self._may_fill(copy)
         conflicts: list[Conflict] = []
-        for rows in _connected(np.flatnonzero(differs), start, stop):
+        for rows in _group_connected_rows(np.flatnonzero(differs), start, stop):
             columns = slice(int(start[rows[0]]), int(stop[rows[-1]]))
             if (self.table[OWNER, columns] == NO_COPY).any() or (self.of("crc", columns) == UNKNOWN_CRC).any():
                 continue
@@ -183,10 +183,10 @@ class Choice:
             end = max(int(self.last[columns.stop - 1]), int(blocks.last[rows[-1]])) + 1
             verdict = self._verdict(columns, copy, blocks.take(rows), inspector)
             conflict = Conflict(first, end, columns, copy, rows, verdict)
-            conflicts[-1:] = self._joined(conflicts[-1], conflict) if conflicts else [conflict]
+            conflicts[-1:] = self._join_conflicts(conflicts[-1], conflict) if conflicts else [conflict]
         return conflicts
 
-    def _joined(self, before: Conflict, after: Conflict) -> list[Conflict]:
+    def _join_conflicts(self, before: Conflict, after: Conflict) -> list[Conflict]:
         """Join two neighbouring conflicts of the same kind."""
         owners = self.table[OWNER, [before.chosen.start, after.chosen.start]]
         if before.verdict != after.verdict or before.chosen.stop != after.chosen.start or owners[0] != owners[1]:
@@ -231,27 +231,27 @@ class Choice:
     def gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of offsets between chosen blocks that, according to the headers, no copy has."""
         reach = self.first.copy()
-        owned = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
-        reach[owned] = self.of("reach")[owned]
+        has_owner = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
+        reach[has_owner] = self.of("reach")[has_owner]
         behind = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
         return [(int(self.last[column]) + 1, int(reach[column + 1])) for column in behind.tolist()]
 
 
 def block_columns(copy: int, blocks: Blocks, rows: Rows) -> Ints:
     """Return blocks as columns of a choice."""
-    made = np.empty((5, len(rows)), np.int64)
-    made[OWNER], made[CLIPPED] = copy, 0
-    made[ROW], made[FIRST], made[LAST] = rows, blocks.first[rows], blocks.last[rows]
-    return made
+    table = np.empty((5, len(rows)), np.int64)
+    table[OWNER], table[CLIPPED] = copy, 0
+    table[ROW], table[FIRST], table[LAST] = rows, blocks.first[rows], blocks.last[rows]
+    return table
 
 
-def _column(copy: int, row: int, first: int, last: int, *, clipped: bool) -> Ints:
-    return np.array([[copy], [row], [first], [last], [int(clipped)]], np.int64)
+def _column(copy: int, row: int, first: int, last: int, *, is_clipped: bool) -> Ints:
+    return np.array([[copy], [row], [first], [last], [int(is_clipped)]], np.int64)
 
 
-def undecided_column(first: int, end: int) -> Ints:
+def make_undecided_column(first: int, end: int) -> Ints:
     """Return a column for undecided offsets."""
-    return _column(NO_COPY, 0, first, end - 1, clipped=False)
+    return _column(NO_COPY, 0, first, end - 1, is_clipped=False)
 
 
 def _members(values: Ints, ascending: Ints) -> Flags:
@@ -275,7 +275,7 @@ def _spans(columns: Ints) -> list[tuple[int, int]]:
     return [(int(part[FIRST, 0]), int(part[LAST, -1]) + 1) for part in np.split(columns, breaks, axis=1)]
 
 
-def _connected(rows: Rows, start: Ints, stop: Ints) -> Iterator[Rows]:
+def _group_connected_rows(rows: Rows, start: Ints, stop: Ints) -> Iterator[Rows]:
     """Group rows that share columns of the choice."""
     if not rows.size:
         return
@@ -290,8 +290,8 @@ _TRIED = 4  # number of thinned batches whose checksum is verified before they c
 
 def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[Blocks], inspector: Inspector) -> bool:
     """Return whether the log cleaner caused the holes in these copies."""
-    known = any(copy.clean_offset is not None and copy.clean_offset >= 0 for copy in copies)
-    if known or name.topic in COMPACTED_TOPICS:
+    has_clean_offset = any(copy.clean_offset is not None and copy.clean_offset >= 0 for copy in copies)
+    if has_clean_offset or name.topic in COMPACTED_TOPICS:
         return True
     for index, blocks in enumerate(usable):
         rows = np.flatnonzero(blocks.thinned)[:_TRIED]
@@ -310,17 +310,17 @@ def holes(blocks: Blocks, *, within: bool) -> Rows:
     return rows
 
 
-def cleaned(copy: Copy, blocks: Blocks) -> int:
+def compacted_end(copy: Copy, blocks: Blocks) -> int:
     """Return the end of a copy's compacted part: no offset at or above it was removed.
 
     The cleaner's checkpoint may be older than the segments, so that the batches count as well.
     """
-    known = copy.clean_offset is not None and copy.clean_offset >= 0
-    last_hole = holes(blocks, within=known)[-1:]
-    thinned = np.flatnonzero(blocks.thinned)[-1:]
-    shown: list[int] = [0, *blocks.first[last_hole].tolist(), *(blocks.last[thinned] + 1).tolist()]
+    clean_end = copy.clean_offset is not None and copy.clean_offset >= 0
+    last_hole = holes(blocks, within=clean_end)[-1:]
+    thinned_rows = np.flatnonzero(blocks.thinned)[-1:]
+    ends: list[int] = [0, *blocks.first[last_hole].tolist(), *(blocks.last[thinned_rows] + 1).tolist()]
     end = int(blocks.last[-1]) + 1 if len(blocks) else 0
-    return min(max([*shown, copy.clean_offset or 0]), end)
+    return min(max([*ends, copy.clean_offset or 0]), end)
 
 
 def coverage(copy: Copy, blocks: Blocks, clean: int) -> tuple[bool, bool, int]:
@@ -330,7 +330,9 @@ def coverage(copy: Copy, blocks: Blocks, clean: int) -> tuple[bool, bool, int]:
         Whether the copy ends at or after ``clean``; whether no batch below it is damaged; the negated first offset.
     """
     reaches = bool(len(blocks)) and int(blocks.last[-1]) + 1 >= clean
-    broken = any(not one.is_tail and copy.segments[one.segment].base_offset < clean for one in copy.broken)
-    misplaced = bool((copy.misplaced.first < clean).any())
+    has_broken_segment = any(
+        not one.is_tail and copy.segments[one.segment].base_offset < clean for one in copy.broken_segments
+    )
+    has_misplaced_block = bool((copy.misplaced_blocks.first < clean).any())
     start = int(blocks.reach[0]) if len(blocks) else NO_LIMIT
-    return reaches, not (broken or misplaced), -start
+    return reaches, not (has_broken_segment or has_misplaced_block), -start

@@ -61,11 +61,11 @@ class Decision:
 
     def as_json(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""
-        named = {"topic": self.topic_partition.topic, "partition": self.topic_partition.partition}
+        partition_fields = {"topic": self.topic_partition.topic, "partition": self.topic_partition.partition}
         values = asdict(self)
         del values["topic_partition"]
         values["places"] = values.pop("locations")
-        return {"severity": self.severity.name.lower()} | named | values
+        return {"severity": self.severity.name.lower()} | partition_fields | values
 
     def as_finding(self) -> Finding:
         """Return the decision as a finding of a verification."""

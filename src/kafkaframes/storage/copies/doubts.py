@@ -19,7 +19,7 @@ from itertools import permutations
 import numpy as np
 
 from kafkaframes.records.scan import Flags, Ints
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows, epoch_at, joined, lineage_of
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows, concatenate_blocks, epoch_at, lineage_of
 from kafkaframes.storage.copies.cover import Inspector
 
 
@@ -29,12 +29,12 @@ def without_doubtful(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy
     for first, other in permutations([index for index, copy in enumerate(copies) if copy.is_scanned], 2):
         doubtful[first] |= _other_epoch(copies[first], copies[other].blocks)
         if first < other:
-            for row, index in _moved_batches(copies[first].blocks, copies[other].blocks):
+            for row, index in _find_moved_batches(copies[first].blocks, copies[other].blocks):
                 goes_on = [_goes_on(copies, *at, inspector) for at in ((first, row), (other, index))]
                 doubtful[first][row] |= goes_on == [False, True]
                 doubtful[other][index] |= goes_on == [True, False]
-    flagged = zip(copies, doubtful, strict=True)
-    return tuple(_without(copy, flags) if flags.any() else copy for copy, flags in flagged)
+    copies_with_flags = zip(copies, doubtful, strict=True)
+    return tuple(_without(copy, flags) if flags.any() else copy for copy, flags in copies_with_flags)
 
 
 def _doubtful_end(index: int, blocks: Blocks, inspector: Inspector) -> Flags:
@@ -45,16 +45,16 @@ def _doubtful_end(index: int, blocks: Blocks, inspector: Inspector) -> Flags:
     return doubtful
 
 
-def _moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
+def _find_moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
     """Yield the rows of batches that two copies have at different offsets."""
-    ours, theirs = _unmatched(blocks, other), _unmatched(other, blocks)
+    ours, theirs = _find_unmatched(blocks, other), _find_unmatched(other, blocks)
     if ours.size and theirs.size:
         bodies, body_of = _bodies(blocks.take(ours)), _bodies(other.take(theirs))
         _, mine, there = np.intersect1d(bodies, body_of, return_indices=True)
         yield from zip(ours[mine].tolist(), theirs[there].tolist(), strict=True)
 
 
-def _unmatched(blocks: Blocks, other: Blocks) -> Rows:
+def _find_unmatched(blocks: Blocks, other: Blocks) -> Rows:
     """Return the rows of blocks that the other copy does not have identically at the same offsets."""
     if not len(other):
         return np.arange(len(blocks))
@@ -88,12 +88,14 @@ def _begins_after(index: int, blocks: Blocks, row: int, inspector: Inspector) ->
 
 
 def _without(copy: Copy, doubtful: Flags) -> Copy:
-    kept = copy.blocks.take(~doubtful)
-    lineage, fits = lineage_of(copy.checkpoint, kept)
+    blocks = copy.blocks.take(~doubtful)
+    lineage, fits = lineage_of(copy.checkpoint, blocks)
     base = copy.segments[-1].base_offset if copy.segments else 0
-    end = max(int(kept.last[-1]) + 1 if len(kept) else 0, base)
-    misplaced = joined((copy.misplaced, copy.blocks.take(doubtful)))
-    return replace(copy, blocks=kept, lineage=lineage, checkpoint_fits=fits, end=end, misplaced=misplaced)
+    end = max(int(blocks.last[-1]) + 1 if len(blocks) else 0, base)
+    misplaced_blocks = concatenate_blocks((copy.misplaced_blocks, copy.blocks.take(doubtful)))
+    return replace(
+        copy, blocks=blocks, lineage=lineage, checkpoint_fits=fits, end=end, misplaced_blocks=misplaced_blocks
+    )
 
 
 def _other_epoch(copy: Copy, other: Blocks) -> Flags:

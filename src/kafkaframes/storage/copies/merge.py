@@ -35,15 +35,15 @@ from kafkaframes.storage.copies.cover import (
     Conflict,
     Inspector,
     block_columns,
-    cleaned,
+    compacted_end,
     coverage,
     is_compacted,
-    undecided_column,
+    make_undecided_column,
 )
 from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text
 from kafkaframes.storage.copies.doubts import without_doubtful
 from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
-from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, last_epoch, truncated
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, last_epoch, truncate_epochs
 from kafkaframes.storage.files.names import TopicPartition
 
 
@@ -73,19 +73,19 @@ def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, st
     Raises:
         LogDirError: the copies have different topic ids.
     """
-    known = first_by_id(ids)
-    if len(known) > 1:
-        named = ", ".join(f"{directory} has {topic_id}" for topic_id, directory in known.items())
-        raise LogDirError(f"{topic_partition} is two topics under one name: {named}; load one of them")
+    directories_by_id = first_by_id(ids)
+    if len(directories_by_id) > 1:
+        descriptions = ", ".join(f"{directory} has {topic_id}" for topic_id, directory in directories_by_id.items())
+        raise LogDirError(f"{topic_partition} is two topics under one name: {descriptions}; load one of them")
 
 
 def first_by_id(ids: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     """Return the first directory with each id, by id."""
-    known: dict[str, str] = {}
+    directories_by_id: dict[str, str] = {}
     for directory, identity in ids:
         if identity is not None:
-            known.setdefault(identity, directory)
-    return known
+            directories_by_id.setdefault(identity, directory)
+    return directories_by_id
 
 
 @dataclass
@@ -100,7 +100,7 @@ class _Merger:
     limit: int = NO_LIMIT
 
     def run(self) -> Merged:
-        self.order = self._ranked()
+        self.order = self._rank_copies()
         self.authority = self.order[0]
         self.usable = [copy.blocks for copy in self.copies]
         for index, copy in enumerate(self.copies):
@@ -134,14 +134,14 @@ class _Merger:
 
     # ------------------------------------------------------------------------------------------- whose history counts
 
-    def _ranked(self) -> list[int]:
+    def _rank_copies(self) -> list[int]:
         """Return the indexes of the copies: the authority first, then by the length of the common history with it."""
 
         def rank(index: int) -> tuple[int, int, int, int]:
             copy = self.copies[index]
             epoch = last_epoch(copy.lineage)
-            committed = copy.high_watermark if epoch == NO_EPOCH and copy.high_watermark is not None else -1
-            return epoch, committed, copy.end, -index
+            committed_end = copy.high_watermark if epoch == NO_EPOCH and copy.high_watermark is not None else -1
+            return epoch, committed_end, copy.end, -index
 
         return sorted(range(len(self.copies)), key=rank, reverse=True)
 
@@ -160,27 +160,27 @@ class _Merger:
         if not beyond.any():
             return
         first = int(np.flatnonzero(beyond)[0])
-        self.usable[index] = self._cut_blocks(blocks, offset)
+        self.usable[index] = self._truncate_blocks(blocks, offset)
         at = max(int(blocks.first[first]), offset) if blocks.crc[first] == UNKNOWN_CRC else int(blocks.first[first])
         leader = self.copies[self.authority]
         epochs = f"leader epoch {last_epoch(copy.lineage)} lost to {last_epoch(leader.lineage)}"
-        lost = copy.high_watermark is not None and copy.high_watermark > at
-        committed = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
+        loses_committed = copy.high_watermark is not None and copy.high_watermark > at
+        remark = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
         text = (
             f"{offsets_text(at, copy.end)} of {copy.directory} diverge from {leader.directory} "
-            f"({how or epochs}) and are cut{committed if lost else ''}"
+            f"({how or epochs}) and are cut{remark if loses_committed else ''}"
         )
         self._decide("divergent-tail", at, copy.end, text, index, [self._location(index, blocks, first)])
 
     @staticmethod
-    def _cut_blocks(blocks: Blocks, offset: int) -> Blocks:
+    def _truncate_blocks(blocks: Blocks, offset: int) -> Blocks:
         """Remove the blocks that end at or after ``offset``; a whole-segment block is shortened instead."""
-        kept = blocks.take((blocks.last < offset) | ((blocks.crc == UNKNOWN_CRC) & (blocks.first < offset)))
-        if len(kept) and bool((kept.last >= offset).any()):
-            table = kept.table.copy()
-            kept = Blocks(table)
-            np.minimum(kept.last, offset - 1, out=kept.last)
-        return kept
+        kept_blocks = blocks.take((blocks.last < offset) | ((blocks.crc == UNKNOWN_CRC) & (blocks.first < offset)))
+        if len(kept_blocks) and bool((kept_blocks.last >= offset).any()):
+            table = kept_blocks.table.copy()
+            kept_blocks = Blocks(table)
+            np.minimum(kept_blocks.last, offset - 1, out=kept_blocks.last)
+        return kept_blocks
 
     # ---------------------------------------------------------------------------------------------------- compaction
 
@@ -188,14 +188,14 @@ class _Merger:
         """Return the end of the compacted part of the furthest compacted copy; 0 if no copy is compacted."""
         if not is_compacted(self.name, self.copies, self.usable, self.inspector):
             return 0
-        return max(cleaned(self.copies[index], self.usable[index]) for index in self.order)
+        return max(compacted_end(self.copies[index], self.usable[index]) for index in self.order)
 
     def _take_compacted(self, clean: int) -> None:
         """Take the offsets below ``clean`` from a single copy."""
 
         def rank(index: int) -> tuple[bool, bool, int, int, int]:
             covers = coverage(self.copies[index], self.usable[index], clean)
-            return *covers, cleaned(self.copies[index], self.usable[index]), -self.order.index(index)
+            return *covers, compacted_end(self.copies[index], self.usable[index]), -self.order.index(index)
 
         best = max(self.order, key=rank)
         blocks = self.usable[best]
@@ -209,17 +209,17 @@ class _Merger:
 
     def _leave_compacted(self, index: int, best: int, end: int) -> None:
         """Use only the part of a copy above the compacted part; report where the two differ."""
-        blocks, chosen = self.usable[index], self.usable[best]
+        blocks, best_blocks = self.usable[index], self.usable[best]
         low = blocks.take(blocks.last < end)
-        taken = chosen.take(chosen.last < end)
+        low_blocks = best_blocks.take(best_blocks.last < end)
         self.choice.floors[index] = int(np.searchsorted(blocks.first, end))
-        same = low.table.shape == taken.table.shape and all(
-            np.array_equal(getattr(low, name), getattr(taken, name)) for name in ("last", "crc", "size")
+        same = low.table.shape == low_blocks.table.shape and all(
+            np.array_equal(getattr(low, name), getattr(low_blocks, name)) for name in ("last", "crc", "size")
         )
         if not same and len(low):
             text = (
                 f"{self.copies[index].directory} was compacted to another point; offsets below {end} are taken from "
-                f"{self.copies[best].directory} alone ({count_text(len(taken), 'batch', 'batches')} "
+                f"{self.copies[best].directory} alone ({count_text(len(low_blocks), 'batch', 'batches')} "
                 f"there, {len(low)} here)"
             )
             self._decide("compacted-differently", int(low.first[0]), end, text, index)
@@ -228,25 +228,25 @@ class _Merger:
 
     def _cover(self) -> None:
         """Process the copies in order: compare each with the choice, and fill missing offsets from it."""
-        merged: list[int] = []
+        merged_copies: list[int] = []
         for index in sorted(self.order, key=lambda copy: not self.copies[copy].is_scanned):
             if self.limit != NO_LIMIT:
-                self.usable[index] = self._cut_blocks(self.usable[index], self.limit)
-            if merged:
-                self._compare(index, merged)
+                self.usable[index] = self._truncate_blocks(self.usable[index], self.limit)
+            if merged_copies:
+                self._compare(index, merged_copies)
             before = self.choice.end
             for first, end in self.choice.fill(index):
-                if merged and first < before:
-                    self._report_filled(first, end, index, merged)
-            merged.append(index)
+                if merged_copies and first < before:
+                    self._report_filled(first, end, index, merged_copies)
+            merged_copies.append(index)
 
-    def _compare(self, index: int, merged: list[int]) -> None:
+    def _compare(self, index: int, merged_copies: list[int]) -> None:
         self.choice.find_firsts(index, self.inspector)
         conflicts = self.choice.conflicts(index, self.inspector)
         real = [one for one in conflicts if one.verdict == "undecided"]
-        has_epochs = self.copies[index].lineage and self.copies[merged[0]].lineage
+        has_epochs = self.copies[index].lineage and self.copies[merged_copies[0]].lineage
         if real and not has_epochs and self._is_tail(index, real[0].first):
-            self._decide_tail(real[0], index, merged)
+            self._decide_tail(real[0], index, merged_copies)
             conflicts = [one for one in conflicts if one.end <= real[0].first]
         for conflict in reversed(conflicts):
             self._settle(conflict)
@@ -256,7 +256,7 @@ class _Merger:
         blocks = self.usable[index]
         return not self.choice.same(blocks.take(blocks.first >= offset)).any()
 
-    def _decide_tail(self, conflict: Conflict, index: int, merged: list[int]) -> None:
+    def _decide_tail(self, conflict: Conflict, index: int, merged_copies: list[int]) -> None:
         """Decide between different ends of two copies without leader epochs.
 
         The high watermark shows which end was committed. Without one, neither is used. Before KIP-101, a follower
@@ -265,14 +265,14 @@ class _Merger:
         at = conflict.first
         leader = self.copies[self.authority]
         has_epochs = bool(leader.lineage)
-        mine = max((self.copies[one].high_watermark or -1 for one in merged), default=-1)
+        mine = max((self.copies[one].high_watermark or -1 for one in merged_copies), default=-1)
         theirs = self.copies[index].high_watermark or -1
         if has_epochs or (mine > at >= theirs):
             how = "its bytes differ, and it has no leader epochs" if has_epochs else f"high watermark {mine}"
             self._truncate(index, at, how)
             return
         locations = self._locations(conflict)
-        names = ", ".join(self.copies[other].directory for other in merged)
+        names = ", ".join(self.copies[other].directory for other in merged_copies)
         text = (
             f"{names} and {self.copies[index].directory} differ from offset {at} on; neither leader "
             "epochs nor high watermarks say which of them counts: both are cut there"
@@ -280,8 +280,8 @@ class _Merger:
         end = max(self.choice.end, self.copies[index].end)
         self._decide("undecided", at, end, text, None, locations)
         self.limit = at
-        self.choice.cut(at)
-        self.usable[index] = self._cut_blocks(self.usable[index], at)
+        self.choice.truncate(at)
+        self.usable[index] = self._truncate_blocks(self.usable[index], at)
 
     def _locations(self, conflict: Conflict) -> list[Location]:
         owner, row = (int(self.choice.table[line, conflict.chosen.start]) for line in (OWNER, ROW))
@@ -305,11 +305,11 @@ class _Merger:
                 f"{offsets} (leader epoch {epoch}) differ between {ours} and {theirs}, both with a right checksum: "
                 "neither is taken"
             )
-            self.choice.replace(conflict.chosen, undecided_column(conflict.first, conflict.end))
+            self.choice.replace(conflict.chosen, make_undecided_column(conflict.first, conflict.end))
             self._decide("undecided", conflict.first, conflict.end, text, None, locations)
 
-    def _report_filled(self, first: int, end: int, index: int, merged: list[int]) -> None:
-        lacking = [self.copies[one] for one in merged if self._covers(one, first)]
+    def _report_filled(self, first: int, end: int, index: int, merged_copies: list[int]) -> None:
+        lacking = [self.copies[one] for one in merged_copies if self._covers(one, first)]
         for copy in lacking:
             text = (
                 f"{offsets_text(first, end)} are missing in {copy.directory}, taken from {self.copies[index].directory}"
@@ -369,29 +369,31 @@ class _Merger:
 
     def _start(self) -> int:
         """Return the log start offset: the largest one in a checkpoint, or else the first existing offset."""
-        named = [copy.start_offset for copy in self.copies if copy.start_offset is not None]
+        start_offsets = [copy.start_offset for copy in self.copies if copy.start_offset is not None]
         first = [int(self.choice.first[0])] if len(self.choice) else []
         if first and int(self.choice.table[OWNER, 0]) != NO_COPY:
             first = [int(self.choice.of("reach", slice(0, 1))[0])]
-        start = max([*named, *first], default=max((copy.end for copy in self.copies), default=0))
+        start = max([*start_offsets, *first], default=max((copy.end for copy in self.copies), default=0))
         self.choice.table = self.choice.table[:, self.choice.last >= start]
         return start
 
     def _lineage(self, start: int, end: int) -> Epochs:
         """Return the leader epochs of the merged log: the authority's, and older ones from other copies."""
-        known: dict[int, int] = {}
+        start_offsets: dict[int, int] = {}
         own = self.copies[self.authority].lineage
         for index in self.order:
             for entry in self.copies[index].lineage:
                 is_older = not own or entry.leader_epoch <= own[0].leader_epoch
                 if index == self.authority or is_older:
-                    known[entry.leader_epoch] = min(known.get(entry.leader_epoch, NO_LIMIT), entry.start_offset)
-        entries = tuple(EpochStart(epoch, offset) for epoch, offset in sorted(known.items()))
-        return truncated(entries, start_offset=start, end_offset=max(end, start) + 1)
+                    start_offsets[entry.leader_epoch] = min(
+                        start_offsets.get(entry.leader_epoch, NO_LIMIT), entry.start_offset
+                    )
+        entries = tuple(EpochStart(epoch, offset) for epoch, offset in sorted(start_offsets.items()))
+        return truncate_epochs(entries, start_offset=start, end_offset=max(end, start) + 1)
 
     def _high_watermark(self, end: int) -> int | None:
-        known = [min(copy.high_watermark, end) for copy in self.copies if copy.high_watermark is not None]
-        return max(known, default=None)
+        high_watermarks = [min(copy.high_watermark, end) for copy in self.copies if copy.high_watermark is not None]
+        return max(high_watermarks, default=None)
 
     def _spans(self, clean: int) -> Iterator[Span]:
         table = self.choice.table
@@ -441,8 +443,8 @@ class _Merger:
         copy: int | None = None,
         locations: Sequence[Location] = (),
     ) -> None:
-        named = "" if copy is None else self.copies[copy].directory
-        self.decisions.append(Decision(check, self.name, first, end, text, named, tuple(locations)))
+        directory = "" if copy is None else self.copies[copy].directory
+        self.decisions.append(Decision(check, self.name, first, end, text, directory, tuple(locations)))
 
     def _location(self, index: int, blocks: Blocks, row: int) -> Location:
         return Location(self.copies[index].segments[int(blocks.segment[row])].path, int(blocks.position[row]))
@@ -451,13 +453,13 @@ class _Merger:
         if not copy.checkpoint_fits:
             text = f"the leader epoch checkpoint of {copy.directory} contradicts its batches, which count instead"
             self._decide("epochs-doubtful", copy.start, copy.end, text, index)
-        for row in range(len(copy.misplaced)):
-            first, last = int(copy.misplaced.first[row]), int(copy.misplaced.last[row])
-            path = copy.segments[int(copy.misplaced.segment[row])].path
-            at = int(copy.misplaced.position[row])
+        for row in range(len(copy.misplaced_blocks)):
+            first, last = int(copy.misplaced_blocks.first[row]), int(copy.misplaced_blocks.last[row])
+            path = copy.segments[int(copy.misplaced_blocks.segment[row])].path
+            at = int(copy.misplaced_blocks.position[row])
             text = (
                 f"the batch at byte {at} of {path} (offsets {first} to {last}, leader epoch "
-                f"{int(copy.misplaced.epoch[row])}) does not fit between its neighbours"
+                f"{int(copy.misplaced_blocks.epoch[row])}) does not fit between its neighbours"
             )
             self._decide("misplaced", first, last + 1, text, index, [Location(path, at)])
 
@@ -473,13 +475,17 @@ class _Merger:
 
     @staticmethod
     def _why_short(copy: Copy) -> str:
-        last = copy.broken[-1] if copy.broken and copy.broken[-1].segment == len(copy.segments) - 1 else None
+        last = (
+            copy.broken_segments[-1]
+            if copy.broken_segments and copy.broken_segments[-1].segment == len(copy.segments) - 1
+            else None
+        )
         where = "" if last is None else f"{copy.segments[last.segment].path}, byte {last.position}"
         return "" if last is None or last.is_tail else f" ({last.reason}: {where})"
 
     def _was_cut(self, index: int) -> bool:
-        named = self.copies[index].directory
-        return any(one.check == "divergent-tail" and one.copy == named for one in self.decisions)
+        directory = self.copies[index].directory
+        return any(one.check == "divergent-tail" and one.copy == directory for one in self.decisions)
 
     def _report_gaps(self, start: int, clean: int) -> None:
         for first, end in self.choice.gaps():

@@ -36,21 +36,21 @@ class OneLog:
     """
 
     directories: tuple[LogDirectory, ...]
-    merged: tuple[Merged, ...] = ()
+    merged_partitions: tuple[Merged, ...] = ()
 
     @property
     def decisions(self) -> list[Decision]:
         """What was decided, or could not be; the gravest first."""
-        return by_severity(decision for one in self.merged for decision in one.decisions)
+        return by_severity(decision for one in self.merged_partitions for decision in one.decisions)
 
 
-def copies_of(directories: Iterable[LogDirectory], named: Collection[str] = ()) -> list[CopySource]:
+def copies_of(directories: Iterable[LogDirectory], topics: Collection[str] = ()) -> list[CopySource]:
     """Return the partitions to read: the live ones, and renamed ones that a path names."""
     return [
         CopySource(directory, partition)
         for directory in directories
         for partition in directory.partitions
-        if partition.is_live or partition.directory in named
+        if partition.is_live or partition.directory in topics
     ]
 
 
@@ -82,16 +82,20 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
     ids = ((one.directory, one.metadata.topic_id if one.metadata else None) for one in partitions)
     check_topic_ids(partitions[0].topic_partition, ids)
     metas = ((source.partition.directory, source.log_directory.meta) for source in sources)
-    known = first_by_id((directory, meta.cluster_id if meta else None) for directory, meta in metas)
-    if len(known) > 1:
-        named = ", ".join(f"{directory} is of cluster {cluster}" for cluster, directory in known.items())
-        raise LogDirError(f"{sources[0].partition.topic_partition} is of two clusters: {named}; load one of them")
+    directories_by_cluster = first_by_id((directory, meta.cluster_id if meta else None) for directory, meta in metas)
+    if len(directories_by_cluster) > 1:
+        descriptions = ", ".join(
+            f"{directory} is of cluster {cluster}" for cluster, directory in directories_by_cluster.items()
+        )
+        raise LogDirError(
+            f"{sources[0].partition.topic_partition} is of two clusters: {descriptions}; load one of them"
+        )
 
 
 def one_log_of(
     directories: Sequence[LogDirectory],
     *,
-    named: Collection[str] = (),
+    topics: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
     check: bool = True,
     join: bool = False,
@@ -99,29 +103,29 @@ def one_log_of(
     """Merge the partitions that occur more than once, and show everything as one log directory.
 
     Args:
-        named: paths of directories that were named themselves.
+        topics: paths of directories that were named themselves.
         check: verify checksums, and take damaged batches from other copies; segments in stores are read for it.
         join: show several directories as one also where nothing is there more than once.
 
     Raises:
         LogDirError: copies are of different topics or clusters, or cannot be read.
     """
-    grouped = group(copies_of(directories, named))
-    if not (join and len(directories) > 1) and all(len(sources) == 1 for sources in grouped.values()):
+    sources_by_partition = group(copies_of(directories, topics))
+    if not (join and len(directories) > 1) and all(len(sources) == 1 for sources in sources_by_partition.values()):
         return OneLog(tuple(directories))
-    view, merged = View(options or {}), []
-    for sources in grouped.values():
+    view, merged_partitions = View(options or {}), []
+    for sources in sources_by_partition.values():
         if len(sources) == 1:
             view.add_single(sources[0])
         else:
-            merged.append(merge_copies(sources, check=check, scan=check))
-            view.add_merged(merged[-1], sources)
-    return OneLog((view.directory(directories),), tuple(merged))
+            merged_partitions.append(merge_copies(sources, check=check, scan=check))
+            view.add_merged(merged_partitions[-1], sources)
+    return OneLog((view.directory(directories),), tuple(merged_partitions))
 
 
-def refusal(directories: Sequence[LogDirectory], named: Collection[str] = ()) -> LogDirError | None:
+def refusal(directories: Sequence[LogDirectory], topics: Collection[str] = ()) -> LogDirError | None:
     """Return why directories cannot be merged, by their ids; None if they can."""
-    for sources in group(copies_of(directories, named)).values():
+    for sources in group(copies_of(directories, topics)).values():
         try:
             check_same_log(sources)
         except LogDirError as error:
@@ -139,11 +143,11 @@ def whole_log(
     Raises:
         LogDirError: copies are of different topics or clusters, contradict each other, or cannot be read.
     """
-    made = one_log_of(directories, options=options, join=join)
-    for decision in made.decisions:
+    one_log = one_log_of(directories, options=options, join=join)
+    for decision in one_log.decisions:
         if decision.check == "undecided":
             location = decision.locations[0]
             raise LogDirError(f"{decision}; name one copy", file=location.file, position=location.position)
         if decision.severity > Severity.NOTE:
             log.warning("%s", decision)
-    return made.directories
+    return one_log.directories

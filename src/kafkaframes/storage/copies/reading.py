@@ -47,8 +47,8 @@ from kafkaframes.storage.copies.blocks import (
     Copy,
     block_of_segment,
     blocks_of_scan,
+    concatenate_blocks,
     in_order,
-    joined,
     lineage_of,
 )
 from kafkaframes.storage.copies.cover import COMPACTED_TOPICS
@@ -104,15 +104,15 @@ def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
     segments = tuple(one for one in partition.segments if not one.log.name.temporary)
     is_scanned = scan or isinstance(source.filesystem, LocalFileSystem) or _must_scan(source)
     parts: list[Blocks] = []
-    broken: list[Broken] = []
+    broken_segments: list[Broken] = []
     for index, segment in enumerate(segments):
         if is_scanned:
             blocks, too_early = _scan(source.filesystem, index, segment, is_last=index == len(segments) - 1)
-            broken += too_early
+            broken_segments += too_early
         else:
             blocks = _unread(source, segments, index)
         parts.append(blocks)
-    kept, misplaced = in_order(joined(parts))
+    kept, misplaced_blocks = in_order(concatenate_blocks(parts))
     lineage, fits = lineage_of(partition.leader_epochs, kept)
     ends = [int(kept.last[-1]) + 1] if len(kept) else [partition.log_start_offset]
     return Copy(
@@ -124,11 +124,11 @@ def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
         lineage=lineage,
         end=max([*ends, *(one.base_offset for one in segments[-1:])]),
         high_watermark=partition.high_watermark,
-        start_offset=partition.checkpointed.get(names.LOG_START_CHECKPOINT),
+        start_offset=partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT),
         clean_offset=_clean_offset(source),
         topic_id=partition.metadata.topic_id if partition.metadata else None,
-        broken=tuple(broken),
-        misplaced=misplaced,
+        broken_segments=tuple(broken_segments),
+        misplaced_blocks=misplaced_blocks,
         is_scanned=is_scanned,
         checkpoint_fits=fits,
     )
@@ -137,7 +137,7 @@ def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
 def _clean_offset(source: CopySource) -> int | None:
     if names.CLEANER_CHECKPOINT not in source.log_directory.offset_checkpoints:
         return None
-    return source.partition.checkpointed.get(names.CLEANER_CHECKPOINT, -1)
+    return source.partition.checkpointed_offsets.get(names.CLEANER_CHECKPOINT, -1)
 
 
 def _must_scan(source: CopySource) -> bool:
@@ -175,10 +175,10 @@ def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool
         return buffer[:size]
 
     tables: list[Batches] = []
-    broken: list[Broken] = []
+    broken_segments: list[Broken] = []
 
     def lose(gap: Gap) -> None:
-        broken.append(Broken(index, gap.start, str(gap.damage), damage=gap.damage))
+        broken_segments.append(Broken(index, gap.start, str(gap.damage), damage=gap.damage))
 
     end = None
     with open_source(filesystem, segment) as source:
@@ -193,10 +193,10 @@ def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool
     if (
         end is not None
         and end.position < segment.size_bytes
-        and not any(one.position == end.position for one in broken)
+        and not any(one.position == end.position for one in broken_segments)
     ):
-        broken.append(Broken(index, end.position, end.reason, is_last and end.status == TORN))
-    return blocks_of_scan(index, segment.base_offset, tables), broken
+        broken_segments.append(Broken(index, end.position, end.reason, is_last and end.status == TORN))
+    return blocks_of_scan(index, segment.base_offset, tables), broken_segments
 
 
 class FileInspector:
@@ -256,10 +256,10 @@ def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
 
 def group(sources: Iterable[CopySource]) -> dict[names.TopicPartition, list[CopySource]]:
     """Group the directories by topic partition, in their order."""
-    grouped: dict[names.TopicPartition, list[CopySource]] = {}
+    sources_by_partition: dict[names.TopicPartition, list[CopySource]] = {}
     for source in sources:
-        grouped.setdefault(source.partition.topic_partition, []).append(source)
-    return grouped
+        sources_by_partition.setdefault(source.partition.topic_partition, []).append(source)
+    return sources_by_partition
 
 
 _NAMES = ("last_offset", "crc", "size", "magic")
@@ -281,7 +281,7 @@ class Healer:
     path: str
     alternates: Sequence[Alternate]
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    healed: list[str] = field(default_factory=list)
+    healed_ranges: list[str] = field(default_factory=list)
 
     def __call__(self, chunk: Chunk, bad: npt.NDArray[np.bool_]) -> Chunk | None:
         """Return a chunk with damaged batches replaced from other copies; None if no copy has them."""
@@ -294,16 +294,16 @@ class Healer:
                 data[position : position + whole[0].size] = whole[0]
                 offset = int(chunk.batches.column("base_offset")[row])
                 at = f"the batch of offset {offset} at byte {position + chunk.base} of {self.path} is damaged"
-                self.healed.append(f"{at}; it is read from {whole[1]}")
-        return None if data is None else _scanned_again(chunk, data)
+                self.healed_ranges.append(f"{at}; it is read from {whole[1]}")
+        return None if data is None else _replace_bytes(chunk, data)
 
     def _whole(self, batches: Batches, row: int) -> tuple[Bytes, str] | None:
-        expected = tuple(int(batches.column(name)[row]) for name in _NAMES)
+        expected_header = tuple(int(batches.column(name)[row]) for name in _NAMES)
         for alternate in self.alternates:
             try:
-                for position, *header in _headers(alternate, tuple(self.options.items())).get(expected[0], ()):
-                    if tuple(header) == expected[1:]:
-                        raw = _read(alternate.path, position, expected[2], self.options)
+                for position, *header in _headers(alternate, tuple(self.options.items())).get(expected_header[0], ()):
+                    if tuple(header) == expected_header[1:]:
+                        raw = _read(alternate.path, position, expected_header[2], self.options)
                         batch = scan_all(raw, rules=FILE)
                         if len(batch) == 1 and check_crcs(raw, batch)[0] == 1:
                             return raw, f"{alternate.path}, byte {position}"
@@ -312,7 +312,7 @@ class Healer:
         return None
 
 
-def _scanned_again(chunk: Chunk, data: Bytes) -> Chunk:
+def _replace_bytes(chunk: Chunk, data: Bytes) -> Chunk:
     """Return a chunk with other bytes: its batches keep their positions, and their headers are read again."""
     table = chunk.batches.table.copy()
     for column in range(table.shape[1]):
@@ -323,11 +323,11 @@ def _scanned_again(chunk: Chunk, data: Bytes) -> Chunk:
 
 
 @lru_cache(maxsize=8)
-def _cached_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
+def _read_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
     headers: dict[int, list[tuple[int, ...]]] = {}
-    with open_planned(alternate.path, alternate.end, options=dict(options)) as opened:
+    with open_planned(alternate.path, alternate.end, options=dict(options)) as segment:
         walk = Chunks(
-            opened.source, rules=FILE, start=alternate.start, end=alternate.end, chunk_bytes=_WINDOW_BYTES, whole=False
+            segment.source, rules=FILE, start=alternate.start, end=alternate.end, chunk_bytes=_WINDOW_BYTES, whole=False
         )
         for chunk in walk:
             columns = [chunk.batches.column(name).tolist() for name in _NAMES]
@@ -340,11 +340,11 @@ def _cached_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) 
 def _headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
     """Return the position, checksum, size and magic of the batches of an alternate, by last offset."""
     try:
-        return _cached_headers(alternate, options)
+        return _read_headers(alternate, options)
     except TypeError:  # options that hold mappings cannot be a key of the cache
-        return _cached_headers.__wrapped__(alternate, options)
+        return _read_headers.__wrapped__(alternate, options)
 
 
 def _read(path: str, position: int, length: int, options: Mapping[str, Any]) -> Bytes:
-    with open_planned(path, position + length, options=options) as opened:
-        return as_array(opened.source.read(position, length)).copy()
+    with open_planned(path, position + length, options=options) as segment:
+        return as_array(segment.source.read(position, length)).copy()

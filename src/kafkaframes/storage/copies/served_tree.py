@@ -24,7 +24,7 @@ _SMALL = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # of a view,
 
 def show_as_one(
     directories: Sequence[LogDirectory],
-    named: Collection[str],
+    topics: Collection[str],
     *,
     merge: bool,
     options: Mapping[str, Any],
@@ -33,16 +33,16 @@ def show_as_one(
     """Show the live partitions of log directories, and those that a path leads to, as one directory.
 
     Args:
-        named: paths of directories that were named themselves.
+        topics: paths of directories that were named themselves.
         root_files: what is shown of the first log directory that says whose it is, beside the partitions.
 
     Raises:
         LogDirError: copies are of different topics or clusters, or cannot be read.
         OptionError: there are several copies of a partition, and they are not to be merged.
     """
-    grouped = group(copies_of(directories, named))
-    grouped.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
-    several = [key for key, copies in grouped.items() if len(copies) > 1]
+    sources_by_partition = group(copies_of(directories, topics))
+    sources_by_partition.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
+    several = [key for key, copies in sources_by_partition.items() if len(copies) > 1]
     if several and not merge:
         reason = f"there are several copies of {several[0]}, and a broker has each partition once"
         raise OptionError(f"{reason}: let them be merged, or name one directory")
@@ -51,8 +51,8 @@ def show_as_one(
     tree = _Tree(options)
     for name, entry in infos.items():
         if root is not None and entry is not None:
-            tree.root.append(tree.view.written(join(ROOT, name), root.filesystem.read(entry.path)))
-    return tree.of(grouped.values())
+            tree.root.append(tree.view.add_file(join(ROOT, name), root.filesystem.read(entry.path)))
+    return tree.of(sources_by_partition.values())
 
 
 class _Tree:
@@ -64,11 +64,14 @@ class _Tree:
         self._was_clean: dict[TopicPartition, bool] = {}
         self._remarks: list[Remark] = []
 
-    def of(self, grouped: Collection[Sequence[CopySource]]) -> Served:
+    def of(self, sources_by_partition: Collection[Sequence[CopySource]]) -> Served:
         """Return the view of partitions, each with its copies."""
         view = self.view
-        shown = [self._merged(copies) if len(copies) > 1 else self._single(copies[0]) for copies in grouped]
-        root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in shown)]
+        names = [
+            self._merge_partition(copies) if len(copies) > 1 else self._single(copies[0])
+            for copies in sources_by_partition
+        ]
+        root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in names)]
         root += view.checkpoints()
         view.listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         remarks = tuple(sorted(self._remarks, key=lambda remark: -remark.severity))
@@ -83,11 +86,13 @@ class _Tree:
         entries = source.filesystem.list_directory(partition.directory)
         return self._show(partition.topic_partition, ((source.filesystem, entry) for entry in entries))
 
-    def _merged(self, copies: Sequence[CopySource]) -> str:
-        merged = merge_copies(copies, check=True, scan=True)
-        self._remarks += [Remark(one.severity, str(one)) for one in merged.decisions if one.severity > Severity.NOTE]
+    def _merge_partition(self, copies: Sequence[CopySource]) -> str:
+        merged_partition = merge_copies(copies, check=True, scan=True)
+        self._remarks += [
+            Remark(one.severity, str(one)) for one in merged_partition.decisions if one.severity > Severity.NOTE
+        ]
         view = View(self.view.options)
-        partition = view.add_merged(merged, copies)
+        partition = view.add_merged(merged_partition, copies)
         self.view.note_offsets(partition)
         self._was_clean[partition.topic_partition] = True  # every batch was looked at
         owners = {
@@ -107,7 +112,7 @@ class _Tree:
         for filesystem, entry in entries:
             path = join(directory, entry.name)
             if entry.name in _SMALL:
-                shown.append(self.view.written(path, filesystem.read(entry.path)))
+                shown.append(self.view.add_file(path, filesystem.read(entry.path)))
             elif FileName.parse(entry.name) is not None:
                 self.view.parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
                 shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))

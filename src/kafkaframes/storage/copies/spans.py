@@ -71,16 +71,16 @@ class Merged:
         """Return the segment that a stretch belongs to."""
         return self.copies[at.copy].segments[at.segment]
 
-    def lost_chunks(self) -> Iterator[tuple[str, DamagedChunkError]]:
+    def find_lost_chunks(self) -> Iterator[tuple[str, DamagedChunkError]]:
         """Yield the segments and their damaged chunks whose offsets no other copy has either."""
         missing = [(one.first_offset, one.end_offset) for one in self.decisions if one.check == "missing"]
         missing.append((max((span.end_offset for span in self.spans), default=self.start_offset), self.end_offset))
         for copy in self.copies:
-            for broken in copy.broken:
-                first, end = copy.offsets_lost_at(broken)
+            for broken_segment in copy.broken_segments:
+                first, end = copy.offsets_lost_at(broken_segment)
                 end = self.end_offset if end is None else end
-                if broken.damage is not None and any(first < stop and start < end for start, stop in missing):
-                    yield copy.segments[broken.segment].path, broken.damage
+                if broken_segment.damage is not None and any(first < stop and start < end for start, stop in missing):
+                    yield copy.segments[broken_segment.segment].path, broken_segment.damage
 
     @property
     def size_bytes(self) -> int:

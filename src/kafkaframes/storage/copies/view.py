@@ -21,7 +21,15 @@ from kafkaframes.storage.copies.spans import Merged, Span
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import write_leader_epochs, write_offset_checkpoint
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, reader_of, split
+from kafkaframes.storage.files.filesystem import (
+    FileInfo,
+    FileSystem,
+    LocalFileSystem,
+    ReadAt,
+    join,
+    reader_of,
+    split_path,
+)
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.log.discover import filesystem_for
 
@@ -71,11 +79,11 @@ class MergedFileSystem:
     def stat(self, path: str) -> FileInfo | None:
         """Return the entry of a path; None if it does not exist."""
         if path in self.parts:
-            return FileInfo(path, split(path)[1], sum(part.size_bytes for part in self.parts[path]))
+            return FileInfo(path, split_path(path)[1], sum(part.size_bytes for part in self.parts[path]))
         if path in self.small:
-            return FileInfo(path, split(path)[1], len(self.small[path]))
+            return FileInfo(path, split_path(path)[1], len(self.small[path]))
         if path.rstrip("/") in self.listings:
-            return FileInfo(path, split(path)[1], is_directory=True)
+            return FileInfo(path, split_path(path)[1], is_directory=True)
         return None if _is_ours(path) else self.other(path).stat(path)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
@@ -108,8 +116,8 @@ class MergedFileSystem:
         """Return the paths that match ``pattern``, sorted."""
         if not _is_ours(pattern):
             return self.other(pattern).glob(pattern)
-        named = [join(directory, entry.name) for directory, entries in self.listings.items() for entry in entries]
-        return sorted(name for name in named if fnmatch(name, pattern))
+        paths = [join(directory, entry.name) for directory, entries in self.listings.items() for entry in entries]
+        return sorted(name for name in paths if fnmatch(name, pattern))
 
     def other(self, path: str) -> FileSystem:
         """Return the file system of a path outside the view."""
@@ -126,25 +134,25 @@ class _Joined:
     def __init__(self, parts: Sequence[Part], stack: ExitStack) -> None:
         self._parts = parts
         self._stack = stack
-        self._opened: dict[str, ReadAt] = {}
+        self._readers: dict[str, ReadAt] = {}
 
     def __call__(self, position: int, length: int) -> bytes:
         chunks: list[bytes] = []
-        left = length if length >= 0 else sum(part.size_bytes for part in self._parts)
+        remaining_bytes = length if length >= 0 else sum(part.size_bytes for part in self._parts)
         for part in self._parts:
-            if position < part.size_bytes and left > 0:
-                size = min(left, part.size_bytes - position)
+            if position < part.size_bytes and remaining_bytes > 0:
+                size = min(remaining_bytes, part.size_bytes - position)
                 chunks.append(self._reader(part)(part.start + position, size))
-                left -= size
+                remaining_bytes -= size
                 position = 0
             else:
                 position = max(position - part.size_bytes, 0)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def _reader(self, part: Part) -> ReadAt:
-        if part.path not in self._opened:
-            self._opened[part.path] = self._stack.enter_context(part.filesystem.open(part.path))
-        return self._opened[part.path]
+        if part.path not in self._readers:
+            self._readers[part.path] = self._stack.enter_context(part.filesystem.open(part.path))
+        return self._readers[part.path]
 
 
 @dataclass
@@ -168,7 +176,7 @@ class View:
             entries += self._segment(merged, sources, directory, group, whole, before)
             before = group[-1].end_offset
         entries.append(
-            self.written(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage))
+            self.add_file(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage))
         )
         entries += self._companions(merged, sources[merged.authority].partition)
         offsets = {
@@ -179,15 +187,16 @@ class View:
         own = {file: {merged.topic_partition: value} for file, value in offsets.items() if value is not None}
         self._note(own)
         self.listings[directory] = tuple(sorted(entries, key=lambda entry: entry.name))
-        made = partition_of_entries(self.filesystem, directory, entries, ROOT, own)
+        partition = partition_of_entries(self.filesystem, directory, entries, ROOT, own)
         known_ends = tuple(
-            replace(one, end_offset=whole[one.path].end_offset) if one.path in whole else one for one in made.segments
+            replace(one, end_offset=whole[one.path].end_offset) if one.path in whole else one
+            for one in partition.segments
         )
         notes = tuple(note for one in sources for note in one.partition.notes)
         problems = tuple(problem for one in sources for problem in one.partition.problems)
-        made = replace(made, segments=known_ends, notes=notes, problems=(*made.problems, *problems))
-        self.partitions.append(made)
-        return made
+        partition = replace(partition, segments=known_ends, notes=notes, problems=(*partition.problems, *problems))
+        self.partitions.append(partition)
+        return partition
 
     def add_single(self, source: CopySource) -> None:
         """Add a partition with a single copy, which keeps its path."""
@@ -196,7 +205,7 @@ class View:
 
     def note_offsets(self, partition: Partition) -> None:
         """Add a partition's offsets in the broker's checkpoints."""
-        self._note({file: {partition.topic_partition: at} for file, at in partition.checkpointed.items()})
+        self._note({file: {partition.topic_partition: at} for file, at in partition.checkpointed_offsets.items()})
 
     def _note(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         for file, values in offsets.items():
@@ -215,7 +224,7 @@ class View:
         """
         entries = [
             *self.checkpoints(),
-            *(FileInfo(one.directory, split(one.directory)[1], is_directory=True) for one in self.partitions),
+            *(FileInfo(one.directory, split_path(one.directory)[1], is_directory=True) for one in self.partitions),
         ]
         self.listings[ROOT] = tuple(sorted(entries, key=lambda entry: entry.name))
         metas = {partition.meta.node_id: partition.meta for partition in directories if partition.meta is not None}
@@ -232,12 +241,12 @@ class View:
 
     def checkpoints(self) -> list[FileInfo]:
         """Add the checkpoints of all added partitions to the view."""
-        return [self.written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()]
+        return [self.add_file(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()]
 
-    def written(self, path: str, content: bytes) -> FileInfo:
+    def add_file(self, path: str, content: bytes) -> FileInfo:
         """Add a file with the given content to the view."""
         self.small[path] = content
-        return FileInfo(path, split(path)[1], len(content))
+        return FileInfo(path, split_path(path)[1], len(content))
 
     def _segment(
         self,
@@ -266,7 +275,7 @@ class View:
             for one in group
         )
         size_bytes = sum(one.size_bytes for one in group)
-        yield FileInfo(path, split(path)[1], size_bytes, segment.log.mtime_ms)
+        yield FileInfo(path, split_path(path)[1], size_bytes, segment.log.mtime_ms)
 
     def _companions(self, merged: Merged, authority: Partition) -> Iterator[FileInfo]:
         """Yield the files that belong to no segment: the topic id, and the authority's producer snapshots."""

@@ -75,7 +75,7 @@ def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -
 
 
 @contextmanager
-def named_file(path: str) -> Iterator[BinaryIO]:
+def open_output(path: str) -> Iterator[BinaryIO]:
     """Write to a path that the user specified: a file is replaced atomically, a device or pipe is written directly.
 
     If the path is a symbolic link, its target is written and the link stays.
@@ -153,7 +153,7 @@ def _read_with(source: Path) -> Path:
 
 
 @contextmanager
-def locked(destination: Path) -> Iterator[None]:
+def hold_lock(destination: Path) -> Iterator[None]:
     """Hold the lock of a destination, for one job at a time. The system releases it when the process ends.
 
     Raises:
@@ -169,10 +169,10 @@ def locked(destination: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            taken = path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino
+            is_locked = path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino
         except OSError:
-            taken = False
-        if not taken:
+            is_locked = False
+        if not is_locked:
             raise LogDirError("another job is writing here", file=str(destination))
         try:
             yield
@@ -184,7 +184,7 @@ def locked(destination: Path) -> Iterator[None]:
 
 
 @contextmanager
-def unfinished(destination: Path) -> Iterator[Path]:
+def write_directory(destination: Path) -> Iterator[Path]:
     """Yield an empty directory and rename it to ``destination`` at the end; delete it after a failure.
 
     Raises:
@@ -218,8 +218,8 @@ def _remove_attempts(directory: Path) -> None:
 
 def _remove_renamed(path: Path) -> None:
     """Rename a directory and then remove it, so that a running attempt cannot create new files in it."""
-    removed = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
+    renamed_path = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
     with suppress(OSError):
-        path.rename(removed)
-        path = removed
+        path.rename(renamed_path)
+        path = renamed_path
     shutil.rmtree(path, ignore_errors=True)

@@ -125,8 +125,8 @@ def _checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_Line]:
 
 
 def _write_checkpoint(entries: Iterable[str]) -> bytes:
-    listed = list(entries)
-    return "".join(f"{line}\n" for line in (_VERSION_LINE, str(len(listed)), *listed)).encode()
+    lines = list(entries)
+    return "".join(f"{line}\n" for line in (_VERSION_LINE, str(len(lines)), *lines)).encode()
 
 
 def _fields(line: _Line, count: int, file: str | None) -> list[str]:
@@ -279,20 +279,22 @@ def assign(epochs: Epochs, new: EpochStart) -> Epochs:
         return epochs
     if epochs and epochs[-1].leader_epoch == new.leader_epoch and epochs[-1].start_offset <= new.start_offset:
         return epochs
-    kept = list(epochs)
-    while kept and (kept[-1].leader_epoch >= new.leader_epoch or kept[-1].start_offset >= new.start_offset):
-        kept.pop()
-    return (*kept, new)
+    kept_epochs = list(epochs)
+    while kept_epochs and (
+        kept_epochs[-1].leader_epoch >= new.leader_epoch or kept_epochs[-1].start_offset >= new.start_offset
+    ):
+        kept_epochs.pop()
+    return (*kept_epochs, new)
 
 
-def loaded(epochs: Epochs) -> Epochs:
+def load_epochs(epochs: Epochs) -> Epochs:
     """Load the entries of a file in order, as a broker does: each replaces earlier entries that contradict it."""
     return reduce(assign, epochs, ())
 
 
-def recovered(epochs: Epochs, added: Iterable[EpochStart]) -> Epochs:
+def add_recovered_epochs(epochs: Epochs, new_epochs: Iterable[EpochStart]) -> Epochs:
     """Add the epochs of a recovered segment that are above the latest entry."""
-    for entry in added:
+    for entry in new_epochs:
         if not epochs or entry.leader_epoch > epochs[-1].leader_epoch:
             epochs = assign(epochs, entry)
     return epochs
@@ -319,13 +321,13 @@ def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int,
     return lineage[max(index - 1, 0)].leader_epoch if index else epoch, lineage[index].start_offset
 
 
-def truncated(epochs: Epochs, *, start_offset: int, end_offset: int) -> Epochs:
+def truncate_epochs(epochs: Epochs, *, start_offset: int, end_offset: int) -> Epochs:
     """Remove the epochs that start at or after the log end offset, and those that end before the log start offset.
 
     >>> truncated((EpochStart(0, 0), EpochStart(2, 40), EpochStart(3, 90)), start_offset=50, end_offset=90)
     (EpochStart(leader_epoch=2, start_offset=50),)
     """
-    kept = [entry for entry in epochs if entry.start_offset < end_offset]
-    before = [entry for entry in kept if entry.start_offset <= start_offset]
+    kept_epochs = [entry for entry in epochs if entry.start_offset < end_offset]
+    before = [entry for entry in kept_epochs if entry.start_offset <= start_offset]
     first = [EpochStart(before[-1].leader_epoch, start_offset)] if before else []
-    return (*first, *kept[len(before) :])
+    return (*first, *kept_epochs[len(before) :])

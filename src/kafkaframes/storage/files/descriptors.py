@@ -34,7 +34,7 @@ def raise_descriptor_limit() -> int:
     return descriptor_limit()
 
 
-def reserved_descriptors() -> int:
+def count_reserved_descriptors() -> int:
     """Return the number of descriptors that are reserved for files and other uses than connections.
 
     >>> 16 <= reserved_descriptors() <= 256

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, split
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, split_path
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
 
@@ -82,11 +82,12 @@ class Partition:
         kraft_snapshots: ``<offset>-<epoch>.checkpoint`` files, which also contain record batches.
         producer_snapshots: all ``.snapshot`` files, including those that are companions of a segment.
         temporary: files with a second suffix.
-        replaced: segments that a broker replaces by finished swap files when it starts; ``segments`` omits them.
+        replaced_segments: segments that a broker replaces by finished swap files when it starts; ``segments`` omits
+            them.
         orphans: indexes without a ``.log`` file.
         leader_epochs: content of ``leader-epoch-checkpoint``; None if it is missing or corrupt.
         metadata: content of ``partition.metadata``; None if it is missing or corrupt.
-        checkpointed: the partition's offsets in the broker's checkpoints, by file name.
+        checkpointed_offsets: the partition's offsets in the broker's checkpoints, by file name.
         problems: errors of unreadable small files; for a tiered partition also of missing objects.
         notes: uploads in a tiered store that are not part of the log (unfinished, or of a lost history), as text.
     """
@@ -99,11 +100,11 @@ class Partition:
     kraft_snapshots: tuple[Segment, ...] = ()
     producer_snapshots: tuple[LogFile, ...] = ()
     temporary: tuple[LogFile, ...] = ()
-    replaced: tuple[Segment, ...] = ()
+    replaced_segments: tuple[Segment, ...] = ()
     orphans: tuple[LogFile, ...] = ()
     leader_epochs: tuple[EpochStart, ...] | None = None
     metadata: PartitionMetadata | None = None
-    checkpointed: Mapping[str, int] = field(default_factory=dict)
+    checkpointed_offsets: Mapping[str, int] = field(default_factory=dict)
     problems: tuple[LogDirError, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -126,17 +127,17 @@ class Partition:
     def log_start_offset(self) -> int:
         """The log start offset: from the checkpoint (DeleteRecords) or the first segment, whichever is higher."""
         first = self.segments[0].base_offset if self.segments else 0
-        return max(first, self.checkpointed.get(names.LOG_START_CHECKPOINT, first))
+        return max(first, self.checkpointed_offsets.get(names.LOG_START_CHECKPOINT, first))
 
     @property
     def high_watermark(self) -> int | None:
         """The checkpointed high watermark, which may be far below the log end offset; None if missing."""
-        return self.checkpointed.get(names.HIGH_WATERMARK_CHECKPOINT)
+        return self.checkpointed_offsets.get(names.HIGH_WATERMARK_CHECKPOINT)
 
     @property
     def recovery_point(self) -> int:
         """The offset below which all records were flushed; 0 without a checkpoint."""
-        return self.checkpointed.get(names.RECOVERY_POINT_CHECKPOINT, 0)
+        return self.checkpointed_offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0)
 
     @property
     def size_bytes(self) -> int:
@@ -184,13 +185,13 @@ def partitions_of(
 # The listing may also come from a view of objects in a store, or of several copies. If a small text file is corrupt,
 # ``problems`` reports it and the segments are still listed.
 
-_Parsed = TypeVar("_Parsed")
+_ParsedFile = TypeVar("_ParsedFile")
 SMALL_FILE_BYTES = 64 << 20  # larger than any checkpoint
 
 
 def read_small(
-    filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _Parsed], problems: list[LogDirError]
-) -> _Parsed | None:
+    filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _ParsedFile], problems: list[LogDirError]
+) -> _ParsedFile | None:
     """Read a small listed file; None if it is missing or malformed. ``problems`` gets the error of a malformed file."""
     if entry is None:
         return None
@@ -215,14 +216,14 @@ def partition_of_entries(
     offsets: Mapping[str, Mapping[TopicPartition, int]],
 ) -> Partition:
     """Return the partition of a directory with ``entries``; the directory's name determines the partition's."""
-    name = DirectoryName.parse(split(path)[1]) or DirectoryName(TopicPartition(split(path)[1], 0))
+    name = DirectoryName.parse(split_path(path)[1]) or DirectoryName(TopicPartition(split_path(path)[1], 0))
     files = {entry.name: entry for entry in entries if not entry.is_directory}
-    parsed = [
+    parsed_files = [
         LogFile(file_name, entry.path, entry.size_bytes, entry.mtime_ms)
         for entry in files.values()
         if (file_name := FileName.parse(entry.name)) is not None
     ]
-    final = {(file.name.offset, file.name.kind): file for file in parsed if not file.name.temporary}
+    final = {(file.name.offset, file.name.kind): file for file in parsed_files if not file.name.temporary}
     bases = sorted(offset for offset, kind in final if kind == "log")
     problems: list[LogDirError] = []
     epochs = files.get(names.LEADER_EPOCH_CHECKPOINT)
@@ -232,9 +233,9 @@ def partition_of_entries(
         log_directory=log_directory,
         state=name.state,
         segments=tuple(_segment(final, base) for base in bases),
-        kraft_snapshots=tuple(Segment(file) for file in parsed if _is_final(file, "checkpoint")),
-        producer_snapshots=tuple(file for file in parsed if _is_final(file, "snapshot")),
-        temporary=tuple(file for file in parsed if file.name.temporary),
+        kraft_snapshots=tuple(Segment(file) for file in parsed_files if _is_final(file, "checkpoint")),
+        producer_snapshots=tuple(file for file in parsed_files if _is_final(file, "snapshot")),
+        temporary=tuple(file for file in parsed_files if file.name.temporary),
         orphans=tuple(
             file
             for (offset, kind), file in final.items()
@@ -244,7 +245,7 @@ def partition_of_entries(
         metadata=read_small(
             filesystem, files.get(names.PARTITION_METADATA), checkpoints.read_partition_metadata, problems
         ),
-        checkpointed={
+        checkpointed_offsets={
             file: values[name.topic_partition]
             for file, values in offsets.items()
             if not name.state and name.topic_partition in values

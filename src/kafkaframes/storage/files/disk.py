@@ -20,8 +20,8 @@ from contextlib import AbstractContextManager
 from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
-from kafkaframes.storage.files.descriptors import NO_DESCRIPTORS, descriptor_limit, reserved_descriptors
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt, join, split
+from kafkaframes.storage.files.descriptors import NO_DESCRIPTORS, count_reserved_descriptors, descriptor_limit
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt, join, split_path
 from kafkaframes.storage.files.local_disk import LocalDisk
 
 _Answer = TypeVar("_Answer")
@@ -98,7 +98,7 @@ class _OnlineFile:
         self._file: DiskFile | None = file
         self._is_pooled = is_pooled
 
-    def _opened(self) -> DiskFile:
+    def _open(self) -> DiskFile:
         if self._is_pooled:
             self._disk.touch(self)
         if self._file is None:
@@ -107,7 +107,7 @@ class _OnlineFile:
 
     def read(self, position: int, length: int) -> bytes:
         try:
-            return self._disk.with_descriptors(lambda: self._opened().read(position, length))
+            return self._disk.with_descriptors(lambda: self._open().read(position, length))
         except OSError as error:  # a failed read does not take the directory offline: writes may still succeed
             raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
 
@@ -115,20 +115,20 @@ class _OnlineFile:
         disk = self._disk
         disk.refuse_if_offline(self._path)  # the body of ``effect``, inlined because writes are frequent
         try:
-            self._opened().write(position, data)
+            self._open().write(position, data)
         except OSError as error:
             if error.errno not in NO_DESCRIPTORS:
                 disk.fail(self._path, error)
-            disk.effect(self._path, lambda: self._opened().write(position, data))
+            disk.effect(self._path, lambda: self._open().write(position, data))
 
     def truncate(self, size_bytes: int) -> None:
         if self._file is None:  # do not reopen it: a stopping broker truncates three files of each partition
             self._disk.truncate(self._path, size_bytes)
         else:
-            self._disk.effect(self._path, lambda: self._opened().truncate(size_bytes))
+            self._disk.effect(self._path, lambda: self._open().truncate(size_bytes))
 
     def fsync(self) -> None:
-        self._disk.effect(self._path, lambda: self._opened().fsync(), loses_data=True)
+        self._disk.effect(self._path, lambda: self._open().fsync(), loses_data=True)
 
     def rest(self) -> None:
         """Close the underlying file until the next use."""
@@ -192,7 +192,7 @@ class OnlineDisk(FileSystemOver):
         self.inner = disk
         limit = min(max(descriptor_limit() // 3, MIN_OPEN_FILES), MAX_OPEN_FILES)
         self._pool_limit = self._max_open_files = limit if max_open_files is None else max_open_files
-        self._max_descriptor = descriptor_limit() - reserved_descriptors() // 2
+        self._max_descriptor = descriptor_limit() - count_reserved_descriptors() // 2
         self._owner = threading.get_ident()
         self._open: OrderedDict[_OnlineFile | _OnlineReader, None] = OrderedDict()
         self.failure: StorageError | None = None
@@ -317,9 +317,9 @@ class OnlineDisk(FileSystemOver):
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; create it if it does not exist."""
         file = self.effect(path, lambda: self.inner.open_file(path, is_private=is_private))
-        opened = _OnlineFile(self, path, file, is_pooled=True)
-        self.touch(opened)
-        return opened
+        online_file = _OnlineFile(self, path, file, is_pooled=True)
+        self.touch(online_file)
+        return online_file
 
     def open_apart(self, path: str) -> DiskFile:
         """Open a file outside the pool, for use by another thread."""
@@ -402,7 +402,7 @@ def replace_file(disk: Disk, path: str, data: bytes, *, is_private: bool = False
         StorageError: the disk fails.
     """
     write_whole(disk, path, data, is_private=is_private)
-    disk.sync_directory(split(path)[0])
+    disk.sync_directory(split_path(path)[0])
 
 
 def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = False) -> None:
@@ -478,9 +478,9 @@ def write_whole(
     Raises:
         StorageError: the disk fails.
     """
-    unfinished = path + temporary
-    _write_temporary(disk, unfinished, data, is_private=is_private, is_flushed=is_flushed)
-    disk.rename(unfinished, path)
+    temporary_path = path + temporary
+    _write_temporary(disk, temporary_path, data, is_private=is_private, is_flushed=is_flushed)
+    disk.rename(temporary_path, path)
 
 
 def _write_temporary(disk: Disk, path: str, data: bytes, *, is_private: bool = False, is_flushed: bool = False) -> None:

@@ -24,7 +24,7 @@ _Answer = TypeVar("_Answer")
 RETRY_AFTER_SECONDS = (0.1, 0.4, 1.6)
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
 MAGIC_CHARACTERS = frozenset("*?[")
-MOST_UNCHECKED_BYTES = 1 << 20  # larger reads are first limited to the file's size
+MAX_UNCHECKED_BYTES = 1 << 20  # larger reads are first limited to the file's size
 KEY_FILES = "key_files"  # not an option of fsspec: private keys for encrypted tiered segments
 FOLLOW_LINKS = "follow_links"  # an option of the local disk
 VIEW_MARK = "!/"  # separator in the path of a tiered segment's file, between the object and the file name
@@ -76,7 +76,7 @@ def join(directory: str, name: str) -> str:
     return f"{directory.rstrip('/')}/{name}" if directory.rstrip("/") else f"/{name}"
 
 
-def split(path: str) -> tuple[str, str]:
+def split_path(path: str) -> tuple[str, str]:
     """Split a path or URL into the directory and the name.
 
     >>> split("/logs/orders-0/")
@@ -139,7 +139,7 @@ class LocalFileSystem:
             return None
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
             raise LogDirError(f"cannot be read: {error}", file=path) from error
-        return _local_info(path, split(path)[1], raw)
+        return _local_info(path, split_path(path)[1], raw)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
@@ -172,9 +172,9 @@ def _leads_on(directory: str, link: str) -> bool:
 def _passes_link(pattern: str, path: str) -> bool:
     """Return whether a matched path contains a symbolic link in a step that the pattern matched with a wildcard."""
     plain = pattern.split("/")
-    fixed = next((index for index, step in enumerate(plain) if has_magic(step)), len(plain))
+    first_pattern = next((index for index, step in enumerate(plain) if has_magic(step)), len(plain))
     steps = path.split("/")
-    return any(os.path.islink("/".join(steps[: end + 1])) for end in range(fixed, len(steps)))
+    return any(os.path.islink("/".join(steps[: end + 1])) for end in range(first_pattern, len(steps)))
 
 
 def _local_info(path: str, name: str, raw: os.stat_result) -> FileInfo:
@@ -184,16 +184,16 @@ def _local_info(path: str, name: str, raw: os.stat_result) -> FileInfo:
 
 def _pread(descriptor: int, position: int, length: int) -> bytes:
     """Read ``length`` bytes, or the rest of the file for -1, without allocating more than the file's size."""
-    requested = length
-    if not 0 <= length <= MOST_UNCHECKED_BYTES:
-        left = max(os.fstat(descriptor).st_size - position, 0)
-        requested = left if length < 0 else min(length, left)
-    part = os.pread(descriptor, requested, position)
-    if len(part) == requested or not part:
+    length_to_read = length
+    if not 0 <= length <= MAX_UNCHECKED_BYTES:
+        remaining_bytes = max(os.fstat(descriptor).st_size - position, 0)
+        length_to_read = remaining_bytes if length < 0 else min(length, remaining_bytes)
+    part = os.pread(descriptor, length_to_read, position)
+    if len(part) == length_to_read or not part:
         return part
     parts = [part]
-    while requested > (have := sum(map(len, parts))) and (
-        part := os.pread(descriptor, requested - have, position + have)
+    while length_to_read > (have := sum(map(len, parts))) and (
+        part := os.pread(descriptor, length_to_read - have, position + have)
     ):
         parts.append(part)
     return b"".join(parts)
@@ -205,16 +205,16 @@ class FsspecFileSystem:
 
     Attributes:
         options: arguments of the store's constructor (``endpoint_url``, ``key``, ``secret``, ``anon``, ...).
-        made: an existing fsspec file system to use; it must be picklable if other processes read from it.
+        store: an existing fsspec file system to use; it must be picklable if other processes read from it.
     """
 
     protocol: str
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    made: Any = None
+    store: Any = None
 
     def _store(self) -> Any:
-        if self.made is not None:
-            return self.made
+        if self.store is not None:
+            return self.store
         try:
             import fsspec
 
@@ -240,8 +240,8 @@ class FsspecFileSystem:
 
         def question(store: Any) -> list[FileInfo]:
             store.invalidate_cache()
-            listed = [self._info(path, raw) for raw in store.ls(path, detail=True)]
-            return [entry for entry in listed if entry.name and entry.path.rstrip("/") != path.rstrip("/")]
+            entries = [self._info(path, raw) for raw in store.ls(path, detail=True)]
+            return [entry for entry in entries if entry.name and entry.path.rstrip("/") != path.rstrip("/")]
 
         return sorted(self._ask(path, question), key=lambda entry: entry.name)
 
@@ -250,7 +250,7 @@ class FsspecFileSystem:
 
         def question(store: Any) -> FileInfo | None:
             try:
-                raw = self._info(split(path)[0], store.info(path))
+                raw = self._info(split_path(path)[0], store.info(path))
             except FileNotFoundError:
                 return None
             return FileInfo(path, raw.name, raw.size_bytes, raw.mtime_ms, raw.is_directory)
@@ -283,7 +283,7 @@ class FsspecFileSystem:
         return self._ask(pattern, lambda store: sorted(store.unstrip_protocol(raw) for raw in store.glob(pattern)))
 
     def _info(self, directory: str, raw: Mapping[str, Any]) -> FileInfo:
-        name = split(str(raw["name"]))[1]
+        name = split_path(str(raw["name"]))[1]
         is_directory = raw.get("type") == "directory"
         size_bytes = 0 if is_directory else int(raw.get("size") or 0)
         return FileInfo(join(directory, name), name, size_bytes, _store_mtime_ms(raw), is_directory)
@@ -315,9 +315,9 @@ def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSyst
         options: arguments of the store's constructor, with the names of fsspec; ``follow_links`` is for the local disk.
     """
     protocol, mark, _ = path.partition("://")
-    chosen = dict(options or {})
-    follow_links = bool(chosen.pop(FOLLOW_LINKS, False))
-    return FsspecFileSystem(protocol, chosen) if mark and protocol != "file" else LocalFileSystem(follow_links)
+    store_options = dict(options or {})
+    follow_links = bool(store_options.pop(FOLLOW_LINKS, False))
+    return FsspecFileSystem(protocol, store_options) if mark and protocol != "file" else LocalFileSystem(follow_links)
 
 
 def plain_path(path: str) -> str:
@@ -333,7 +333,7 @@ def wrap(filesystem: Any) -> FileSystem:
         from fsspec.implementations.arrow import ArrowFSWrapper
 
         filesystem = ArrowFSWrapper(filesystem)
-    return FsspecFileSystem(str(getattr(filesystem, "protocol", "given")), made=filesystem)
+    return FsspecFileSystem(str(getattr(filesystem, "protocol", "given")), store=filesystem)
 
 
 def has_magic(path: str) -> bool:

@@ -145,9 +145,9 @@ class HeaderWalk:
             yield result
 
     def _has_header(self) -> bool:
-        left = self._size_bytes - self.position
-        self.status = END if left <= 0 else TORN
-        return left > BYTES_TO_MAGIC
+        remaining_bytes = self._size_bytes - self.position
+        self.status = END if remaining_bytes <= 0 else TORN
+        return remaining_bytes > BYTES_TO_MAGIC
 
     def _parse(self, window: bytes, at: int) -> BatchHeader | None:
         body: int = _SIZE.unpack_from(window, at + _AT_SIZE)[0]

@@ -45,7 +45,7 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     name = os.path.realpath(path)
     if name in _HELD:
         return None
-    descriptor, kind = _opened(path, create=create)
+    descriptor, kind = _open_lock_file(path, create=create)
     try:
         fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
     except OSError:
@@ -60,7 +60,7 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     return release
 
 
-def _opened(path: str, *, create: bool) -> tuple[int, int]:
+def _open_lock_file(path: str, *, create: bool) -> tuple[int, int]:
     """Open a lock file; return its descriptor, and the kind of lock that its mode permits."""
     flags = getattr(os, "O_CLOEXEC", 0)
     try:
@@ -163,9 +163,9 @@ class LocalFile:
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
-        done = os.pwrite(self._descriptor, data, position)
-        while done < len(data):  # a disk that becomes full accepts a part of the data, and then raises
-            done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
+        written_bytes = os.pwrite(self._descriptor, data, position)
+        while written_bytes < len(data):  # a disk that becomes full accepts a part of the data, and then raises
+            written_bytes += os.pwrite(self._descriptor, memoryview(data)[written_bytes:], position + written_bytes)
 
     def truncate(self, size_bytes: int) -> None:
         """Truncate the file, or extend it with zeros."""

@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import DiskFile
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split_path
 
 
 class MemoryFile:
@@ -74,7 +74,7 @@ class MemoryDisk(_InMemory):
     def __init__(self) -> None:
         self._files: dict[str, MemoryFile] = {}
         self._directories: dict[str, set[str]] = {"/": set(), ".": set()}  # names of the entries, by directory
-        self._locked: set[str] = set()
+        self._locks: set[str] = set()
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
@@ -86,8 +86,8 @@ class MemoryDisk(_InMemory):
     def stat(self, path: str) -> FileInfo | None:
         """Return the entry of a path; None if it does not exist."""
         if path in self._files:
-            return FileInfo(path, split(path)[1], self._files[path].size_bytes)
-        return FileInfo(path, split(path)[1], is_directory=True) if path in self._directories else None
+            return FileInfo(path, split_path(path)[1], self._files[path].size_bytes)
+        return FileInfo(path, split_path(path)[1], is_directory=True) if path in self._directories else None
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on."""
@@ -114,7 +114,7 @@ class MemoryDisk(_InMemory):
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; create it if it does not exist."""
         if path not in self._files:
-            directory, name = split(path)
+            directory, name = split_path(path)
             if directory not in self._directories:
                 raise FileNotFoundError(2, "no such directory", directory)
             self._directories[directory].add(name)
@@ -131,7 +131,7 @@ class MemoryDisk(_InMemory):
         """Create a directory and its parents."""
         if path in self._directories:
             return
-        above, name = split(path)
+        above, name = split_path(path)
         self.make_directory(above)
         self._directories[above].add(name)
         self._directories[path] = set()
@@ -144,7 +144,7 @@ class MemoryDisk(_InMemory):
             self._move_directory(source, target)
         else:
             raise FileNotFoundError(2, "no such file or directory", source)
-        (old, name), (new, new_name) = split(source), split(target)
+        (old, name), (new, new_name) = split_path(source), split_path(target)
         self._directories[old].discard(name)
         self._directories[new].add(new_name)
 
@@ -168,19 +168,19 @@ class MemoryDisk(_InMemory):
             raise OSError(39, "directory not empty", path)
         else:
             del self._directories[path]
-        directory, name = split(path)
+        directory, name = split_path(path)
         self._directories[directory].discard(name)
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Lock a file; return the function that releases the lock, or None if it is already held."""
-        if path in self._locked:
+        if path in self._locks:
             return None
         self.open_file(path)
-        self._locked.add(path)
-        return lambda: self._locked.discard(path)
+        self._locks.add(path)
+        return lambda: self._locks.discard(path)
 
 
-MOST_KEPT = 16  # largest number of open files of the other file system
+MAX_OPEN_FILES = 16  # largest number of open files of the other file system
 
 
 @runtime_checkable
@@ -203,7 +203,7 @@ class _Readers:
         if path not in self._open:
             opening = self._base.open(path)
             self._open[path] = opening, opening.__enter__()
-            if len(self._open) > MOST_KEPT:
+            if len(self._open) > MAX_OPEN_FILES:
                 self._open.popitem(last=False)[1][0].__exit__(None, None, None)
         self._open.move_to_end(path)
         return self._open[path][1](position, length)
@@ -257,15 +257,17 @@ class OverlayDisk(_InMemory):
         self._readers = _Readers(base)
         self._files: dict[str, MemoryFile] = {}
         self._directories: set[str] = set()
-        self._gone: set[str] = set()
+        self._deleted_paths: set[str] = set()
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
         paths: dict[str, FileInfo] = {}
         if path not in self._directories:
-            paths = {info.name: info for info in self._base.list_directory(path) if info.path not in self._gone}
+            paths = {
+                info.name: info for info in self._base.list_directory(path) if info.path not in self._deleted_paths
+            }
         for child in (*self._files, *self._directories):
-            directory, name = split(child)
+            directory, name = split_path(child)
             info = self.stat(child) if directory == path else None
             if info is not None:
                 paths[name] = info
@@ -274,16 +276,16 @@ class OverlayDisk(_InMemory):
     def stat(self, path: str) -> FileInfo | None:
         """Return the entry of a path; None if it does not exist."""
         if path in self._files:
-            return FileInfo(path, split(path)[1], self._files[path].size_bytes)
+            return FileInfo(path, split_path(path)[1], self._files[path].size_bytes)
         if path in self._directories:
-            return FileInfo(path, split(path)[1], is_directory=True)
-        return None if path in self._gone else self._base.stat(path)
+            return FileInfo(path, split_path(path)[1], is_directory=True)
+        return None if path in self._deleted_paths else self._base.stat(path)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on."""
         if path in self._files:
             return self._files[path].read(position, -1 if length is None else length)
-        if path in self._gone:
+        if path in self._deleted_paths:
             raise LogDirError("cannot be read: no such file", file=path)
         return self._base.read(path, position=position, length=length)
 
@@ -292,7 +294,7 @@ class OverlayDisk(_InMemory):
         """Open a file for many reads."""
         if path in self._files:
             yield self._files[path].read
-        elif path in self._gone:
+        elif path in self._deleted_paths:
             raise LogDirError("cannot be read: no such file", file=path)
         else:
             with self._base.open(path) as read_at:
@@ -300,21 +302,21 @@ class OverlayDisk(_InMemory):
 
     def glob(self, pattern: str) -> list[str]:
         """Return the paths of the other file system that match ``pattern``, sorted."""
-        return [path for path in self._base.glob(pattern) if path not in self._gone]
+        return [path for path in self._base.glob(pattern) if path not in self._deleted_paths]
 
     def _content(self, path: str) -> MemoryFile:
         """Return the content of a file for changes; a new file is empty."""
         if path not in self._files:
-            info = None if path in self._gone else self._base.stat(path)
+            info = None if path in self._deleted_paths else self._base.stat(path)
             self._files[path] = MemoryFile() if info is None else _Backed(self._readers, info)
-            self._gone.discard(path)
+            self._deleted_paths.discard(path)
         return self._files[path]
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a local file that is unchanged, and return its descriptor; None for all other files."""
         content = self._files.get(path)
         is_underneath = content is None or (isinstance(content, _Backed) and content.is_untouched)
-        if path in self._gone or not is_underneath:
+        if path in self._deleted_paths or not is_underneath:
             return None
         if isinstance(self._base, LocalFileSystem):
             return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -334,8 +336,8 @@ class OverlayDisk(_InMemory):
         """Create a directory and its parents."""
         while self.stat(path) is None:
             self._directories.add(path)
-            self._gone.discard(path)
-            path = split(path)[0]
+            self._deleted_paths.discard(path)
+            path = split_path(path)[0]
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file, or all files of a directory; an existing target file is replaced."""
@@ -351,7 +353,7 @@ class OverlayDisk(_InMemory):
         content = self._content(source)
         self.delete(source)
         self._files[target] = content
-        self._gone.discard(target)
+        self._deleted_paths.discard(target)
 
     def delete(self, path: str) -> None:
         """Remove a file or a directory from the view."""
@@ -359,7 +361,7 @@ class OverlayDisk(_InMemory):
             raise FileNotFoundError(2, "no such file or directory", path)
         self._files.pop(path, None)
         self._directories.discard(path)
-        self._gone.add(path)
+        self._deleted_paths.add(path)
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Return a lock that always succeeds, because the other file system is not changed."""

@@ -21,7 +21,7 @@ OFFSET_DIGITS = 20
 EPOCH_DIGITS = 10
 SEGMENT_KINDS = ("log", "index", "timeindex", "txnindex")
 TEMPORARY_SUFFIXES = ("cleaned", "swap", "deleted", "tmp", "part")
-_LONGEST_TOPIC = 249
+_MAX_TOPIC_LENGTH = 249
 _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 DIRECTORY_STATES = ("delete", "future", "stray")
 
@@ -150,8 +150,8 @@ class FileName:
         if match is None or int(match["offset"]) > _MAX_OFFSET:
             return None
         kind, temporary, epoch = match["kind"], match["temporary"] or "", match["epoch"]
-        known = kind == "checkpoint" if epoch else kind in (*SEGMENT_KINDS, "snapshot")
-        if not known or (temporary and temporary not in TEMPORARY_SUFFIXES):
+        is_known_kind = kind == "checkpoint" if epoch else kind in (*SEGMENT_KINDS, "snapshot")
+        if not is_known_kind or (temporary and temporary not in TEMPORARY_SUFFIXES):
             return None
         return cls(int(match["offset"]), kind, temporary, int(epoch) if epoch else None)
 
@@ -186,7 +186,7 @@ def segment_file_name(base_offset: int, kind: str) -> str:
 
 def is_topic(name: str) -> bool:
     """Return whether a topic can have a name (Kafka's ``Topic.validate``)."""
-    return 0 < len(name) <= _LONGEST_TOPIC and name not in (".", "..") and _TOPIC_CHARACTERS.issuperset(name)
+    return 0 < len(name) <= _MAX_TOPIC_LENGTH and name not in (".", "..") and _TOPIC_CHARACTERS.issuperset(name)
 
 
 def check_topic(name: str) -> None:
@@ -206,8 +206,8 @@ def coordinator_partition(key: str, partitions: int) -> int:
     (4, 0)
     """
     raw = key.encode("utf-16-be", "surrogatepass")
-    hashed = 0
+    hash_value = 0
     for unit in struct.unpack(f">{len(raw) // 2}H", raw):
-        hashed = (31 * hashed + unit) & 0xFFFFFFFF
-    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+        hash_value = (31 * hash_value + unit) & 0xFFFFFFFF
+    signed = hash_value - (1 << 32) if hash_value >= 1 << 31 else hash_value
     return 0 if signed == -(1 << 31) else abs(signed) % partitions

@@ -50,9 +50,9 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
     version, crc, count = _HEADER.unpack_from(raw)
     if version != SNAPSHOT_VERSION:
         raise LogDirError(f"unknown version {version} of a producer snapshot", position=0, file=file)
-    computed = crc32c(memoryview(raw)[_CRC_FROM:])
-    if computed != crc:
-        raise LogDirError(f"CRC is {computed:#010x}, the file says {crc:#010x}", position=2, file=file)
+    actual_crc = crc32c(memoryview(raw)[_CRC_FROM:])
+    if actual_crc != crc:
+        raise LogDirError(f"CRC is {actual_crc:#010x}, the file says {crc:#010x}", position=2, file=file)
     if count < 0 or _HEADER.size + count * _ENTRY.size != len(raw):
         raise LogDirError(f"{count} producers do not make {len(raw)} bytes", position=_CRC_FROM, file=file)
     return tuple(ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(raw[_HEADER.size :]))
@@ -60,8 +60,8 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
 
 def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
     """Write a producer snapshot, with the producers in the given order."""
-    listed = [_ENTRY.pack(*one) for one in producers]
-    body = struct.pack(">i", len(listed)) + b"".join(listed)
+    entries = [_ENTRY.pack(*one) for one in producers]
+    body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
 
@@ -124,8 +124,8 @@ def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
     version. ``read_txn_index`` checks more.
     """
     whole = len(raw) - len(raw) % ABORTED_SIZE_BYTES
-    checked = _CHECKED.iter_unpack(memoryview(raw)[:whole])
-    return all(version <= INDEX_VERSION and last_offset >= base_offset for version, last_offset in checked)
+    versions_and_offsets = _CHECKED.iter_unpack(memoryview(raw)[:whole])
+    return all(version <= INDEX_VERSION and last_offset >= base_offset for version, last_offset in versions_and_offsets)
 
 
 def _check(transaction: AbortedTransaction, least: int, position: int, file: str | None) -> None:

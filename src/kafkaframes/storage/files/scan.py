@@ -149,17 +149,17 @@ class SegmentFile:
         length = max(min(length, self.size_bytes - position), 0)
         if self._buffer.size < length:
             self._buffer = np.empty(length, np.uint8)
-        done = 0
+        read_bytes = 0
         try:
-            while done < length:
-                count = os.preadv(self._descriptor, [self._buffer[done:length].data], position + done)
+            while read_bytes < length:
+                count = os.preadv(self._descriptor, [self._buffer[read_bytes:length].data], position + read_bytes)
                 if count == 0:
                     break
-                done += count
+                read_bytes += count
         except OSError as error:
             raise LogDirError(f"cannot be read: {error.strerror or error}", file=self.name) from error
-        self._meter.bytes_read += done
-        return self._buffer[:done]
+        self._meter.bytes_read += read_bytes
+        return self._buffer[:read_bytes]
 
 
 @contextmanager

@@ -78,9 +78,9 @@ class SegmentReader:
 
         size, path = self.segment.size_bytes, self.segment.path
         for window in scan_segment(self._read_at, size_bytes=size, position=position, file=path):
-            chosen = window.batches.column("producer_id") >= 0
-            chosen[-1:] = True
-            yield from (BatchHeader(*column) for column in window.batches.table[:, chosen].T.tolist())
+            has_producer = window.batches.column("producer_id") >= 0
+            has_producer[-1:] = True
+            yield from (BatchHeader(*column) for column in window.batches.table[:, has_producer].T.tolist())
 
     def records(self, header: BatchHeader) -> tuple[Record, ...]:
         """Return the readable records of a batch, including control records."""
@@ -141,10 +141,10 @@ class SegmentReader:
         The time index has it up to the last entry of the offset index, because Kafka adds entries to both together.
         The headers after that entry are read, because the indexes of an open segment do not cover its end.
         """
-        known = self.time_index
-        if known is None or self.offset_index is None:
+        time_index = self.time_index
+        if time_index is None or self.offset_index is None:
             return max((header.max_timestamp for header in self.headers()), default=NO_TIMESTAMP)
-        largest = int(known.timestamps[-1]) if len(known) else NO_TIMESTAMP
+        largest = int(time_index.timestamps[-1]) if len(time_index) else NO_TIMESTAMP
         return max(largest, max((header.max_timestamp for header in self.last_headers()), default=NO_TIMESTAMP))
 
     def _fits(self, entry: OffsetPosition) -> bool:
@@ -154,9 +154,9 @@ class SegmentReader:
             return 0 <= header.magic <= 2 and is_in_order and self._first_offset(header, entry.offset) <= entry.offset
         return False
 
-    def _first_offset(self, header: BatchHeader, requested: int) -> int:
+    def _first_offset(self, header: BatchHeader, offset: int) -> int:
         """Return a batch's first offset. A wrapper's header has the last offset; 0.10 brokers indexed the first."""
-        if header.magic >= 2 or header.base_offset <= requested:
+        if header.magic >= 2 or header.base_offset <= offset:
             return header.base_offset
         return min((record.offset for record in self.records(header)), default=header.base_offset)
 

@@ -75,7 +75,7 @@ class BatchBuilder:
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         types = _timestamp_types(table)
-        plain = self._numbered(table)
+        plain = self._add_offsets(table)
         edges = [0, *(np.flatnonzero(types[1:] != types[:-1]) + 1).tolist(), len(types)]
         for start, stop in pairwise(edges):
             if start == stop:
@@ -92,7 +92,7 @@ class BatchBuilder:
         """Yield the batches of the remaining rows."""
         yield from self._build(hold_back=False)
 
-    def _numbered(self, table: pa.Table) -> pa.Table:
+    def _add_offsets(self, table: pa.Table) -> pa.Table:
         """Return the columns of a record, with offsets."""
         names = [name for name in COLUMNS if name in table.column_names]
         if "offset" in names and not self._reassign:
@@ -169,5 +169,5 @@ def _timestamp_types(table: pa.Table) -> Any:
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return np.array([_TYPES.get(one, 0) for one in column.to_pylist()], np.int64)
-    filled = pc.fill_null(column, _CREATE_TIME).to_numpy()
-    return (filled == 1).astype(np.int64)
+    types = pc.fill_null(column, _CREATE_TIME).to_numpy()
+    return (types == 1).astype(np.int64)

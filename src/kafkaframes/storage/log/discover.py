@@ -29,13 +29,13 @@ from kafkaframes.storage.files.filesystem import (
     has_magic,
     join,
     plain_path,
-    split,
+    split_path,
     store_of,
     wrap,
 )
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition, segment_file_name
 from kafkaframes.storage.log.swaps import show_swaps
-from kafkaframes.storage.tiered.names import Store, find_store, named_objects
+from kafkaframes.storage.tiered.names import Store, find_store, store_of_objects
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Find the file system of a path: the local disk, a store, or the view of tiered segments in a store.
@@ -67,7 +67,7 @@ def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
     """
     from kafkaframes.storage.tiered import names, view
 
-    name = names.ObjectName.parse(split(path)[1])
+    name = names.ObjectName.parse(split_path(path)[1])
     if name is None or name.suffix != names.LOG:
         return path
     main = path.removesuffix(f".{names.LOG}")
@@ -90,7 +90,7 @@ def view_object(path: str) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-_Parsed = TypeVar("_Parsed")
+_ParsedFile = TypeVar("_ParsedFile")
 NESTED_DEPTH = 4  # number of directory levels that are searched for log directories
 
 
@@ -110,16 +110,18 @@ def discover(
     listed_logs: list[LogDirectory | Store] = []
     for pattern in (paths,) if isinstance(paths, str) else paths:
         path = plain_path(str(pattern))
-        chosen = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
+        source = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
         files: dict[str, list[str]] = {}
-        for match in expand(chosen, path):
-            if _existing(chosen, match).is_directory:
-                listed_logs += _directory(chosen, match if match.strip("/") == "" else match.rstrip("/"))
+        for match in expand(source, path):
+            if _existing(source, match).is_directory:
+                listed_logs += _directory(source, match if match.strip("/") == "" else match.rstrip("/"))
             else:
-                files.setdefault(split(match)[0], []).append(split(match)[1])
-        for directory, listed in files.items():
-            listed_logs.append(named_objects(chosen, directory, listed) or _single_files(chosen, directory, listed))
-    return _merged(_stores_shown(listed_logs, options or {}))
+                files.setdefault(split_path(match)[0], []).append(split_path(match)[1])
+        for directory, entries in files.items():
+            listed_logs.append(
+                store_of_objects(source, directory, entries) or _single_files(source, directory, entries)
+            )
+    return _merge_directories(_stores_shown(listed_logs, options or {}))
 
 
 def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str, Any]) -> list[LogDirectory]:
@@ -132,7 +134,7 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
         return directories
     from kafkaframes.storage.tiered import view  # it imports decompression, which only tiered stores need
 
-    knowledge = view.Knowledge.of(_merged(directories))
+    knowledge = view.Knowledge.of(_merge_directories(directories))
     key_files = options.get(KEY_FILES, ())
     return [
         one if isinstance(one, LogDirectory) else view.show(one, knowledge, key_files=key_files) for one in listed_logs
@@ -154,23 +156,24 @@ class Checkpointed(NamedTuple):
 def discover_partition(
     filesystem: FileSystem,
     path: str,
-    checkpointed: Checkpointed | None = None,
+    checkpointed_offsets: Checkpointed | None = None,
     *,
     entries: list[FileInfo] | None = None,
 ) -> LogDirectory:
     """Return the directory of one partition, which may be empty, with the checkpoints of its parent directory.
 
     Args:
-        checkpointed: the partition's checkpoints; None reads them, which is slow if repeated for many partitions.
+        checkpointed_offsets: the partition's checkpoints; None reads them, which is slow if repeated for many
+            partitions.
         entries: directory entries; None lists the directory.
 
     Raises:
         LogDirError: the directory does not exist or cannot be read.
     """
     entries = filesystem.list_directory(path) if entries is None else entries
-    if checkpointed is not None:
-        above, (is_clean, offsets) = split(path)[0], checkpointed
-        partition = replace(partition_of_entries(filesystem, path, entries, above, {}), checkpointed=offsets)
+    if checkpointed_offsets is not None:
+        above, (is_clean, offsets) = split_path(path)[0], checkpointed_offsets
+        partition = replace(partition_of_entries(filesystem, path, entries, above, {}), checkpointed_offsets=offsets)
         marker = CleanShutdown() if is_clean else None
         return LogDirectory(above, filesystem, (partition,), clean_shutdown=marker, problems=partition.problems)
     log_directory = _single_partition(filesystem, path, entries)
@@ -209,13 +212,13 @@ def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
 def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory | Store]:
     """Return the log directories and tiered stores at a path, which may also be a partition or a parent directory."""
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
-        return [_shown_partition(filesystem, path, entries)]
+        return [_partition_with_swaps(filesystem, path, entries)]
     directories = [entry for entry in entries if entry.is_directory]
     is_partition = (_is_partition(entry) and not _holds_directories(filesystem, entry) for entry in directories)
     if any(entry.name == names.META_PROPERTIES for entry in entries) or any(is_partition):
         return [_log_directory(filesystem, path, entries)]
-    if DirectoryName.parse(split(path)[1]) and any(entry.name == names.PARTITION_METADATA for entry in entries):
-        return [_shown_partition(filesystem, path, entries)]
+    if DirectoryName.parse(split_path(path)[1]) and any(entry.name == names.PARTITION_METADATA for entry in entries):
+        return [_partition_with_swaps(filesystem, path, entries)]
     store = find_store(filesystem, path, entries)
     if store is not None:
         return [store]
@@ -242,7 +245,7 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     problems: list[LogDirError] = []
 
-    def small(name: str, parse: Callable[..., _Parsed]) -> _Parsed | None:
+    def small(name: str, parse: Callable[..., _ParsedFile]) -> _ParsedFile | None:
         return read_small(filesystem, files.get(name), parse, problems)
 
     read = {name: small(name, checkpoints.read_offset_checkpoint) for name in names.OFFSET_CHECKPOINTS}
@@ -262,7 +265,7 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
     return LogDirectory(
         path=path,
         filesystem=filesystem,
-        partitions=_sorted(partitions),
+        partitions=_sort_partitions(partitions),
         meta=meta,
         clean_shutdown=marker,
         offset_checkpoints=offsets,
@@ -271,13 +274,13 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
     )
 
 
-def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
+def _sort_partitions(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
     return tuple(
         sorted(partitions, key=lambda partition: (partition.topic_partition, partition.state, partition.directory))
     )
 
 
-def _shown_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+def _partition_with_swaps(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
     """Return the log directory of one partition whose finished swap files replace the segments that they cover."""
     listed = _single_partition(filesystem, path, entries)
     return replace(listed, partitions=tuple(show_swaps(filesystem, one) for one in listed.partitions))
@@ -285,7 +288,7 @@ def _shown_partition(filesystem: FileSystem, path: str, entries: list[FileInfo])
 
 def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
     """Return the log directory of one partition, with the broker's checkpoints from the parent directory."""
-    above = split(path)[0]
+    above = split_path(path)[0]
     problems: list[LogDirError] = []
     offsets: dict[str, Mapping[TopicPartition, int]] = {}
     for name in names.OFFSET_CHECKPOINTS:
@@ -316,36 +319,36 @@ def content_of(filesystem: FileSystem, path: str) -> str:
         return describe_content(bytes(read_at(0, HEAD_BYTES)), split(path)[1])
 
 
-def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:
+def _single_files(filesystem: FileSystem, directory: str, entries: list[str]) -> LogDirectory:
     """Return a partition with only the named segments and their companion files."""
     names_listed = set()
-    for name in listed:
-        parsed = FileName.parse(name)
-        if parsed is None or parsed.kind not in ("log", "checkpoint"):
+    for name in entries:
+        file_name = FileName.parse(name)
+        if file_name is None or file_name.kind not in ("log", "checkpoint"):
             raise not_a_segment(filesystem, join(directory, name))
-        names_listed.add(parsed)
+        names_listed.add(file_name)
     whole = _single_partition(filesystem, directory, filesystem.list_directory(directory))
     partition = whole.partitions[0]
     temporary = tuple(Segment(file) for file in partition.temporary if file.name in names_listed)
-    cut = replace(
+    partial = replace(
         partition,
         segments=tuple(one for one in (*partition.segments, *temporary) if one.log.name in names_listed),
         kraft_snapshots=tuple(one for one in partition.kraft_snapshots if one.log.name in names_listed),
         temporary=(),
         orphans=(),
     )
-    return replace(whole, partitions=(cut,))
+    return replace(whole, partitions=(partial,))
 
 
-def _merged(directories: list[LogDirectory]) -> tuple[LogDirectory, ...]:
+def _merge_directories(directories: list[LogDirectory]) -> tuple[LogDirectory, ...]:
     """Merge the results of paths (two segments, two partitions) that are in the same log directory."""
     by_path: dict[str, list[LogDirectory]] = {}
     for directory in directories:
         by_path.setdefault(directory.path, []).append(directory)
-    return tuple(parts[0] if len(parts) == 1 else _joined(parts) for parts in by_path.values())
+    return tuple(parts[0] if len(parts) == 1 else _join_directories(parts) for parts in by_path.values())
 
 
-def _joined(parts: list[LogDirectory]) -> LogDirectory:
+def _join_directories(parts: list[LogDirectory]) -> LogDirectory:
     partitions: dict[str, list[Partition]] = {}
     for partition in (partition for part in parts for partition in part.partitions):
         partitions.setdefault(partition.directory, []).append(partition)
@@ -353,18 +356,18 @@ def _joined(parts: list[LogDirectory]) -> LogDirectory:
     problems = {str(problem): problem for part in parts for problem in part.problems}
     return replace(
         whole,
-        partitions=_sorted(map(_joined_partition, partitions.values())),
+        partitions=_sort_partitions(map(_join_partitions, partitions.values())),
         problems=tuple(problems.values()),
     )
 
 
-def _joined_partition(copies: list[Partition]) -> Partition:
+def _join_partitions(copies: list[Partition]) -> Partition:
     return replace(
         copies[0],
         segments=_once(segment for copy in copies for segment in copy.segments),
         kraft_snapshots=_once(segment for copy in copies for segment in copy.kraft_snapshots),
         temporary=tuple({file.path: file for copy in copies for file in copy.temporary}.values()),
-        replaced=_once(segment for copy in copies for segment in copy.replaced),
+        replaced_segments=_once(segment for copy in copies for segment in copy.replaced_segments),
         orphans=tuple({file.path: file for copy in copies for file in copy.orphans}.values()),
     )
 
@@ -426,8 +429,8 @@ def check_topics(patterns: Iterable[str], have: Iterable[str]) -> None:
     for name in patterns:
         if not any(is_selected(topic, (name,)) for topic in topics):
             near = difflib.get_close_matches(name, topics, n=1)
-            listed = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
-            hint = f"did you mean {near[0]}?" if near else f"there are {listed}" if topics else "there is none"
+            entries = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
+            hint = f"did you mean {near[0]}?" if near else f"there are {entries}" if topics else "there is none"
             raise OptionError(f"no topic {name}: {hint}")
 
 

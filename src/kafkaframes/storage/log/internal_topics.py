@@ -78,16 +78,18 @@ def _coordinator(topic: str, key: bytes | None, value: bytes | None) -> Internal
     except DecodeError as error:
         return InternalRecord(error=str(error))
     spec = record.key.spec
-    opened = InternalRecord(spec.name.removesuffix("Key"), key=_text(record.key.to_json(spec.valid_versions.lowest)))
+    internal_record = InternalRecord(
+        spec.name.removesuffix("Key"), key=_text(record.key.to_json(spec.valid_versions.lowest))
+    )
     if value is None:
-        return opened
+        return internal_record
     try:
         record = envelopes.decode_coordinator_record(topic, key, value)
     except DecodeError as error:
-        return opened._replace(error=str(error))
+        return internal_record._replace(error=str(error))
     data = record.value.to_json(record.value_version)
     open_members(data)
-    return opened._replace(version=record.value_version, value=_text(data))
+    return internal_record._replace(version=record.value_version, value=_text(data))
 
 
 def _metadata(topic: str, value: bytes | None) -> InternalRecord:
@@ -124,8 +126,8 @@ def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = T
             decoded = cls.decode(value, min(version, cls.spec.valid_versions.highest))
     except DecodeError as error:
         return InternalRecord(kind, error=str(error))
-    known = min(version, decoded.spec.valid_versions.highest)
-    return InternalRecord(kind, version, value=_text(decoded.to_json(known, unknown_tags=unknown_tags)))
+    known_version = min(version, decoded.spec.valid_versions.highest)
+    return InternalRecord(kind, version, value=_text(decoded.to_json(known_version, unknown_tags=unknown_tags)))
 
 
 def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
@@ -136,8 +138,8 @@ def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
         for field, name in _MEMBER_FIELDS:
             try:
                 value, version = envelopes.decode_versioned(name, b64decode(member[field] or ""))
-                known = min(version, value.spec.valid_versions.highest)
-                member[field] = value.to_json(known, unknown_tags=unknown_tags)
+                known_version = min(version, value.spec.valid_versions.highest)
+                member[field] = value.to_json(known_version, unknown_tags=unknown_tags)
             except (DecodeError, KeyError):
                 continue
 

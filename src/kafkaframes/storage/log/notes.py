@@ -55,30 +55,30 @@ class LogNotes:
 
     Attributes:
         findings: swap files that are read as segments, and transaction indexes that differ from the markers.
-        hidden: records that ``read_committed`` omits because of an open transaction, by partition.
+        hidden_records: records that ``read_committed`` omits because of an open transaction, by partition.
     """
 
     findings: tuple[Finding, ...] = ()
-    hidden: tuple[HiddenRecords, ...] = ()
+    hidden_records: tuple[HiddenRecords, ...] = ()
 
     def __add__(self, other: LogNotes) -> LogNotes:
         """Return the notes of both without duplicates."""
         findings = dict.fromkeys((*self.findings, *other.findings))
-        return LogNotes(tuple(findings), tuple(dict.fromkeys((*self.hidden, *other.hidden))))
+        return LogNotes(tuple(findings), tuple(dict.fromkeys((*self.hidden_records, *other.hidden_records))))
 
     def __iter__(self) -> Iterator[str]:
         """Yield each note as a line of text, hidden records first."""
-        yield from map(str, self.hidden)
+        yield from map(str, self.hidden_records)
         yield from map(str, self.findings)
 
     def __bool__(self) -> bool:
-        return bool(self.findings or self.hidden)
+        return bool(self.findings or self.hidden_records)
 
     def as_json(self) -> dict[str, Any]:
         """Return the notes as a JSON object."""
         return {
             "notes": [finding.as_json() for finding in self.findings],
-            "open_transactions": [one.as_json() for one in self.hidden],
+            "open_transactions": [one.as_json() for one in self.hidden_records],
         }
 
 

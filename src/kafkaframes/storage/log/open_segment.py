@@ -46,10 +46,10 @@ class CountingFileSystem(FileSystemOver):
 
     def open(self, path: str) -> AbstractContextManager[ReadAt]:
         """Open a file for many reads."""
-        return self._opened(path)
+        return self._open_counted(path)
 
     @contextmanager
-    def _opened(self, path: str) -> Iterator[ReadAt]:
+    def _open_counted(self, path: str) -> Iterator[ReadAt]:
         with self.inner.open(path) as read_at:
 
             def counted(position: int, length: int) -> bytes:
@@ -84,10 +84,10 @@ class StoredSegment:
         at = position - self._start
         if at < 0 or at + length > len(self._data):
             fetch_bytes = min(max(length, STORE_BYTES), max(self.size_bytes - position, 0))
-            self._start, self._data, at = position, self._fetched(position, fetch_bytes), 0
+            self._start, self._data, at = position, self._fetch_bytes(position, fetch_bytes), 0
         return as_array(memoryview(self._data)[at : at + length])
 
-    def _fetched(self, position: int, length: int) -> bytes:
+    def _fetch_bytes(self, position: int, length: int) -> bytes:
         try:
             data = self.read_at(position, length)
         except DamagedChunkError as damage:
@@ -253,8 +253,8 @@ def open_planned_on(
         return
     stored_bytes = _check_not_cut(filesystem, path, end or 0)
     size_bytes = stored_bytes if end is None else end
-    stored = filesystem if meter is None else counting(filesystem, meter)
-    with stored.open(path) as read_at:
+    source = filesystem if meter is None else counting(filesystem, meter)
+    with source.open(path) as read_at:
         if isinstance(read_at, ChunkReader):
             yield OpenSegment(filesystem, path, ChunkedSegment(path, size_bytes, read_at))
         else:

@@ -82,8 +82,8 @@ class SplitView(FileSystemOver):
 
 def _within(read_at: ReadAt, start: int, end: int) -> ReadAt:
     def read(position: int, length: int) -> bytes:
-        left = max(end - start - position, 0)
-        return read_at(start + position, left if length < 0 else min(length, left))
+        remaining_bytes = max(end - start - position, 0)
+        return read_at(start + position, remaining_bytes if length < 0 else min(length, remaining_bytes))
 
     return read
 
@@ -94,7 +94,11 @@ def view_of(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[FilePart, 
     Args:
         parts_by_path: parts of each split file, by the path of the file.
     """
-    parts = {one.path: (source, one.start, one.end) for source, split in parts_by_path.items() for one in split}
+    parts = {
+        one.path: (source, one.start, one.end)
+        for source, segment_parts in parts_by_path.items()
+        for one in segment_parts
+    }
     return SplitView(filesystem, parts)
 
 
@@ -137,9 +141,9 @@ def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int
 
 def _first_offset(reader: SegmentReader, batches: Batches, row: int, at_least: int) -> int:
     """Return the first offset of a batch. Like Kafka, decompress a wrapper message of formats 0 and 1 to find it."""
-    named = int(batches.column("base_offset")[row])
+    base_offset = int(batches.column("base_offset")[row])
     if not batches.is_wrapper[row]:
-        return named
+        return base_offset
     header = next(iter(reader.headers(int(batches.column("position")[row]))))
     return min((record.offset for record in reader.records(header)), default=at_least)
 
@@ -182,7 +186,7 @@ def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileS
     for segment, next_base in zip(partition.segments, nexts, strict=True):
         if overflows(filesystem, segment, next_base):
             parts[segment.base_offset] = parts_of(filesystem, segment.log)
-    parts = {base: split for base, split in parts.items() if split}
+    parts = {base: segment_parts for base, segment_parts in parts.items() if segment_parts}
     if not parts:
         return filesystem, partition
     segments: list[Segment] = []
@@ -203,5 +207,10 @@ def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileS
 
 def _is_of(name: str, bases: Mapping[int, object]) -> bool:
     """Return whether a file (log, index or snapshot) belongs to a segment with one of the base offsets."""
-    parsed = FileName.parse(name)
-    return parsed is not None and parsed.kind in names.SEGMENT_KINDS and not parsed.temporary and parsed.offset in bases
+    file_name = FileName.parse(name)
+    return (
+        file_name is not None
+        and file_name.kind in names.SEGMENT_KINDS
+        and not file_name.temporary
+        and file_name.offset in bases
+    )

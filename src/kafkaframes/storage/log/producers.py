@@ -23,7 +23,7 @@ DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 BATCHES_KEPT = 5
 NONE = -1
 CLIENT, REPLICATION, COORDINATOR = "CLIENT", "REPLICATION", "COORDINATOR"
-_MOST_VERIFIED = 1_000  # largest number of pending verifications of a partition
+_MAX_VERIFICATIONS = 1_000  # largest number of pending verifications of a partition
 
 
 class BatchMetadata(NamedTuple):
@@ -172,14 +172,15 @@ class Producers:
     Attributes:
         states: producer states by producer id, in order of first appearance.
         open: producer ids of the transactions without a marker, by first offset, in ascending order.
-        unreplicated: offsets of the markers at or above the high watermark, by the transaction's first offset.
+        unreplicated_transactions: offsets of the markers at or above the high watermark, by the transaction's first
+            offset.
         verifications: pending verifications by producer id, until the log has a batch or marker of the transaction.
         expiration_ms: ``producer.id.expiration.ms``.
     """
 
     states: dict[int, ProducerState] = field(default_factory=dict)
     open: dict[int, int] = field(default_factory=dict)
-    unreplicated: dict[int, int] = field(default_factory=dict)
+    unreplicated_transactions: dict[int, int] = field(default_factory=dict)
     verifications: dict[int, Verification] = field(default_factory=dict)
     expiration_ms: int = DEFAULT_EXPIRATION_MS
 
@@ -187,12 +188,12 @@ class Producers:
     def of_entries(cls, entries: Iterable[ProducerEntry], *, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> Producers:
         """Return the producers of a snapshot."""
         states = {one.producer_id: ProducerState.of_entry(one) for one in entries}
-        opened = {
+        open_transactions = {
             one.current_txn_first_offset: one.producer_id
             for one in states.values()
             if one.current_txn_first_offset != NONE
         }
-        return cls(states, dict(sorted(opened.items())), expiration_ms=expiration_ms)
+        return cls(states, dict(sorted(open_transactions.items())), expiration_ms=expiration_ms)
 
     def entries(self) -> Iterator[ProducerEntry]:
         """Yield the snapshot entry of every producer."""
@@ -227,15 +228,15 @@ class Producers:
             return False
         new = Verification(epoch, header.base_sequence, from_zero, now_ms)
         self.verifications[producer_id] = self.verifications.get(producer_id, new).with_batch(header)
-        if len(self.verifications) > _MOST_VERIFIED:
+        if len(self.verifications) > _MAX_VERIFICATIONS:
             del self.verifications[next(iter(self.verifications))]
         return True
 
-    def prepare(self, seen: Iterable[Seen], *, origin: str) -> Prepared:
+    def prepare(self, batches: Iterable[Seen], *, origin: str) -> Prepared:
         """Check the batches of an append. Replicated batches were checked by the leader and are not checked again.
 
         Args:
-            seen: headers with their final offsets, and the markers of control batches.
+            batches: headers with their final offsets, and the markers of control batches.
             origin: ``CLIENT``, ``COORDINATOR`` or ``REPLICATION``.
 
         Raises:
@@ -243,41 +244,41 @@ class Producers:
                 transaction state does not permit the batch.
         """
         states: dict[int, ProducerState] = {}
-        started: dict[int, int] = {}
-        completed: list[CompletedTransaction] = []
-        verified: list[int] = []
-        for header, markers in seen:
+        started_transactions: dict[int, int] = {}
+        completed_transactions: list[CompletedTransaction] = []
+        verified_producers: list[int] = []
+        for header, markers in batches:
             producer_id = header.producer_id
             if header.magic < 2 or producer_id < 0:
                 continue
-            known = self.states.get(producer_id) or ProducerState(producer_id)
-            duplicate = known.duplicate_of(header) if origin == CLIENT else None
+            current = self.states.get(producer_id) or ProducerState(producer_id)
+            duplicate = current.duplicate_of(header) if origin == CLIENT else None
             if duplicate is not None:
-                return Prepared(states, started, tuple(completed), duplicate)
-            before = states.get(producer_id, known)
+                return Prepared(states, started_transactions, tuple(completed_transactions), duplicate)
+            before = states.get(producer_id, current)
             if header.is_control:
                 for marker in markers:
-                    before, ended = _after_marker(before, marker, header.max_timestamp, origin)
-                    completed += ended
+                    before, ended_transactions = _after_marker(before, marker, header.max_timestamp, origin)
+                    completed_transactions += ended_transactions
                 states[producer_id] = before
                 if not markers:  # the cleaner removed the records: the batch only adds its producer
                     continue
             else:
                 if origin == CLIENT:
-                    self._check_client(before, known, header)
+                    self._check_client(before, current, header)
                 states[producer_id] = after = _after_data(before, header, origin)
                 if after.current_txn_first_offset != before.current_txn_first_offset:
-                    started[after.current_txn_first_offset] = producer_id
+                    started_transactions[after.current_txn_first_offset] = producer_id
             if self.verifications and self._is_verified_by(header):
-                verified.append(producer_id)
-        return Prepared(states, started, tuple(completed), verified=tuple(verified))
+                verified_producers.append(producer_id)
+        return Prepared(states, started_transactions, tuple(completed_transactions), verified=tuple(verified_producers))
 
-    def _check_client(self, state: ProducerState, known: ProducerState, header: BatchHeader) -> None:
+    def _check_client(self, state: ProducerState, current: ProducerState, header: BatchHeader) -> None:
         _check_epoch(state, header.producer_epoch, header.base_offset, CLIENT)
         verification = self.verifications.get(header.producer_id)
         if verification is not None:
-            _check_verification(verification, known, header)
-        _check_sequence(state, known, header)
+            _check_verification(verification, current, header)
+        _check_sequence(state, current, header)
 
     def _is_verified_by(self, header: BatchHeader) -> bool:
         """Return whether a batch ends the pending verification of its producer.
@@ -290,42 +291,48 @@ class Producers:
         is_of_next = header.is_control and header.producer_epoch == verification.producer_epoch
         return not (is_of_next and verification.from_zero)
 
-    def aborted_by(self, prepared: Prepared) -> Iterator[AbortedTransaction]:
+    def list_aborted_transactions(self, append: Prepared) -> Iterator[AbortedTransaction]:
         """Yield the transactions that an append aborts, for the transaction index, without changing the state."""
-        opened = self.open | prepared.started if prepared.completed else {}
-        for ended in prepared.completed:
-            others = (first for first, producer_id in opened.items() if producer_id != ended.producer_id)
-            stable = next(others, ended.last_offset + 1)
-            opened.pop(ended.first_offset, None)
-            if ended.is_aborted:
-                yield AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
+        open_transactions = self.open | append.started if append.completed else {}
+        for transaction in append.completed:
+            others = (
+                first for first, producer_id in open_transactions.items() if producer_id != transaction.producer_id
+            )
+            stable = next(others, transaction.last_offset + 1)
+            open_transactions.pop(transaction.first_offset, None)
+            if transaction.is_aborted:
+                yield AbortedTransaction(
+                    transaction.producer_id, transaction.first_offset, transaction.last_offset, stable
+                )
 
-    def commit(self, prepared: Prepared) -> None:
+    def commit(self, append: Prepared) -> None:
         """Apply the result of ``prepare``."""
-        self.states |= prepared.states
-        self.open |= prepared.started
-        for ended in prepared.completed:
-            self.open.pop(ended.first_offset, None)
-            self.unreplicated[ended.first_offset] = ended.last_offset
-        for producer_id in prepared.verified:
+        self.states |= append.states
+        self.open |= append.started
+        for transaction in append.completed:
+            self.open.pop(transaction.first_offset, None)
+            self.unreplicated_transactions[transaction.first_offset] = transaction.last_offset
+        for producer_id in append.verified:
             self.verifications.pop(producer_id, None)
 
     def see(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
         """Update the state with a batch that is already in the log."""
         self.commit(self.prepare([(header, markers)], origin=REPLICATION))
 
-    def replicated_to(self, high_watermark: int) -> None:
+    def remove_replicated(self, high_watermark: int) -> None:
         """Remove ended transactions from ``unreplicated`` if their marker is below the high watermark."""
-        if self.unreplicated:
-            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
+        if self.unreplicated_transactions:
+            self.unreplicated_transactions = {
+                first: last for first, last in self.unreplicated_transactions.items() if last >= high_watermark
+            }
 
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the earliest transaction that is open or whose marker is not replicated; None if none is."""
-        return min((*self.open, *self.unreplicated), default=None)
+        return min((*self.open, *self.unreplicated_transactions), default=None)
 
 
-def _refused(exception: str, reason: str) -> AppendRefusedError:
+def _refuse(exception: str, reason: str) -> AppendRefusedError:
     return AppendRefusedError(exception, reason)
 
 
@@ -335,9 +342,9 @@ def _after_data(state: ProducerState, header: BatchHeader, origin: str) -> Produ
     is_open = state.current_txn_first_offset != NONE
     if is_open and not header.is_transactional and origin != REPLICATION:
         reason = f"producer {header.producer_id} has an open transaction, and this batch is not part of one"
-        raise _refused("InvalidTxnStateException", reason)
+        raise _refuse("InvalidTxnStateException", reason)
     delta = header.last_offset - header.base_offset
-    added = BatchMetadata(sequence_of(header.base_sequence, delta), header.last_offset, delta, header.max_timestamp)
+    new_batch = BatchMetadata(sequence_of(header.base_sequence, delta), header.last_offset, delta, header.max_timestamp)
     current = state.of_epoch(header.producer_epoch)
     begins = header.is_transactional and not is_open
     return ProducerState(
@@ -346,7 +353,7 @@ def _after_data(state: ProducerState, header: BatchHeader, origin: str) -> Produ
         current.coordinator_epoch,
         header.max_timestamp,
         header.base_offset if begins else state.current_txn_first_offset,
-        (*current.batches, added)[-BATCHES_KEPT:],
+        (*current.batches, new_batch)[-BATCHES_KEPT:],
     )
 
 
@@ -357,44 +364,42 @@ def _after_marker(
     _check_epoch(state, marker.producer_epoch, marker.offset, origin)
     if state.coordinator_epoch > marker.coordinator_epoch and origin != REPLICATION:
         reason = f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}"
-        raise _refused("TransactionCoordinatorFencedException", f"producer {marker.producer_id}: {reason}")
-    first, ended = state.current_txn_first_offset, []
+        raise _refuse("TransactionCoordinatorFencedException", f"producer {marker.producer_id}: {reason}")
+    first, transactions = state.current_txn_first_offset, []
     if first != NONE:
-        ended.append(CompletedTransaction(marker.producer_id, first, marker.offset, marker.kind == "ABORT"))
+        transactions.append(CompletedTransaction(marker.producer_id, first, marker.offset, marker.kind == "ABORT"))
     after = state.of_epoch(marker.producer_epoch)._replace(
         coordinator_epoch=marker.coordinator_epoch,
         last_timestamp=timestamp_ms,
         current_txn_first_offset=NONE,
     )
-    return after, ended
+    return after, transactions
 
 
 def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin: str) -> None:
     if producer_epoch < state.producer_epoch and origin != REPLICATION:
         reason = f"producer epoch {producer_epoch} at offset {offset} is older than {state.producer_epoch}"
-        raise _refused("InvalidProducerEpochException", f"producer {state.producer_id}: {reason}")
+        raise _refuse("InvalidProducerEpochException", f"producer {state.producer_id}: {reason}")
 
 
-def _check_verification(verification: Verification, known: ProducerState, header: BatchHeader) -> None:
+def _check_verification(verification: Verification, current: ProducerState, header: BatchHeader) -> None:
     """Reject a batch that must wait for a batch with a lower sequence number (ProducerAppendInfo.checkSequence)."""
     sequence = header.base_sequence
-    lowest = 0 if verification.from_zero and not known.batches else verification.lowest_sequence
+    lowest = 0 if verification.from_zero and not current.batches else verification.lowest_sequence
     if sequence > lowest:
         reason = f"sequence {sequence}, and {lowest} has to come first"
-        raise _refused("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
+        raise _refuse("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
 
 
-def _check_sequence(state: ProducerState, known: ProducerState, header: BatchHeader) -> None:
+def _check_sequence(state: ProducerState, current: ProducerState, header: BatchHeader) -> None:
     """Reject a sequence number that does not follow the last one; a new producer may start with any number."""
     sequence = header.base_sequence
     if header.producer_epoch != state.producer_epoch:
         if sequence != 0 and state.producer_epoch != NONE:
             reason = f"the first sequence of epoch {header.producer_epoch} is {sequence}, not 0"
-            raise _refused("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
+            raise _refuse("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
         return
     last = state.last_sequence
     follows = sequence == (last + 1) & MAX_INT32 if last >= 0 else sequence == 0
-    if known.producer_epoch != NONE and not follows:
-        raise _refused(
-            "OutOfOrderSequenceException", f"producer {header.producer_id}: sequence {sequence} after {last}"
-        )
+    if current.producer_epoch != NONE and not follows:
+        raise _refuse("OutOfOrderSequenceException", f"producer {header.producer_id}: sequence {sequence} after {last}")

@@ -40,7 +40,7 @@ from kafkaframes.storage.files.producer_files import (
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
-from kafkaframes.storage.log.transactions import OpenTransactions, Seen, markers_of, seen_of
+from kafkaframes.storage.log.transactions import OpenTransactions, Seen, markers_of, producer_batches
 
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
 INDEXED = ("position", "last_offset", "max_timestamp")  # the columns from which indexes are built
@@ -59,7 +59,7 @@ class RebuiltIndexes:
 
     offset_index: OffsetIndex
     time_index: TimeIndex
-    aborted: tuple[AbortedTransaction, ...]
+    aborted_transactions: tuple[AbortedTransaction, ...]
     next_offset: int
     producers_end: int
     epochs: tuple[EpochStart, ...] = ()
@@ -67,7 +67,9 @@ class RebuiltIndexes:
     @property
     def files(self) -> dict[str, bytes]:
         """The content of the three files, by file kind. Without aborted transactions, the ``txnindex`` is empty."""
-        return write_indexes(self.offset_index, self.time_index) | {"txnindex": write_txn_index(self.aborted)}
+        return write_indexes(self.offset_index, self.time_index) | {
+            "txnindex": write_txn_index(self.aborted_transactions)
+        }
 
 
 def build_indexes(
@@ -138,7 +140,7 @@ def rebuild_indexes(
     parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in INDEXED}
     epochs: list[EpochStart] = []
     producers_end = segment.base_offset
-    aborted: list[AbortedTransaction] = []
+    aborted_transactions: list[AbortedTransaction] = []
     with filesystem.open(segment.path) as read_at:
         reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
         windows = scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path)
@@ -152,11 +154,11 @@ def rebuild_indexes(
             epochs += _new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
             for header, markers in with_producers(reader, batches):
                 producers.see(header, markers)
-                aborted += open_transactions.see(header, markers)
+                aborted_transactions += open_transactions.see(header, markers)
     positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in INDEXED)
     indexes = build_indexes(segment.base_offset, positions, last_offsets, stamps, interval_bytes=index_interval_bytes)
     next_offset = int(last_offsets[-1]) + 1 if len(last_offsets) else segment.base_offset
-    return RebuiltIndexes(*indexes, tuple(aborted), next_offset, producers_end, tuple(epochs))
+    return RebuiltIndexes(*indexes, tuple(aborted_transactions), next_offset, producers_end, tuple(epochs))
 
 
 def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
@@ -171,7 +173,9 @@ def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
     if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():
         rows = rows[_last_of_each(batches.column("producer_id")[rows])]
     columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]
-    yield from seen_of((BatchHeader(*values) for values in zip(*columns, strict=True)), partial(markers_of, reader))
+    yield from producer_batches(
+        (BatchHeader(*values) for values in zip(*columns, strict=True)), partial(markers_of, reader)
+    )
 
 
 def _last_of_each(ids: Ints) -> Ints:
@@ -189,7 +193,7 @@ def _new_epochs(batches: Batches, latest: int) -> Iterator[EpochStart]:
         yield EpochStart(int(epochs[row]), int(batches.column("base_offset")[row]))
 
 
-_FEWEST_BUCKETS = 16
+_MIN_BUCKETS = 16
 _LOAD_FACTOR = 0.75
 Replay = Callable[[int, int], Iterator[Seen]]
 
@@ -211,9 +215,9 @@ class StoredSnapshots:
 
     def remove_stray(self, bases: Iterable[int]) -> None:
         """Remove snapshots that belong to no segment, except the last one if it is after every segment."""
-        known = set(bases)
-        strays = sorted(offset for offset in self.snapshots if offset not in known)
-        keep_last = bool(strays) and strays[-1] >= max(known, default=strays[-1])
+        base_offsets = set(bases)
+        strays = sorted(offset for offset in self.snapshots if offset not in base_offsets)
+        keep_last = bool(strays) and strays[-1] >= max(base_offsets, default=strays[-1])
         for offset in strays[:-1] if keep_last else strays:
             del self.snapshots[offset]
 
@@ -223,13 +227,13 @@ class ProducerLoad:
     """A ProducerStateManager. Kafka creates one for each segment that it recovers, and one for the log.
 
     Attributes:
-        stored: snapshots, shared by all managers of a partition.
+        stored_snapshots: snapshots, shared by all managers of a partition.
         producers: producer states.
         map_end: offset up to which ``producers`` is complete.
         last_snapshot: offset of the latest snapshot that was loaded or taken.
     """
 
-    stored: StoredSnapshots
+    stored_snapshots: StoredSnapshots
     producers: Producers = field(default_factory=Producers)
     map_end: int = 0
     last_snapshot: int = 0
@@ -237,7 +241,9 @@ class ProducerLoad:
     def take_snapshot(self) -> None:
         """Take a snapshot at ``map_end``, unless the latest snapshot already has this offset."""
         if self.map_end > self.last_snapshot:
-            self.stored.snapshots[self.map_end] = write_producer_snapshot(in_file_order(self.producers.entries()))
+            self.stored_snapshots.snapshots[self.map_end] = write_producer_snapshot(
+                in_file_order(self.producers.entries())
+            )
             self.last_snapshot = self.map_end
 
     def rebuild(
@@ -253,7 +259,7 @@ class ProducerLoad:
             replay: function of a base offset and a start offset that yields the segment's batches with a producer.
         """
         due = [*bases[-2:], end_offset]
-        if self.stored.record_format < 2 or (not self.stored.snapshots and is_clean):
+        if self.stored_snapshots.record_format < 2 or (not self.stored_snapshots.snapshots and is_clean):
             for offset in due:
                 self.map_end = offset
                 self.take_snapshot()
@@ -277,24 +283,24 @@ class ProducerLoad:
                 self.producers.see(header, markers)
 
     def _reload(self, start_offset: int, end_offset: int) -> None:
-        for offset in [one for one in self.stored.snapshots if one > end_offset or one <= start_offset]:
-            del self.stored.snapshots[offset]
+        for offset in [one for one in self.stored_snapshots.snapshots if one > end_offset or one <= start_offset]:
+            del self.stored_snapshots.snapshots[offset]
         if end_offset != self.map_end:
             self.producers = Producers()
             self.last_snapshot = self.map_end = self._load(start_offset)
         else:
             self.map_end = max(self.map_end, start_offset)
-            self.last_snapshot = max(self.stored.snapshots, default=start_offset)
+            self.last_snapshot = max(self.stored_snapshots.snapshots, default=start_offset)
 
     def _load(self, start_offset: int) -> int:
-        for offset in sorted(self.stored.snapshots, reverse=True):
+        for offset in sorted(self.stored_snapshots.snapshots, reverse=True):
             try:
-                entries = read_producer_snapshot(self.stored.snapshots[offset])
+                entries = read_producer_snapshot(self.stored_snapshots.snapshots[offset])
             except LogDirError:  # like Kafka, delete it and try the snapshot before it
-                del self.stored.snapshots[offset]
+                del self.stored_snapshots.snapshots[offset]
                 continue
-            self.producers = Producers.of_entries(entries, expiration_ms=self.stored.expiration_ms)
-            self.producers.drop_expired(self.stored.now_ms)
+            self.producers = Producers.of_entries(entries, expiration_ms=self.stored_snapshots.expiration_ms)
+            self.producers.drop_expired(self.stored_snapshots.now_ms)
             return offset
         return start_offset
 
@@ -325,12 +331,12 @@ def replay_of(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
 def in_file_order(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
     """Sort producers in the iteration order of Kafka's Java HashMap: by bucket, then by insertion."""
     listed = list(entries)
-    buckets = _FEWEST_BUCKETS
+    buckets = _MIN_BUCKETS
     while len(listed) > buckets * _LOAD_FACTOR:
         buckets *= 2
     return sorted(listed, key=lambda entry: _bucket(entry.producer_id, buckets))
 
 
 def _bucket(producer_id: int, buckets: int) -> int:
-    hashed = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
-    return (hashed ^ (hashed >> 16)) & (buckets - 1)
+    hash_value = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
+    return (hash_value ^ (hash_value >> 16)) & (buckets - 1)

@@ -120,7 +120,7 @@ class PartitionWriter:
         epochs: tuple[EpochStart, ...] = (),
         producers: Producers | None = None,
     ) -> None:
-        self.written = WrittenPartition(start_offset, start_offset, epochs=epochs)
+        self.result = WrittenPartition(start_offset, start_offset, epochs=epochs)
         self._directory = Path(directory)
         self._settings = settings or SegmentSettings()
         self._topic_id = topic_id
@@ -162,9 +162,9 @@ class PartitionWriter:
                 continue
             last = max(until, first + 1) - 1  # a batch that is larger than segment_bytes gets a segment of its own
             segment.write(view[int(starts[first]) : int(starts[last] + sizes[last])], last + 1 - first, mtime_ms)
-            written = Batches(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
-            segment.records += count_records(as_array(data), written)
-            self.written.log_end_offset = int(batches.column("last_offset")[last]) + 1
+            appended_batches = Batches(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
+            segment.records += count_records(as_array(data), appended_batches)
+            self.result.log_end_offset = int(batches.column("last_offset")[last]) + 1
             first = last + 1
 
     def roll(self, base_offset: int | None = None) -> None:
@@ -173,12 +173,12 @@ class PartitionWriter:
         Raises:
             LogDirError: the segment cannot be written, or ``base_offset`` is below the log end offset.
         """
-        base = self.written.log_end_offset if base_offset is None else base_offset
-        if base < self.written.log_end_offset:
-            reason = f"a segment cannot begin at {base}, below the log's end {self.written.log_end_offset}"
+        base = self.result.log_end_offset if base_offset is None else base_offset
+        if base < self.result.log_end_offset:
+            reason = f"a segment cannot begin at {base}, below the log's end {self.result.log_end_offset}"
             raise LogDirError(reason, file=str(self._directory))
-        if self._segment is None and not self.written.segments:
-            self._begin(self.written.log_start_offset)
+        if self._segment is None and not self.result.segments:
+            self._begin(self.result.log_start_offset)
         if self._segment is None or base != self._segment.base_offset:  # an empty segment can serve as the next one
             self.end_segment()
             self._begin(base)
@@ -204,8 +204,8 @@ class PartitionWriter:
         for kind, raw in indexes.files.items():
             if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
                 self._write(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
-        self.written.epochs = checkpoints.recovered(self.written.epochs, indexes.epochs)
-        self.written.segments.append(
+        self.result.epochs = checkpoints.add_recovered_epochs(self.result.epochs, indexes.epochs)
+        self.result.segments.append(
             WrittenSegment(
                 segment.base_offset, indexes.next_offset, segment.size_bytes, segment.batches, segment.records
             )
@@ -214,8 +214,8 @@ class PartitionWriter:
     @property
     def open_transactions(self) -> tuple[ProducerEntry, ...]:
         """The producers whose transactions have no marker in the complete segments."""
-        opened = self._transactions.first_offsets
-        return tuple(entry for entry in self._producers.entries() if entry.producer_id in opened)
+        first_offsets = self._transactions.first_offsets
+        return tuple(entry for entry in self._producers.entries() if entry.producer_id in first_offsets)
 
     def close(self) -> WrittenPartition:
         """Complete the directory and return its content; a log without batches has one empty segment.
@@ -223,16 +223,16 @@ class PartitionWriter:
         Raises:
             LogDirError: the disk fails.
         """
-        if self._segment is None and not self.written.segments:
-            self._begin(self.written.log_start_offset)
+        if self._segment is None and not self.result.segments:
+            self._begin(self.result.log_start_offset)
         if self._segment is not None:
-            self.written.log_end_offset = max(self.written.log_end_offset, self._segment.base_offset)
+            self.result.log_end_offset = max(self.result.log_end_offset, self._segment.base_offset)
         self.end_segment()
-        self._take_snapshot(self.written.log_end_offset)
-        self._write(names.LEADER_EPOCH_CHECKPOINT, write_leader_epochs(self.written.epochs))
+        self._take_snapshot(self.result.log_end_offset)
+        self._write(names.LEADER_EPOCH_CHECKPOINT, write_leader_epochs(self.result.epochs))
         if self._topic_id is not None:
             self._write(names.PARTITION_METADATA, write_partition_metadata(PartitionMetadata(self._topic_id)))
-        return self.written
+        return self.result
 
     # ------------------------------------------------------------------------------------------------- segments
 
@@ -241,7 +241,7 @@ class PartitionWriter:
             reason = f"{count_text(size_bytes, 'byte')} {verb_text(size_bytes)} not whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
         firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
-        least = max(self.written.log_end_offset, self._segment.base_offset if self._segment else 0)
+        least = max(self.result.log_end_offset, self._segment.base_offset if self._segment else 0)
         ends = np.concatenate(([least], lasts[:-1] + 1))[: len(lasts)]
         wrong = np.flatnonzero((firsts < ends) | (lasts < firsts))
         if len(wrong):
@@ -254,18 +254,18 @@ class PartitionWriter:
 
         A message set of formats 0 and 1 specifies only its last offset, so that the segment starts at the log end.
         """
-        if not self.written.segments and self._segment is None:
-            return self.written.log_start_offset
+        if not self.result.segments and self._segment is None:
+            return self.result.log_start_offset
         first, last = (int(batches.column(name)[row]) for name in ("base_offset", "last_offset"))
         is_legacy = int(batches.column("magic")[row]) < 2
-        return max(self.written.log_end_offset, last - MAX_INT32) if is_legacy else first
+        return max(self.result.log_end_offset, last - MAX_INT32) if is_legacy else first
 
     def _fitting(self, segment: _OpenSegment, batches: Batches, first: int) -> int:
         starts, sizes = batches.column("position")[first:], batches.column("size")[first:]
-        grown = segment.size_bytes + starts + sizes - starts[0]
+        sizes_after = segment.size_bytes + starts + sizes - starts[0]
         deltas = batches.column("last_offset")[first:] - segment.base_offset
-        refused = (grown > self._settings.segment_bytes) | (deltas > MAX_INT32)
-        return first + (int(refused.argmax()) if refused.any() else len(refused))
+        exceeds_limit = (sizes_after > self._settings.segment_bytes) | (deltas > MAX_INT32)
+        return first + (int(exceeds_limit.argmax()) if exceeds_limit.any() else len(exceeds_limit))
 
     def _begin(self, base_offset: int) -> _OpenSegment:
         self._take_snapshot(base_offset)

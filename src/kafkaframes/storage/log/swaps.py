@@ -28,20 +28,20 @@ class SwapResolution:
     """The actions of a broker on a partition's temporary files before it opens the log.
 
     Attributes:
-        unfinished: swap files of an unfinished split, to delete.
-        finished: swap files to rename to their final names.
+        unfinished_swaps: swap files of an unfinished split, to delete.
+        finished_swaps: swap files to rename to their final names.
         first_offset: first offset of the finished swap files; 0 if none exists.
         end_offset: offset after the finished swap files; 0 if none exists.
         halves: files of a lower segment whose split was nearly finished, to delete.
-        replaced: files of the segments that the swap files cover, to delete.
+        replaced_files: files of the segments that the swap files cover, to delete.
     """
 
-    unfinished: tuple[LogFile, ...] = ()
-    finished: tuple[LogFile, ...] = ()
+    unfinished_swaps: tuple[LogFile, ...] = ()
+    finished_swaps: tuple[LogFile, ...] = ()
     first_offset: int = 0
     end_offset: int = 0
     halves: tuple[LogFile, ...] = ()
-    replaced: tuple[LogFile, ...] = ()
+    replaced_files: tuple[LogFile, ...] = ()
 
 
 def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
@@ -54,22 +54,24 @@ def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
     Raises:
         LogDirError: a swap file, or the segment before it, cannot be read.
     """
-    cleaned = min((name.offset for name in files if name.temporary == "cleaned"), default=None)
+    lowest_cleaned = min((name.offset for name in files if name.temporary == "cleaned"), default=None)
     swaps = [file for name, file in files.items() if name.temporary == "swap"]
-    unfinished = tuple(file for file in swaps if cleaned is not None and file.name.offset >= cleaned)
-    finished = tuple(file for file in swaps if file not in unfinished)
-    logs = [file for file in finished if file.name.kind == "log"]
+    unfinished_swaps = tuple(
+        file for file in swaps if lowest_cleaned is not None and file.name.offset >= lowest_cleaned
+    )
+    finished_swaps = tuple(file for file in swaps if file not in unfinished_swaps)
+    logs = [file for file in finished_swaps if file.name.kind == "log"]
     if not logs:
-        return SwapResolution(unfinished, finished)
+        return SwapResolution(unfinished_swaps, finished_swaps)
     first = min(file.name.offset for file in logs)
     end = max(next_offset_of(filesystem, file) for file in logs)
     halves = _find_halves(filesystem, files, first)
-    replaced = tuple(
+    replaced_files = tuple(
         file
         for name, file in files.items()
         if name.temporary == "" and name.kind != "checkpoint" and first <= name.offset < end
     )
-    return SwapResolution(unfinished, finished, first, end, halves, replaced)
+    return SwapResolution(unfinished_swaps, finished_swaps, first, end, halves, replaced_files)
 
 
 def _find_halves(filesystem: FileSystem, files: Files, first: int) -> tuple[LogFile, ...]:
@@ -107,10 +109,10 @@ def show_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
     """
     if partition.state == "delete" or not any(_is_swap_log(file) for file in partition.temporary):
         return partition
-    files = {file.name: file for file in listed_files(partition)}
+    files = {file.name: file for file in list_offset_files(partition)}
     resolution = resolve_swaps(filesystem, files)
-    removed_paths = {file.path for file in (*resolution.replaced, *resolution.halves)}
-    swaps = {replace(file.name, temporary=""): file for file in resolution.finished}
+    removed_paths = {file.path for file in (*resolution.replaced_files, *resolution.halves)}
+    swaps = {replace(file.name, temporary=""): file for file in resolution.finished_swaps}
     logs = [file for name, file in swaps.items() if name.kind == "log"]
     if not logs:
         return partition
@@ -120,7 +122,7 @@ def show_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
     return replace(
         partition,
         segments=tuple(sorted([*remaining_segments, *swap_segments], key=lambda segment: segment.base_offset)),
-        replaced=tuple(segment for segment in partition.segments if segment.path in removed_paths),
+        replaced_segments=tuple(segment for segment in partition.segments if segment.path in removed_paths),
         producer_snapshots=tuple(file for file in partition.producer_snapshots if file.path not in removed_paths),
         orphans=tuple(file for file in partition.orphans if file.name.offset not in bases),
     )
@@ -144,10 +146,10 @@ def _with_final_name(file: LogFile | None) -> LogFile | None:
     return None if file is None else replace(file, name=replace(file.name, temporary=""))
 
 
-def listed_files(partition: Partition) -> Iterator[LogFile]:
+def list_offset_files(partition: Partition) -> Iterator[LogFile]:
     """Yield the files of a partition whose names have an offset."""
     temporary = {file.path for file in partition.temporary}
-    for segment in (*partition.segments, *partition.replaced):
+    for segment in (*partition.segments, *partition.replaced_segments):
         for file in files_of(segment):
             if file.path not in temporary:
                 yield file
@@ -168,7 +170,7 @@ def swap_findings(partition: Partition) -> Iterator[Finding]:
     swap_segments = [segment for segment in partition.segments if segment.path in temporary]
     if not swap_segments:
         return
-    count = len(partition.replaced)
+    count = len(partition.replaced_segments)
     others = f"; it replaces {count_text(count, 'segment')} that {verb_text(count)} not read"
     for segment in swap_segments:
         message = "an interrupted cleaning left this finished swap file, which is read as a broker's start would do"

@@ -61,14 +61,14 @@ class TransactionState:
     """The transactions of one partition.
 
     Attributes:
-        aborted: aborted transactions, by marker offset.
+        aborted_transactions: aborted transactions, by marker offset.
         open: first offset of each transaction without a marker, by producer id.
         log_end_offset: offset of the next record.
         findings: transaction indexes that differ from the markers, and tiered segments whose indexes were used.
         has_producers: whether an idempotent or transactional producer wrote any batch.
     """
 
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted_transactions: tuple[AbortedTransaction, ...] = ()
     open: dict[int, int] = field(default_factory=dict)
     log_end_offset: int = 0
     findings: tuple[Finding, ...] = ()
@@ -83,7 +83,7 @@ class TransactionState:
         """Return the consumer's ``endOffsets`` value for an isolation level."""
         return self.last_stable_offset if isolation == "read_committed" else self.log_end_offset
 
-    def aborted_batches(self, batches: Batches) -> Flags:
+    def mask_aborted_batches(self, batches: Batches) -> Flags:
         """Return which batches a ``read_committed`` consumer skips; False for markers, which are not data."""
         is_aborted = np.zeros(len(batches), np.bool_)
         base_offsets, producer_ids = batches.column("base_offset"), batches.column("producer_id")
@@ -106,7 +106,7 @@ class TransactionState:
     def _by_producer(self) -> dict[int, tuple[list[int], list[int]]]:
         """First and last offsets of the aborted transactions of each producer, which do not overlap."""
         ranges: dict[int, tuple[list[int], list[int]]] = {}
-        for transaction in sorted(self.aborted, key=lambda transaction: transaction.first_offset):
+        for transaction in sorted(self.aborted_transactions, key=lambda transaction: transaction.first_offset):
             firsts, lasts = ranges.setdefault(transaction.producer_id, ([], []))
             firsts.append(transaction.first_offset)
             lasts.append(transaction.last_offset)
@@ -123,7 +123,9 @@ class OpenTransactions:
         """Process a batch, whose data may start a transaction; return the transactions that its markers abort."""
         if header.is_transactional and header.has_producer and not header.is_control:
             self.first_offsets.setdefault(header.producer_id, header.base_offset)
-        return [aborted for aborted in map(self.end, markers) if aborted is not None]
+        return [
+            aborted_transactions for aborted_transactions in map(self.end, markers) if aborted_transactions is not None
+        ]
 
     def end(self, marker: Marker) -> AbortedTransaction | None:
         """Process a marker; return the transaction that it aborts. A marker without data ends no transaction."""
@@ -144,11 +146,13 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
         LogDirError: a segment cannot be read.
     """
     open_transactions = OpenTransactions()
-    aborted: list[AbortedTransaction] = []
+    aborted_transactions: list[AbortedTransaction] = []
     findings: list[Finding] = []
     end, has_producers = partition.log_start_offset, False
     markers_before: dict[int, int] = {}
-    tiered_count = _read_tiered(filesystem, partition, open_transactions, aborted, findings) if use_indexes else 0
+    tiered_count = (
+        _read_tiered(filesystem, partition, open_transactions, aborted_transactions, findings) if use_indexes else 0
+    )
     if tiered_count:
         end = max(end, (partition.segments[tiered_count - 1].end_offset or 0) + 1)
     for segment in partition.segments[tiered_count:]:
@@ -158,15 +162,21 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
                 if header.is_transactional:
                     markers = index.markers_of(reader, header) if header.is_control else ()
                     open_transactions.see(header, ())
-                    ended = (index.resolve(marker, open_transactions.end(marker), markers_before) for marker in markers)
-                    aborted += (transaction for transaction in ended if transaction is not None)
+                    ended_transactions = (
+                        index.resolve(marker, open_transactions.end(marker), markers_before) for marker in markers
+                    )
+                    aborted_transactions += (
+                        transaction for transaction in ended_transactions if transaction is not None
+                    )
                 end = max(end, header.last_offset + 1)
                 has_producers = has_producers or header.has_producer
         findings += index.findings()
     if partition.segments:  # the base offset of an empty last segment can be above the end of the last batch
         end = max(end, partition.segments[-1].base_offset)
-    aborted.sort(key=lambda transaction: transaction.last_offset)
-    return TransactionState(tuple(aborted), dict(open_transactions.first_offsets), end, tuple(findings), has_producers)
+    aborted_transactions.sort(key=lambda transaction: transaction.last_offset)
+    return TransactionState(
+        tuple(aborted_transactions), dict(open_transactions.first_offsets), end, tuple(findings), has_producers
+    )
 
 
 class _IndexComparison:
@@ -175,10 +185,10 @@ class _IndexComparison:
     def __init__(self, filesystem: FileSystem, segment: Segment) -> None:
         problems: list[LogDirError] = []
         self._segment = segment
-        self._listed = _read_index(filesystem, segment, problems)
+        self._index_entries = _read_index(filesystem, segment, problems)
         self._problem = problems[0] if problems else None
-        self._by_marker = {(one.producer_id, one.last_offset): one for one in self._listed or ()}
-        self._unconfirmed = set(self._by_marker)
+        self._by_marker = {(one.producer_id, one.last_offset): one for one in self._index_entries or ()}
+        self._unconfirmed_entries = set(self._by_marker)
         self._missing = self._aborted_count = 0
 
     def markers_of(self, reader: SegmentReader, header: BatchHeader) -> list[Marker]:
@@ -187,7 +197,7 @@ class _IndexComparison:
         key = (header.producer_id, header.base_offset)
         if not markers and key in self._by_marker:
             markers = [Marker(header.base_offset, header.producer_id, header.producer_epoch, "ABORT", -1)]
-        self._unconfirmed -= {(one.producer_id, one.offset) for one in markers if one.kind == "ABORT"}
+        self._unconfirmed_entries -= {(one.producer_id, one.offset) for one in markers if one.kind == "ABORT"}
         return markers
 
     def resolve(
@@ -220,14 +230,14 @@ class _IndexComparison:
             message = f"{self._problem.reason}; aborted transactions are found from their markers"
             yield Finding(Severity.WARNING, "txnindex-corrupt", message, file, self._problem.position)
             return
-        if self._missing and self._listed is None:
+        if self._missing and self._index_entries is None:
             message = f"{self._aborted_count} aborted transactions, but no transaction index; their markers decide"
             yield Finding(Severity.WARNING, "txnindex-missing", message, file)
         elif self._missing:
             message = f"{self._missing} of {self._aborted_count} aborted transactions are not listed; markers decide"
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, file)
-        if self._unconfirmed:
-            message = f"{len(self._unconfirmed)} listed transactions have no ABORT marker and are ignored"
+        if self._unconfirmed_entries:
+            message = f"{len(self._unconfirmed_entries)} listed transactions have no ABORT marker and are ignored"
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, file)
 
 
@@ -235,12 +245,12 @@ _INDEX_DIFFERS = frozenset(("txnindex-corrupt", "txnindex-missing", "txnindex-mi
 
 
 def rebuild_txn_indexes(
-    partition: Partition, aborted: Iterable[AbortedTransaction], findings: Iterable[Finding]
+    partition: Partition, aborted_transactions: Iterable[AbortedTransaction], findings: Iterable[Finding]
 ) -> Mapping[int, bytes]:
     """Return the transaction indexes that a broker would build from the markers, for segments whose index differs.
 
     Args:
-        aborted: aborted transactions of the partition, from ``transactions_of``.
+        aborted_transactions: aborted transactions of the partition, from ``transactions_of``.
         findings: findings of ``transactions_of``, which identify the segments.
 
     Returns:
@@ -248,7 +258,7 @@ def rebuild_txn_indexes(
     """
     files = {finding.file for finding in findings if finding.check in _INDEX_DIFFERS}
     nexts = [*(segment.base_offset for segment in partition.segments[1:]), 2**63 - 1]
-    transactions = list(aborted) if files else []
+    transactions = list(aborted_transactions) if files else []
     return {
         segment.base_offset: write_txn_index(
             [one for one in transactions if segment.base_offset <= one.last_offset < next_base]
@@ -309,18 +319,18 @@ def _count_data_records(reader: SegmentReader, state: TransactionState, first: i
 
 
 def transactions_of_fetched(
-    data: bytes | memoryview | Bytes, batches: Batches, aborted: Sequence[tuple[int, int]]
+    data: bytes | memoryview | Bytes, batches: Batches, aborted_transactions: Sequence[tuple[int, int]]
 ) -> TransactionState:
     """Return the transactions of a Fetch response, from its list of aborted ones and the markers among its batches.
 
     Args:
-        aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). A
+        aborted_transactions: producer id and first offset of each aborted transaction (``abortedTransactions``). A
             transaction without a marker in ``data`` continues after it.
     """
-    headers = headers_from(batches.select(batches.is_control)) if aborted else []
+    headers = headers_from(batches.select(batches.is_control)) if aborted_transactions else []
     aborts = [marker for header in headers for marker in markers_in(data, header) if marker.kind == "ABORT"]
     transactions = []
-    for producer_id, first in aborted:
+    for producer_id, first in aborted_transactions:
         ends = (marker.offset for marker in aborts if marker.producer_id == producer_id and marker.offset >= first)
         transactions.append(AbortedTransaction(producer_id, first, min(ends, default=_NO_MARKER), -1))
     last = batches.column("last_offset")
@@ -332,7 +342,7 @@ def _read_tiered(
     filesystem: FileSystem,
     partition: Partition,
     open_transactions: OpenTransactions,
-    aborted: list[AbortedTransaction],
+    aborted_transactions: list[AbortedTransaction],
     findings: list[Finding],
 ) -> int:
     """Collect the transactions of the leading tiered segments from index and snapshot files; return the segment count.
@@ -354,7 +364,9 @@ def _read_tiered(
     findings += [Finding(Severity.WARNING, "txnindex-corrupt", one.reason, one.file or "") for one in problems]
     if problems or snapshot is None:
         return 0
-    aborted += {one: None for index in indexes for one in index or ()}  # overlapping segments share entries
+    aborted_transactions += {
+        one: None for index in indexes for one in index or ()
+    }  # overlapping segments share entries
     open_transactions.first_offsets |= {
         one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0
     }
@@ -375,17 +387,19 @@ def _producers(filesystem: FileSystem, snapshot: LogFile, problems: list[LogDirE
         return ()
 
 
-def seen_of(headers: Iterable[BatchHeader], markers: Callable[[BatchHeader], Iterable[Marker]]) -> Iterator[Seen]:
+def producer_batches(
+    headers: Iterable[BatchHeader], markers: Callable[[BatchHeader], Iterable[Marker]]
+) -> Iterator[Seen]:
     """Yield the batches that have a producer, with the markers of control batches."""
     for header in headers:
         if header.magic >= 2 and header.has_producer:
             yield header, tuple(markers(header)) if header.is_control else ()
 
 
-def seen_from(reader: SegmentReader, offset: int) -> Iterator[Seen]:
+def producer_batches_from(reader: SegmentReader, offset: int) -> Iterator[Seen]:
     """Yield the batches of a segment that have a producer, starting with the batch that contains an offset."""
     headers = reader.producer_headers(reader.start_before(offset))
-    return seen_of((header for header in headers if header.last_offset >= offset), partial(markers_of, reader))
+    return producer_batches((header for header in headers if header.last_offset >= offset), partial(markers_of, reader))
 
 
 def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:

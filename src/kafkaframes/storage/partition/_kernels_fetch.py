@@ -22,7 +22,7 @@ _BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
 _I64 = types.int64
 NONE, BATCH, MORE, UNUSUAL = 0, 1, 2, 3
 ANY_OFFSET = (1 << 63) - 1
-_LARGEST_SURE = 1 << 62  # above it the last offset of a batch could wrap
+_MAX_SAFE_OFFSET = 1 << 62  # above it the last offset of a batch could wrap
 
 
 @kernel(types.Tuple((_I64, _I64, _I64))(_BYTES, _I64, _I64, _I64, _I64, _I64))
@@ -36,22 +36,22 @@ def find_batch(window, start, file_size, offset, base_offset, entry_offset):
     data, at, window_size = address_of(window), 0, len(window)
     is_first = entry_offset != ANY_OFFSET
     while True:
-        left = file_size - start - at
-        if left <= TO_MAGIC:
+        remaining_bytes = file_size - start - at
+        if remaining_bytes <= TO_MAGIC:
             return UNUSUAL if is_first else NONE, start + at, 0
-        if at + min(left, V2_HEADER) > window_size:
+        if at + min(remaining_bytes, V2_HEADER) > window_size:
             return MORE, start + at, 0
         body = load_i32(data, at + AT_SIZE)
         size = body + OVERHEAD
         if body < MIN_SIZE:
             return UNUSUAL, start + at, 0
-        if size > left:
+        if size > remaining_bytes:
             return UNUSUAL if is_first else NONE, start + at, 0
         magic = load_i8(data, at + AT_MAGIC)
         first = load_i64(data, at)
         last = first
         if magic >= 2:
-            if size < V2_HEADER or first > _LARGEST_SURE:
+            if size < V2_HEADER or first > _MAX_SAFE_OFFSET:
                 return UNUSUAL, start + at, size
             last = first + load_i32(data, at + V2_DELTA)
         if is_first:

@@ -28,7 +28,7 @@ from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.headers import BatchHeader, first_header, headers_from, headers_of, parse_header
 from kafkaframes.storage.log.producers import CLIENT, REPLICATION, Prepared
-from kafkaframes.storage.log.transactions import markers_in, seen_of
+from kafkaframes.storage.log.transactions import markers_in, producer_batches
 from kafkaframes.storage.partition.flushing import flush, prepare, roll
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings, for_append
@@ -101,23 +101,23 @@ def append_as_leader(
         AppendRefusedError: with Kafka's exception and error code; nothing has changed.
         StorageError: the disk failed, and the log directory is offline.
     """
-    sent = header or first_header(records)
+    sent_header = header or first_header(records)
     if origin == CLIENT:
         if state.settings.on_noncontiguous == KEEP:
             return _append_kept(state, records, now_ms=now_ms)
         if state.settings.on_noncontiguous != REASSIGN:
-            _check_client_offset(records, sent)
+            _check_client_offset(records, sent_header)
     settings = state.settings_of_append(leader_epoch, origin)
     start = state.log_end_offset
-    appended = assign_at(records, start, settings, now_ms)
-    headers = _assigned(appended, sent, settings)
-    info = _append(state, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
-    if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
-        return info if info.valid_bytes == appended.valid_bytes else info._replace(valid_bytes=appended.valid_bytes)
+    batches = assign_at(records, start, settings, now_ms)
+    headers = _assigned_headers(batches, sent_header, settings)
+    info = _append(state, batches.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
+    if settings.timestamp_type != LOG_APPEND_TIME and not batches.recompressed_bytes:
+        return info if info.valid_bytes == batches.valid_bytes else info._replace(valid_bytes=batches.valid_bytes)
     return info._replace(
-        valid_bytes=appended.valid_bytes,
+        valid_bytes=batches.valid_bytes,
         append_time_ms=now_ms if settings.append_time and not info.is_duplicate else info.append_time_ms,
-        recompressed_bytes=appended.recompressed_bytes,
+        recompressed_bytes=batches.recompressed_bytes,
     )
 
 
@@ -165,29 +165,31 @@ def _append_kept(state: LogState, records: Raw, *, now_ms: int) -> LogAppendInfo
 # ------------------------------------------------------------------------------------- what is checked of batches
 
 
-def _assigned(appended: Appended, sent: BatchHeader | None, settings: AppendSettings) -> list[BatchHeader]:
+def _assigned_headers(
+    batches: Appended, sent_header: BatchHeader | None, settings: AppendSettings
+) -> list[BatchHeader]:
     """Return the headers of what is appended: of one batch that stays as it came, what was read, with its offsets."""
-    records = appended.records
+    records = batches.records
     if (
-        sent is not None
-        and appended.in_place
-        and sent.size == len(records) >= BATCH_V2.size
-        and sent.max_timestamp == appended.max_timestamp
+        sent_header is not None
+        and batches.in_place
+        and sent_header.size == len(records) >= BATCH_V2.size
+        and sent_header.max_timestamp == batches.max_timestamp
         and settings.record_format == 2
-        and not (sent.attributes & LOG_APPEND_TIME_FLAG or settings.append_time)
+        and not (sent_header.attributes & LOG_APPEND_TIME_FLAG or settings.append_time)
     ):
-        last = appended.next_offset - 1
-        first = last - (sent.last_offset - sent.base_offset)
-        fields = (*sent[:_BEFORE_OFFSETS], first, last, settings.leader_epoch, *sent[_AFTER_EPOCH:])
+        last = batches.next_offset - 1
+        first = last - (sent_header.last_offset - sent_header.base_offset)
+        fields = (*sent_header[:_BEFORE_OFFSETS], first, last, settings.leader_epoch, *sent_header[_AFTER_EPOCH:])
         return [BatchHeader._make(fields)]
     return headers_of(records) if records else []
 
 
-def _check_client_offset(data: Raw, sent: BatchHeader | None) -> None:
+def _check_client_offset(data: Raw, sent_header: BatchHeader | None) -> None:
     """Refuse a batch of format 2 that a client has given an offset."""
-    if sent is not None and sent.base_offset and len(data) >= BATCH_V2.size:
+    if sent_header is not None and sent_header.base_offset and len(data) >= BATCH_V2.size:
         raise AppendRefusedError(
-            "InvalidRecordException", f"a client's batch has base offset {sent.base_offset}, not 0"
+            "InvalidRecordException", f"a client's batch has base offset {sent_header.base_offset}, not 0"
         )
 
 
@@ -230,16 +232,16 @@ def _with_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) 
     What has none, or none that is older, keeps its own: the copy answers OffsetsForLeaderEpoch as the original does.
     """
     epoch_at = BATCH_V2.position_of("leader_epoch")
-    out, updated = bytearray(), list[BatchHeader]()
+    out, headers_after = bytearray(), list[BatchHeader]()
     for header in headers:
         is_old = header.magic >= 2 and 0 <= header.leader_epoch < latest
         if is_old:
             out = out or bytearray(data)
             at = header.position + epoch_at
             out[at : at + 4] = latest.to_bytes(4, "big", signed=True)
-        updated.append(header._replace(leader_epoch=latest) if is_old else header)
+        headers_after.append(header._replace(leader_epoch=latest) if is_old else header)
         latest = max(latest, header.leader_epoch)
-    return out or data, updated
+    return out or data, headers_after
 
 
 def _ordinary(data: Raw) -> list[BatchHeader]:
@@ -297,35 +299,35 @@ def _append(
     if state.is_closed:
         raise OptionError(f"the log of {state.topic_partition} is closed")
     if not headers:
-        return _unchanged(state, first_offset, first_offset - 1, valid_bytes=len(data))
+        return _unchanged_info(state, first_offset, first_offset - 1, valid_bytes=len(data))
     size, settings = len(data), state.settings
     _check_fits_segment(size, settings)
-    prepared = _prepared(state, data, headers, origin)
-    if prepared.duplicate is not None:
-        duplicate = prepared.duplicate
-        info = _unchanged(state, duplicate.first_offset, duplicate.last_offset, valid_bytes=size)
+    producer_changes = _prepare_producers(state, data, headers, origin)
+    if producer_changes.duplicate is not None:
+        duplicate = producer_changes.duplicate
+        info = _unchanged_info(state, duplicate.first_offset, duplicate.last_offset, valid_bytes=size)
         return info._replace(is_duplicate=True, append_time_ms=duplicate.timestamp)
     last = headers[-1]
     largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
-    segment, rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)
+    segment, is_rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)
     before = segment.size_bytes
     try:
         _assign_epochs(state, headers)
         segment.append(data, headers, settings)
-        if prepared is not _NOTHING:
-            for aborted in state.producers.aborted_by(prepared):
-                segment.txn_index.append(aborted)
+        if producer_changes is not _NOTHING:
+            for aborted_transactions in state.producers.list_aborted_transactions(producer_changes):
+                segment.txn_index.append(aborted_transactions)
     except StorageError:
-        state.disk.back_online(lambda: segment.cut(before, state.log_end_offset))
+        state.disk.back_online(lambda: segment.truncate(before, state.log_end_offset))
         raise
     state.log_end_offset = end = last.last_offset + 1
-    if prepared is not _NOTHING:
-        state.producers.commit(prepared)
+    if producer_changes is not _NOTHING:
+        state.producers.commit(producer_changes)
     if end - state.recovery_point >= settings.flush_messages:
         flush(state, now_ms=now_ms)
     start = state.log_start_offset
     epoch = last.leader_epoch
-    return LogAppendInfo(first_offset, end - 1, epoch, largest, NO_TIME, start, end, size, rolled=rolled)
+    return LogAppendInfo(first_offset, end - 1, epoch, largest, NO_TIME, start, end, size, rolled=is_rolled)
 
 
 def _check_fits_segment(size: int, settings: LogSettings) -> None:
@@ -334,16 +336,16 @@ def _check_fits_segment(size: int, settings: LogSettings) -> None:
         raise AppendRefusedError("RecordBatchTooLargeException", reason)
 
 
-def _unchanged(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
+def _unchanged_info(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
     bounds = state.log_start_offset, state.log_end_offset
     return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIME, NO_TIME, *bounds, valid_bytes)
 
 
-def _prepared(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin: str) -> Prepared:
+def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin: str) -> Prepared:
     """Return what the append will change of producers: nothing, where no batch has one."""
     for header in headers:
         if header.producer_id >= 0:
-            return state.producers.prepare(seen_of(headers, partial(markers_in, data)), origin=origin)
+            return state.producers.prepare(producer_batches(headers, partial(markers_in, data)), origin=origin)
     return _NOTHING
 
 
@@ -360,11 +362,11 @@ def _segment_for(
     if not is_due:
         return active, False
     is_known = headers[0].magic >= 2  # the header of a compressed set of formats 0 and 1 does not have the first offset
-    expected = first_offset if is_known else last_offset - MAX_INT32
-    base = max(expected, state.log_end_offset)
+    expected_offset = first_offset if is_known else last_offset - MAX_INT32
+    base = max(expected_offset, state.log_end_offset)
     if last_offset - base > MAX_INT32:
         raise AppendRefusedError("LogSegmentOffsetOverflowException", f"offset {last_offset} is too far from {base}")
-    roll(state, expected, now_ms=now_ms)
+    roll(state, expected_offset, now_ms=now_ms)
     return state.segments.active, True
 
 

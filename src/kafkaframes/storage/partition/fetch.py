@@ -65,7 +65,7 @@ def read(
         raise OptionError(f"isolation is one of {', '.join(ends)}, not {isolation!r}")
     end = ends[isolation]
     records, stretch = b"", None
-    aborted: tuple[AbortedTransaction, ...] | None = () if isolation == TXN_COMMITTED else None
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = () if isolation == TXN_COMMITTED else None
     incomplete = False
     if offset < end:
         segments = state.segments
@@ -75,7 +75,7 @@ def read(
                 limit = max(max_bytes, first.size) if min_one_message else max_bytes
                 size = max(min(_end_position(state, segment, end) - first.position, limit), 0)
                 if isolation == TXN_COMMITTED:
-                    aborted = _aborted(state, segment, offset, first.position + size)
+                    aborted_transactions = _list_aborted_transactions(state, segment, offset, first.position + size)
                 if stretch_bytes is not None and size >= stretch_bytes:
                     stretch = segment.stretch(first.position, size)
                 if stretch is None:
@@ -84,7 +84,9 @@ def read(
                 break
             if (position := segment.whole_until(offset)) < segment.size_bytes:
                 state.torn[segment.path] = position
-    return FetchData(records, state.high_watermark, stable, state.log_start_offset, aborted, incomplete, stretch)
+    return FetchData(
+        records, state.high_watermark, stable, state.log_start_offset, aborted_transactions, incomplete, stretch
+    )
 
 
 def _records(segment: LogSegment, first: BatchWindow, size: int) -> bytes:
@@ -110,20 +112,22 @@ def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
     return state.log_end_offset if after is None else after
 
 
-def _aborted(state: LogState, segment: LogSegment, offset: int, position: int) -> tuple[AbortedTransaction, ...]:
+def _list_aborted_transactions(
+    state: LogState, segment: LogSegment, offset: int, position: int
+) -> tuple[AbortedTransaction, ...]:
     """Return the aborted transactions from ``offset`` to ``position`` (LocalLog.collectAbortedTransactions)."""
     segments = state.segments.from_floor(segment.base_offset)
     if not any(selected.txn_index.aborted for selected in segments):
         return ()
     upper = _upper_bound(state, segment, position)
-    aborted = []
+    aborted_transactions = []
     for selected in segments:
         for transaction in selected.txn_index.aborted:
             if transaction.last_offset >= offset and transaction.first_offset < upper:
-                aborted.append(transaction)
+                aborted_transactions.append(transaction)
             if transaction.last_stable_offset >= upper:
-                return tuple(aborted)
-    return tuple(aborted)
+                return tuple(aborted_transactions)
+    return tuple(aborted_transactions)
 
 
 def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | None:

@@ -14,7 +14,7 @@ from kafkaframes.errors import StorageError
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.disk import DiskFile, OnlineDisk, write_whole
-from kafkaframes.storage.files.filesystem import join, split
+from kafkaframes.storage.files.filesystem import join, split_path
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.state import LogState
 
@@ -75,7 +75,7 @@ def flush(state: LogState, *, now_ms: int) -> None:
         segment.flush()
     state.epochs.flush()
     state.snapshots.flush()
-    files, directories = _unlinked(state)
+    files, directories = _new_files(state)
     for path in files:
         state.disk.flush_file(path)
     if segments[-1].base_offset >= state.recovery_point:
@@ -85,12 +85,12 @@ def flush(state: LogState, *, now_ms: int) -> None:
     finish(state, state.log_end_offset, now_ms=now_ms)
 
 
-def _unlinked(state: LogState) -> tuple[list[str], list[str]]:
+def _new_files(state: LogState) -> tuple[list[str], list[str]]:
     """Return the files and directories that the first flush of a new log has to flush, too: none for others."""
     if state.is_linked:
         return [], []
     files = [] if state.topic_id is None else [join(state.directory, names.PARTITION_METADATA)]
-    return files, [state.directory, split(state.directory)[0]]
+    return files, [state.directory, split_path(state.directory)[0]]
 
 
 def flush_if_due(state: LogState, *, now_ms: int) -> None:
@@ -176,7 +176,7 @@ def begin(state: LogState) -> Flush:
     Raises:
         StorageError: the disk fails.
     """
-    files, directories = _unlinked(state)
+    files, directories = _new_files(state)
     if state.segments.active.base_offset != state.linked_base:
         directories = directories or [state.directory]
     flush = Flush(state.log_end_offset, state.disk, [], directories)
@@ -195,9 +195,9 @@ def finish(state: LogState, offset: int, *, now_ms: int) -> None:
     state.last_flush_ms = now_ms
     state.is_linked = True
     # A segment that begins at ``offset`` may have been created since: its name is flushed with its first batches.
-    flushed = state.segments.from_floor(max(offset - 1, 0))
-    if flushed and flushed[0].base_offset < offset:
-        state.linked_base = flushed[0].base_offset
+    segments = state.segments.from_floor(max(offset - 1, 0))
+    if segments and segments[0].base_offset < offset:
+        state.linked_base = segments[0].base_offset
 
 
 class Unflushed(NamedTuple):
@@ -221,8 +221,8 @@ def begin_close(state: LogState) -> Unflushed:
     segments = state.segments.from_floor(state.recovery_point) if is_changed else ()
     files = [path for segment in segments for path in segment.filled_files]
     state.snapshots.take(state.log_end_offset, state.producers.entries(), active_base=active.base_offset)
-    files += state.snapshots.unflushed
+    files += state.snapshots.unflushed_files
     state.epochs.write()
     files += [] if state.epochs.is_flushed else [state.epochs.path]
-    unlinked, directories = _unlinked(state)
-    return Unflushed([*files, *unlinked], directories or ([state.directory] if files else []))
+    new_files, directories = _new_files(state)
+    return Unflushed([*files, *new_files], directories or ([state.directory] if files else []))

@@ -30,7 +30,7 @@ from kafkaframes.storage.files.producer_files import (
     write_txn_index,
 )
 
-_FEWEST = 64
+_MIN_ENTRIES = 64
 
 
 class _EntryFile:
@@ -81,7 +81,7 @@ class _EntryFile:
         self._file.write(count * self._entry.size, relative)
         if count == len(self._first):
             self._first, self._second = (
-                np.concatenate((column, np.zeros(max(count, _FEWEST), np.int64)))
+                np.concatenate((column, np.zeros(max(count, _MIN_ENTRIES), np.int64)))
                 for column in (self._first, self._second)
             )
         self._first[count], self._second[count] = first, second
@@ -196,7 +196,7 @@ class TxnIndexFile:
         self.path = path
         self._base_offset = base_offset
         self._disk = disk
-        self._aborted: list[AbortedTransaction] | None = None
+        self._entries: list[AbortedTransaction] | None = None
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
@@ -205,30 +205,30 @@ class TxnIndexFile:
         Raises:
             LogDirError: the file is corrupt, so it is not known which records are committed.
         """
-        if self._aborted is None:
+        if self._entries is None:
             there = self._disk.stat(self.path) is not None
             raw = self._disk.read(self.path) if there else b""
-            self._aborted = list(read_txn_index(raw, base_offset=self._base_offset, file=self.path))
-        return self._aborted
+            self._entries = list(read_txn_index(raw, base_offset=self._base_offset, file=self.path))
+        return self._entries
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Add an aborted transaction."""
-        known = self.aborted
+        entries = self.aborted
         file = self._disk.open_file(self.path)
         try:
-            file.write(len(known) * ABORTED_SIZE_BYTES, write_txn_index([transaction]))
+            file.write(len(entries) * ABORTED_SIZE_BYTES, write_txn_index([transaction]))
         finally:
             file.close()
-        known.append(transaction)
+        entries.append(transaction)
 
     def truncate_to(self, offset: int) -> None:
         """Keep the transactions whose marker lies below ``offset``, and no part of another."""
-        kept, there = [one for one in self.aborted if one.last_offset < offset], self._disk.stat(self.path)
-        if there is not None and there.size_bytes != len(kept) * ABORTED_SIZE_BYTES:
+        entries, there = [one for one in self.aborted if one.last_offset < offset], self._disk.stat(self.path)
+        if there is not None and there.size_bytes != len(entries) * ABORTED_SIZE_BYTES:
             file = self._disk.open_file(self.path)
-            file.truncate(len(kept) * ABORTED_SIZE_BYTES)
+            file.truncate(len(entries) * ABORTED_SIZE_BYTES)
             file.close()
-        self._aborted = kept
+        self._entries = entries
 
     def flush(self) -> None:
         """Return when everything written is on the disk."""

@@ -14,7 +14,7 @@ from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.disk import Disk, OnlineDisk, online, overwrite, write_whole
-from kafkaframes.storage.files.filesystem import join, split
+from kafkaframes.storage.files.filesystem import join, split_path
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import Checkpointed, discover_partition
@@ -54,7 +54,11 @@ def create_log(
     Raises:
         LogDirError: the name is not that of a partition, or the directory exists.
     """
-    there, chosen, name = online(disk), settings or LogSettings(), names.DirectoryName.parse(split(directory)[1])
+    there, log_settings, name = (
+        online(disk),
+        settings or LogSettings(),
+        names.DirectoryName.parse(split_path(directory)[1]),
+    )
     if name is None:
         raise LogDirError("is not named <topic>-<partition>", file=directory)
     if there.stat(directory) is not None:
@@ -63,10 +67,10 @@ def create_log(
         disk=there,
         directory=directory,
         topic_partition=name.topic_partition,
-        settings=chosen,
+        settings=log_settings,
         segments=Segments([LogSegment(there, directory, 0, size_bytes=0, now_ms=now_ms)]),
         epochs=LeaderEpochs(there, directory, ()),
-        producers=Producers(expiration_ms=chosen.producer_id_expiration_ms),
+        producers=Producers(expiration_ms=log_settings.producer_id_expiration_ms),
         snapshots=Snapshots(there, directory, ()),
         log_start_offset=0,
         log_end_offset=0,
@@ -84,38 +88,38 @@ def open_log(
     settings: LogSettings | None = None,
     now_ms: int,
     disk: Disk | None = None,
-    checkpointed: Checkpointed | None = None,
+    checkpointed_offsets: Checkpointed | None = None,
 ) -> PartitionLog:
     """Open a partition's log for reading and writing; after an unclean stop it is recovered first, in place.
 
     Args:
         directory: ``<log directory>/<topic>-<partition>``.
         disk: this machine's by default.
-        checkpointed: what the log directory says; read from the directory above by default.
+        checkpointed_offsets: what the log directory says; read from the directory above by default.
 
     Raises:
         LogDirError: the directory is missing, or a file cannot be read.
         StorageError: the disk fails.
     """
-    there, chosen = online(disk), settings or LogSettings()
+    there, log_settings = online(disk), settings or LogSettings()
     entries = there.list_directory(directory)
-    if checkpointed is not None:
-        log = open_ordinary(there, directory, entries, checkpointed, settings=chosen, now_ms=now_ms)
+    if checkpointed_offsets is not None:
+        log = open_ordinary(there, directory, entries, checkpointed_offsets, settings=log_settings, now_ms=now_ms)
         if log is not None:
             return log
-    log_directory = discover_partition(there, directory, checkpointed, entries=entries)
+    log_directory = discover_partition(there, directory, checkpointed_offsets, entries=entries)
     _drop_unfinished_metadata(there, log_directory)
-    plan = _planned(log_directory)
+    plan = _plan_recovery(log_directory)
     _refuse_a_damaged_end(plan, directory)
     recovery_settings = RecoverySettings(
         now_ms,
-        index_interval_bytes=chosen.index_interval_bytes,
-        producer_id_expiration_ms=chosen.producer_id_expiration_ms,
-        record_format=chosen.record_format,
+        index_interval_bytes=log_settings.index_interval_bytes,
+        producer_id_expiration_ms=log_settings.producer_id_expiration_ms,
+        record_format=log_settings.record_format,
     )
-    recovered = work_out(log_directory, plan, recovery_settings)
-    is_changed = apply_in_place(there, recovered)
-    return _opened(there, recovered, chosen, now_ms, is_changed=is_changed)
+    recovered_log = work_out(log_directory, plan, recovery_settings)
+    is_changed = apply_in_place(there, recovered_log)
+    return _open_recovered(there, recovered_log, log_settings, now_ms, is_changed=is_changed)
 
 
 def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
@@ -138,7 +142,7 @@ def _drop_unfinished_metadata(disk: OnlineDisk, log_directory: LogDirectory) -> 
         disk.delete(path)
 
 
-def _planned(log_directory: LogDirectory) -> RecoveryPlan:
+def _plan_recovery(log_directory: LogDirectory) -> RecoveryPlan:
     """Plan as Kafka does, except that a clean log whose last bytes are not a whole batch is recovered, too.
 
     Kafka would append after such bytes, and lose all of that at its next recovery.
@@ -154,7 +158,9 @@ def _planned(log_directory: LogDirectory) -> RecoveryPlan:
 
 def _not_flushed(partition: Partition, base_offset: int) -> Partition:
     point = min(partition.recovery_point, base_offset)
-    return replace(partition, checkpointed={**partition.checkpointed, names.RECOVERY_POINT_CHECKPOINT: point})
+    return replace(
+        partition, checkpointed_offsets={**partition.checkpointed_offsets, names.RECOVERY_POINT_CHECKPOINT: point}
+    )
 
 
 def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
@@ -167,7 +173,7 @@ def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
     return end == segment.size_bytes
 
 
-def apply_in_place(disk: Disk, recovered: Recovered) -> bool:
+def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
     """Change a partition's directory as its recovery has worked out; return whether there was anything to change.
 
     What the next recovery would make anew is not flushed: the first flush of the log does that.
@@ -175,40 +181,40 @@ def apply_in_place(disk: Disk, recovered: Recovered) -> bool:
     Raises:
         StorageError: the disk fails; the next opening starts again and comes to the same result.
     """
-    directory = recovered.plan.partition.directory
-    cuts = [action for action in recovered.plan.actions if action.kind is Kind.TRUNCATE]
-    for action in recovered.plan.actions:
+    directory = recovered_log.plan.partition.directory
+    cuts = [action for action in recovered_log.plan.actions if action.kind is Kind.TRUNCATE]
+    for action in recovered_log.plan.actions:
         if action.kind is not Kind.TRUNCATE:
             _ACTIONS[action.kind](disk, action)
     if cuts:  # later segments are deleted first, so that a crash leaves no hole
         disk.sync_directory(directory)
     for action in cuts:
         _truncate(disk, action)
-    if recovered.plan.view is not None:  # parts must have their names before anything is called .cleaned again
+    if recovered_log.plan.view is not None:  # parts must have their names before anything is called .cleaned again
         disk.sync_directory(directory)
-    is_lasting = any(action.kind is not Kind.REBUILD for action in recovered.plan.actions)
+    is_lasting = any(action.kind is not Kind.REBUILD for action in recovered_log.plan.actions)
     before = {one.name: one.size_bytes for one in disk.list_directory(directory) if not one.is_directory}
-    is_changed = bool(recovered.plan.actions)
-    for name, content in recovered.files.items():
+    is_changed = bool(recovered_log.plan.actions)
+    for name, content in recovered_log.files.items():
         path = join(directory, name)
         if isinstance(content, Slice) or (before.get(name) == len(content) and disk.read(path) == content):
             continue
         is_changed = True
-        is_lasting |= _write(disk, path, content, recovered)
-    for name in sorted(before.keys() - recovered.files.keys()):
+        is_lasting |= _write(disk, path, content, recovered_log)
+    for name in sorted(before.keys() - recovered_log.files.keys()):
         disk.delete(join(directory, name))
         is_changed = True
-        is_lasting |= not _is_made_again(name, recovered.plan)
+        is_lasting |= not _is_made_again(name, recovered_log.plan)
     if is_lasting:
         disk.sync_directory(directory)
     return is_changed
 
 
-def _write(disk: Disk, path: str, content: bytes, recovered: Recovered) -> bool:
+def _write(disk: Disk, path: str, content: bytes, recovered_log: Recovered) -> bool:
     """Write a file; return whether it has to last. What does not is written in place, which takes a tenth."""
-    name = split(path)[1]
-    is_taken = name + DELETED in recovered.files  # of the segment that was split
-    if is_taken or not _is_made_again(name, recovered.plan):
+    name = split_path(path)[1]
+    is_taken = name + DELETED in recovered_log.files  # of the segment that was split
+    if is_taken or not _is_made_again(name, recovered_log.plan):
         write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED)
         return True
     overwrite(disk, path, content)
@@ -217,8 +223,8 @@ def _write(disk: Disk, path: str, content: bytes, recovered: Recovered) -> bool:
 
 def _is_made_again(name: str, plan: RecoveryPlan) -> bool:
     """Return whether a file of a segment that may not be flushed is made anew by each recovery until it is."""
-    parsed = FileName.parse(name)
-    return parsed is not None and parsed.offset >= _first_unflushed(plan)
+    file_name = FileName.parse(name)
+    return file_name is not None and file_name.offset >= _first_unflushed(plan)
 
 
 def _first_unflushed(plan: RecoveryPlan) -> int:
@@ -226,9 +232,9 @@ def _first_unflushed(plan: RecoveryPlan) -> int:
     return max((one.base_offset for one in plan.segments if one.base_offset <= point), default=0)
 
 
-def _split(disk: Disk, action: Action) -> None:
+def _split_segment(disk: Disk, action: Action) -> None:
     """Write the parts and rename the last one first: after a crash a ``.cleaned`` part is left, or all are there."""
-    directory = split(action.path)[0]
+    directory = split_path(action.path)[0]
     paths = [join(directory, str(part.file.name)) for part in action.parts]
     for path, part in zip(paths, action.parts, strict=True):
         _copy(disk, action.path, part, path + CLEANED)
@@ -252,7 +258,7 @@ def _copy(disk: Disk, source: str, part: FilePart, target: str) -> None:
 
 def _rename(disk: Disk, action: Action) -> None:
     if action.path.endswith(SWAP):  # the files that it replaces are deleted for good before it gets their name
-        disk.sync_directory(split(action.path)[0])
+        disk.sync_directory(split_path(action.path)[0])
     if action.to is not None:
         disk.rename(action.path, action.to)
 
@@ -269,29 +275,29 @@ _ACTIONS: Mapping[Kind, Callable[[Disk, Action], None]] = {
     Kind.RENAME: _rename,
     Kind.CREATE: lambda disk, action: disk.open_file(action.path).close(),
     Kind.REBUILD: lambda disk, action: None,  # with the other files
-    Kind.SPLIT: _split,
+    Kind.SPLIT: _split_segment,
 }
 
 
-def _opened(
-    disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_ms: int, *, is_changed: bool
+def _open_recovered(
+    disk: OnlineDisk, recovered_log: Recovered, settings: LogSettings, now_ms: int, *, is_changed: bool
 ) -> PartitionLog:
-    plan, partition = recovered.plan, recovered.plan.partition
+    plan, partition = recovered_log.plan, recovered_log.plan.partition
     directory = partition.directory
     segments = Segments(
         LogSegment(disk, directory, one.base_offset, size_bytes=one.size_bytes, now_ms=now_ms) for one in plan.segments
     )
-    epochs = recovered.files.get(names.LEADER_EPOCH_CHECKPOINT)
-    known = read_leader_epochs(epochs) if isinstance(epochs, bytes) else partition.leader_epochs or ()
+    epochs = recovered_log.files.get(names.LEADER_EPOCH_CHECKPOINT)
+    leader_epochs = read_leader_epochs(epochs) if isinstance(epochs, bytes) else partition.leader_epochs or ()
     log = PartitionLog(
         disk=disk,
         directory=directory,
         topic_partition=partition.topic_partition,
         settings=settings,
         segments=segments,
-        epochs=LeaderEpochs(disk, directory, known),
+        epochs=LeaderEpochs(disk, directory, leader_epochs),
         producers=Producers(expiration_ms=settings.producer_id_expiration_ms),
-        snapshots=Snapshots(disk, directory, _snapshot_offsets(recovered.files)),
+        snapshots=Snapshots(disk, directory, _snapshot_offsets(recovered_log.files)),
         log_start_offset=plan.log_start_offset,
         log_end_offset=plan.log_end_offset,
         recovery_point=_recovery_point(plan),
@@ -302,23 +308,23 @@ def _opened(
         whole_until=next(((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is Kind.TRUNCATE), None),
     )
     if is_changed:
-        log.snapshots.unflushed = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
+        log.snapshots.unflushed_files = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
     is_new = any(action.kind is Kind.CREATE for action in plan.actions)
     if is_new:
         segments.active.activate(settings, is_new=True)
     retention.reload_producers(log, now_ms=now_ms)
     log.update_high_watermark(partition.high_watermark or 0)
     due_ms = now_ms + settings.file_delete_delay_ms
-    log.deleted = [
+    log.deleted_files = [
         Deleted(action.to, due_ms) for action in plan.actions if action.to is not None and action.to.endswith(DELETED)
     ]
     return log
 
 
 def _snapshot_offsets(files: Iterable[str]) -> Iterator[int]:
-    for parsed in map(FileName.parse, files):
-        if parsed is not None and parsed.kind == "snapshot" and not parsed.temporary:
-            yield parsed.offset
+    for file_name in map(FileName.parse, files):
+        if file_name is not None and file_name.kind == "snapshot" and not file_name.temporary:
+            yield file_name.offset
 
 
 def _recovery_point(plan: RecoveryPlan) -> int:

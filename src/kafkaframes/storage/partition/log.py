@@ -50,7 +50,7 @@ class PartitionLog(LogState):
 
     def segment_times(self) -> list[tuple[int, int]]:
         """Return (base offset, last modification in milliseconds) of each segment, as ListOffsets 0 asks for."""
-        return [(one.base_offset, one.modified_ms()) for one in self.segments]
+        return [(one.base_offset, one.read_modification_time()) for one in self.segments]
 
     def configure(self, settings: LogSettings) -> None:
         """Change the settings; segments that exist keep the size of their indexes."""
@@ -70,7 +70,7 @@ class PartitionLog(LogState):
     def follow_clock_step(self, step_ms: int) -> None:
         """Move the times at which deletions and flushes are due by what the wall time has jumped."""
         self.last_flush_ms += step_ms
-        self.deleted = [file._replace(due_ms=file.due_ms + step_ms) for file in self.deleted]
+        self.deleted_files = [file._replace(due_ms=file.due_ms + step_ms) for file in self.deleted_files]
 
     def close(self, *, now_ms: int) -> None:
         """Stop cleanly: flush, write a producer snapshot, trim the files and close them.

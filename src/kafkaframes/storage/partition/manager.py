@@ -23,7 +23,7 @@ from kafkaframes.storage.files.checkpoints import (
     write_offset_checkpoint,
 )
 from kafkaframes.storage.files.disk import Disk, OnlineDisk, keep_files, online, replace_file
-from kafkaframes.storage.files.filesystem import FileInfo, join, split
+from kafkaframes.storage.files.filesystem import FileInfo, join, split_path
 from kafkaframes.storage.files.names import DirectoryName, TopicPartition
 from kafkaframes.storage.log.discover import Checkpointed
 from kafkaframes.storage.partition.flushing import remove_directory
@@ -31,7 +31,7 @@ from kafkaframes.storage.partition.loading import create_log, open_log
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.settings import LogSettings
 
-_LONGEST_NAME = 255
+_MAX_NAME_LENGTH = 255
 _MIN_STEP_MS = 2  # smallest clock step, because the two clocks are read one after the other
 _APART = "unreadable"
 SettingsOf = Callable[[TopicPartition], LogSettings]
@@ -56,7 +56,7 @@ class LogManager:
         disk: disk of all logs; ``disk.failure`` has the reason why it is offline.
         logs: logs by topic partition; ``create``, ``delete`` and ``close`` change them.
         problems: errors of unreadable checkpoints, which are treated as empty; for a served copy also of its identity.
-        written: topic partitions whose logs had records when the checkpoints were last written.
+        written_partitions: topic partitions whose logs had records when the checkpoints were last written.
     """
 
     path: str
@@ -70,7 +70,7 @@ class LogManager:
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     problems: tuple[LogDirError, ...] = ()
     unreadable: dict[TopicPartition, LogDirError] = field(default_factory=dict)
-    written: frozenset[TopicPartition] = frozenset()
+    written_partitions: frozenset[TopicPartition] = frozenset()
     is_closed: bool = False
     _release_lock: Callable[[], None] = lambda: None
     _to_delete: list[tuple[str, int]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class LogManager:
 
     def has_lost(self, topic_partition: TopicPartition) -> bool:
         """Return whether a missing log must have lost records: it had some, or it is unreadable."""
-        return topic_partition in self.written or topic_partition in self.unreadable
+        return topic_partition in self.written_partitions or topic_partition in self.unreadable
 
     def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
         """Create an empty log. If it replaces an unreadable log, it gets a separate directory.
@@ -126,7 +126,7 @@ class LogManager:
             StorageError: the disk fails.
         """
         suffix = f"-{topic_partition.partition}.{unique_id}-delete"
-        name = topic_partition.topic[: _LONGEST_NAME - len(suffix)] + suffix
+        name = topic_partition.topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix
         if topic_partition not in self.logs or DirectoryName.parse(name) is None:
             raise OptionError(f"no log {topic_partition} to be deleted as {name}")
         log = self.logs.pop(topic_partition)
@@ -147,9 +147,9 @@ class LogManager:
         """
         if topic_partition not in self.logs:
             raise OptionError(f"no log {topic_partition}")
-        cut = self.logs[topic_partition].truncate_to(offset, now_ms=now_ms)
+        is_truncated = self.logs[topic_partition].truncate_to(offset, now_ms=now_ms)
         self._checkpoint_recovery_points()
-        return cut
+        return is_truncated
 
     def tick(self, now_ms: int, monotonic_ms: int | None = None) -> None:
         """Run the periodic work that is due for all logs, unless the directory is offline.
@@ -264,12 +264,12 @@ class LogManager:
     def _write(self, checkpoints: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         """Write the checkpoints whose content has changed; a flush takes several milliseconds."""
         contents = {name: write_offset_checkpoint(offsets) for name, offsets in checkpoints.items()}
-        changed = {name: data for name, data in contents.items() if self._checkpoints.get(name) != data}
-        if changed:
-            for name in changed:  # a failed write may have replaced some of them
+        changed_files = {name: data for name, data in contents.items() if self._checkpoints.get(name) != data}
+        if changed_files:
+            for name in changed_files:  # a failed write may have replaced some of them
                 self._checkpoints.pop(name, None)
-            keep_files(self.disk, self.path, changed)
-            self._checkpoints |= changed
+            keep_files(self.disk, self.path, changed_files)
+            self._checkpoints |= changed_files
 
     def close(self, *, now_ms: int, broker_epoch: int | None = None) -> None:
         """Shut down cleanly: close all logs, write the checkpoints and then the marker, and release the lock.
@@ -291,11 +291,11 @@ class LogManager:
 
     def _close_logs(self, now_ms: int) -> None:
         logs = [log for _, log in self._with_files() if not log.is_closed]
-        unflushed = [log.begin_close() for log in logs]
+        unflushed_logs = [log.begin_close() for log in logs]
         for log in logs:
             log.release()
-        files = [path for one in unflushed for path in one.files]
-        self.disk.flush_all(files, list(dict.fromkeys(path for one in unflushed for path in one.directories)))
+        files = [path for one in unflushed_logs for path in one.files]
+        self.disk.flush_all(files, list(dict.fromkeys(path for one in unflushed_logs for path in one.directories)))
         for log in logs:
             log.finish_close(now_ms=now_ms)
 
@@ -337,14 +337,14 @@ def open_log_directory(
     there = online(disk)
     if there.stat(path) is None:
         there.make_directory(path)
-        there.sync_directory(split(path)[0])
+        there.sync_directory(split_path(path)[0])
     release_lock = there.lock(join(path, names.BROKER_LOCK))
     if release_lock is None:
         raise LogDirError("another process has this directory open (.lock)", file=path)
     try:
         manager = _manager(path, there, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta)
         manager._release_lock = release_lock
-        return _opened(manager, was_clean or {}, skips_unreadable=skips_unreadable)
+        return _open_manager(manager, was_clean or {}, skips_unreadable=skips_unreadable)
     except BaseException:
         release_lock()
         raise
@@ -353,8 +353,8 @@ def open_log_directory(
 def _settings_of(settings: SettingsOf | LogSettings | None) -> SettingsOf:
     if callable(settings):
         return settings
-    chosen = settings or LogSettings()
-    return lambda topic_partition: chosen
+    log_settings = settings or LogSettings()
+    return lambda topic_partition: log_settings
 
 
 def _manager(
@@ -375,48 +375,50 @@ def _manager(
     return LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms)
 
 
-def _opened(manager: LogManager, was_clean: Mapping[TopicPartition, bool], *, skips_unreadable: bool) -> LogManager:
+def _open_manager(
+    manager: LogManager, was_clean: Mapping[TopicPartition, bool], *, skips_unreadable: bool
+) -> LogManager:
     problems: list[LogDirError] = []
-    listed = tuple(_partitions(manager.disk.list_directory(manager.path)))
+    entries = tuple(_partitions(manager.disk.list_directory(manager.path)))
     paths = {name: join(manager.path, name) for name in names.OFFSET_CHECKPOINTS}
     offsets = {name: _checkpoint(manager.disk, path, problems) for name, path in paths.items()}
     try:
-        _open_logs(manager, listed, offsets, was_clean, skips_unreadable=skips_unreadable)
+        _open_logs(manager, entries, offsets, was_clean, skips_unreadable=skips_unreadable)
     except BaseException:
         for log in manager.logs.values():
             log.abandon()
         raise
     points = offsets[names.RECOVERY_POINT_CHECKPOINT]
-    has_directory = {name.topic_partition for _, name in listed}
-    manager.written = frozenset(key for key, offset in points.items() if offset > 0) - has_directory
-    cleaned = offsets[names.CLEANER_CHECKPOINT]
-    manager.cleaner_offsets = {key: offset for key, offset in cleaned.items() if key in manager.logs}
+    has_directory = {name.topic_partition for _, name in entries}
+    manager.written_partitions = frozenset(key for key, offset in points.items() if offset > 0) - has_directory
+    cleaner_offsets = offsets[names.CLEANER_CHECKPOINT]
+    manager.cleaner_offsets = {key: offset for key, offset in cleaner_offsets.items() if key in manager.logs}
     manager.problems = tuple(problems)
     return manager
 
 
 def _open_logs(
     manager: LogManager,
-    listed: Iterable[tuple[FileInfo, DirectoryName]],
+    entries: Iterable[tuple[FileInfo, DirectoryName]],
     offsets: Mapping[str, Mapping[TopicPartition, int]],
     was_clean: Mapping[TopicPartition, bool],
     *,
     skips_unreadable: bool,
 ) -> None:
     settings_of, now_ms = manager.settings_of, manager.now_ms
-    for entry, name in listed:
+    for entry, name in entries:
         key = name.topic_partition
         if name.state == "delete":
             manager._to_delete.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))
         elif not name.state:
-            known = {file: values[key] for file, values in offsets.items() if key in values}
+            offsets_of_log = {file: values[key] for file, values in offsets.items() if key in values}
             try:
                 manager.logs[key] = open_log(
                     entry.path,
                     settings=settings_of(key),
                     now_ms=now_ms,
                     disk=manager.disk,
-                    checkpointed=Checkpointed(was_clean.get(key, manager.was_clean), known),
+                    checkpointed_offsets=Checkpointed(was_clean.get(key, manager.was_clean), offsets_of_log),
                 )
             except LogDirError as problem:
                 if not skips_unreadable:
@@ -442,16 +444,16 @@ def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dic
         return {}
 
 
-def _identity(disk: OnlineDisk, path: str, expected: MetaProperties | None) -> MetaProperties:
-    """Read ``meta.properties`` and compare it with ``expected``; write it if it is missing."""
+def _identity(disk: OnlineDisk, path: str, expected_properties: MetaProperties | None) -> MetaProperties:
+    """Read ``meta.properties`` and compare it with ``expected_properties``; write it if it is missing."""
     file = join(path, names.META_PROPERTIES)
     if disk.stat(file) is None:
-        if expected is None:
+        if expected_properties is None:
             raise LogDirError("has no meta.properties, and no identity is given for it", file=path)
-        replace_file(disk, file, write_meta_properties(expected))
-        return expected
-    stored = read_meta_properties(disk.read(file), file=file)
-    for name, value in (expected.values if expected is not None else {}).items():
-        if stored.values.get(name, value) != value:
-            raise LogDirError(f"{name} is {stored.values[name]}, not {value}", file=file)
-    return stored
+        replace_file(disk, file, write_meta_properties(expected_properties))
+        return expected_properties
+    stored_properties = read_meta_properties(disk.read(file), file=file)
+    for name, value in (expected_properties.values if expected_properties is not None else {}).items():
+        if stored_properties.values.get(name, value) != value:
+            raise LogDirError(f"{name} is {stored_properties.values[name]}, not {value}", file=file)
+    return stored_properties

@@ -22,7 +22,7 @@ from kafkaframes.storage.files import checkpoints, indexes, names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, read_leader_epochs, read_partition_metadata
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite
-from kafkaframes.storage.files.filesystem import FileInfo, join, split
+from kafkaframes.storage.files.filesystem import FileInfo, join, split_path
 from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import DirectoryName, FileName, segment_file_name
 from kafkaframes.storage.files.producer_files import read_producer_snapshot
@@ -33,10 +33,10 @@ from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.storage.partition.state import LeaderEpochs, Segments, Snapshots
-from kafkaframes.storage.recovery.draft import MOST_HEADERS
+from kafkaframes.storage.recovery.draft import MAX_HEADERS
 from kafkaframes.storage.recovery.plan import walk
 
-_Parsed = TypeVar("_Parsed")
+_ParsedFile = TypeVar("_ParsedFile")
 _SMALL_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)
 _ENTRY_BYTES = {"log": 1, "index": indexes.OFFSET_ENTRY.itemsize, "timeindex": indexes.TIME_ENTRY.itemsize}
 
@@ -67,7 +67,7 @@ def open_ordinary(
     disk: OnlineDisk,
     directory: str,
     entries: list[FileInfo],
-    checkpointed: Checkpointed,
+    checkpointed_offsets: Checkpointed,
     *,
     settings: LogSettings,
     now_ms: int,
@@ -77,31 +77,31 @@ def open_ordinary(
     Raises:
         StorageError: the disk fails.
     """
-    name = DirectoryName.parse(split(directory)[1])
-    files = _files_of(entries, is_clean=checkpointed.is_clean)
+    name = DirectoryName.parse(split_path(directory)[1])
+    files = _files_of(entries, is_clean=checkpointed_offsets.is_clean)
     if settings.record_format < 2 or name is None or name.state or files is None:
         return None
     point, known_start, high_watermark = (
-        checkpointed.offsets.get(file, 0)
+        checkpointed_offsets.offsets.get(file, 0)
         for file in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT)
     )
     start = max(known_start, min(files.sizes))
     try:
-        if checkpointed.is_clean:
-            opened = _clean(disk, directory, files, start, point)
+        if checkpointed_offsets.is_clean:
+            opened_log = _clean(disk, directory, files, start, point)
         else:
-            opened = _recovered(disk, directory, files, checkpointed, settings, now_ms)
-        if opened is None or start > opened.end:
+            opened_log = _recover_last_segment(disk, directory, files, checkpointed_offsets, settings, now_ms)
+        if opened_log is None or start > opened_log.end:
             return None
         epochs = _small(disk, files, names.LEADER_EPOCH_CHECKPOINT, read_leader_epochs) or ()
         metadata = _small(disk, files, names.PARTITION_METADATA, read_partition_metadata)
-        if not _fit(epochs, opened, known_start):
+        if not _fit(epochs, opened_log, known_start):
             return None
-        producers = _producers(opened, settings)
+        producers = _producers(opened_log, settings)
     except LogDirError:
         return None
     producers.drop_expired(now_ms)
-    _change(disk, directory, opened)
+    _change(disk, directory, opened_log)
     sizes = sorted(files.sizes.items())
     log = PartitionLog(
         disk=disk,
@@ -111,17 +111,17 @@ def open_ordinary(
         segments=Segments(LogSegment(disk, directory, base, size_bytes=size, now_ms=now_ms) for base, size in sizes),
         epochs=LeaderEpochs(disk, directory, epochs),
         producers=producers,
-        snapshots=Snapshots(disk, directory, opened.snapshots),
+        snapshots=Snapshots(disk, directory, opened_log.snapshots),
         log_start_offset=start,
-        log_end_offset=opened.end,
-        recovery_point=min(point, opened.end),
+        log_end_offset=opened_log.end,
+        recovery_point=min(point, opened_log.end),
         last_flush_ms=now_ms,
         topic_id=None if metadata is None else metadata.topic_id,
-        is_linked=checkpointed.is_clean,
+        is_linked=checkpointed_offsets.is_clean,
     )
-    log.snapshots.last = opened.end if opened.snapshots else start
-    if not checkpointed.is_clean:
-        log.snapshots.unflushed = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
+    log.snapshots.last = opened_log.end if opened_log.snapshots else start
+    if not checkpointed_offsets.is_clean:
+        log.snapshots.unflushed_files = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
     log.update_high_watermark(high_watermark)
     return log
 
@@ -177,81 +177,90 @@ def _clean(disk: OnlineDisk, directory: str, files: _Files, start: int, end: int
     return _Opened(end, snapshots, snapshots)
 
 
-def _recovered(
-    disk: OnlineDisk, directory: str, files: _Files, checkpointed: Checkpointed, settings: LogSettings, now_ms: int
+def _recover_last_segment(
+    disk: OnlineDisk,
+    directory: str,
+    files: _Files,
+    checkpointed_offsets: Checkpointed,
+    settings: LogSettings,
+    now_ms: int,
 ) -> _Opened | None:
     """Return a log whose last segment alone is recovered; None where more is, or a part of it has to go."""
     base, bases = max(files.sizes), sorted(files.sizes)
-    if base > checkpointed.offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0) and len(bases) > 1:
+    if base > checkpointed_offsets.offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0) and len(bases) > 1:
         return None
     segments = {
         one: Segment.of(one, join(directory, segment_file_name(one, "log")), size) for one, size in files.sizes.items()
     }
     with disk.open(segments[base].path) as read_at:
-        walked = walk(read_at, segments[base], MOST_HEADERS)
-    if walked.end != files.sizes[base] or walked.headers is None or walked.next_offset > LARGEST_INT64:
+        segment_walk = walk(read_at, segments[base], MAX_HEADERS)
+    if (
+        segment_walk.end != files.sizes[base]
+        or segment_walk.headers is None
+        or segment_walk.next_offset > LARGEST_INT64
+    ):
         return None
-    if any((window.column("attributes") & CONTROL).any() for window in walked.headers):
+    if any((window.column("attributes") & CONTROL).any() for window in segment_walk.headers):
         return None
-    known_start, end = checkpointed.offsets.get(names.LOG_START_CHECKPOINT, 0), walked.next_offset
+    known_start, end = checkpointed_offsets.offsets.get(names.LOG_START_CHECKPOINT, 0), segment_walk.next_offset
     before = {offset: disk.read(join(directory, segment_file_name(offset, "snapshot"))) for offset in files.snapshots}
-    stored, replay = (
+    stored_snapshots, replay = (
         StoredSnapshots(dict(before), now_ms, settings.producer_id_expiration_ms),
         replay_of(disk, segments),
     )
-    load = ProducerLoad(stored)
+    load = ProducerLoad(stored_snapshots)
     load.rebuild(bases, start_offset=known_start, end_offset=base, is_clean=False, replay=replay)
     rebuilt = rebuild_indexes(
         disk,
         segments[base],
         index_interval_bytes=settings.index_interval_bytes,
         producers=load.producers,
-        headers=walked.headers,
+        headers=segment_walk.headers,
     )
     load.map_end = rebuilt.producers_end
     load.take_snapshot()
-    stored.remove_stray(bases)
+    stored_snapshots.remove_stray(bases)
     start = max(known_start, bases[0])
-    ProducerLoad(stored).rebuild(bases, start_offset=start, end_offset=end, is_clean=False, replay=replay)
-    after = stored.snapshots
-    changed = {offset for offset in before.keys() | after.keys() if before.get(offset) != after.get(offset)}
-    if rebuilt.producers_end != end or min(changed, default=base) < base or max(after, default=end) != end:
+    ProducerLoad(stored_snapshots).rebuild(bases, start_offset=start, end_offset=end, is_clean=False, replay=replay)
+    after = stored_snapshots.snapshots
+    changed_snapshots = {offset for offset in before.keys() | after.keys() if before.get(offset) != after.get(offset)}
+    if rebuilt.producers_end != end or min(changed_snapshots, default=base) < base or max(after, default=end) != end:
         return None
-    made = indexes.write_indexes(rebuilt.offset_index, rebuilt.time_index)
-    remade = {segment_file_name(base, kind): raw for kind, raw in made.items()}
+    index_files = indexes.write_indexes(rebuilt.offset_index, rebuilt.time_index)
+    remade = {segment_file_name(base, kind): raw for kind, raw in index_files.items()}
     return _Opened(end, before, after, rebuilt.epochs, remade)
 
 
-def _producers(opened: _Opened, settings: LogSettings) -> Producers:
+def _producers(opened_log: _Opened, settings: LogSettings) -> Producers:
     """Return the producers that the last snapshot has: that of the log's end."""
-    entries = read_producer_snapshot(opened.snapshots[opened.end]) if opened.snapshots else ()
+    entries = read_producer_snapshot(opened_log.snapshots[opened_log.end]) if opened_log.snapshots else ()
     return Producers.of_entries(entries, expiration_ms=settings.producer_id_expiration_ms)
 
 
-def _fit(epochs: Epochs, opened: _Opened, known_start: int) -> bool:
+def _fit(epochs: Epochs, opened_log: _Opened, known_start: int) -> bool:
     """Return whether the file of epochs stays as it is."""
-    complete = checkpoints.recovered(checkpoints.loaded(epochs), opened.epochs)
-    return checkpoints.truncated(complete, start_offset=known_start, end_offset=opened.end) == epochs
+    complete = checkpoints.add_recovered_epochs(checkpoints.load_epochs(epochs), opened_log.epochs)
+    return checkpoints.truncate_epochs(complete, start_offset=known_start, end_offset=opened_log.end) == epochs
 
 
-def _change(disk: OnlineDisk, directory: str, opened: _Opened) -> None:
+def _change(disk: OnlineDisk, directory: str, opened_log: _Opened) -> None:
     """Write what a recovery makes anew: nothing of it has to last before the next flush, as in ``loading``."""
-    for name, raw in opened.indexes.items():
+    for name, raw in opened_log.indexes.items():
         overwrite(disk, join(directory, name), raw)
-    before = dict(opened.before)
-    unneeded = sorted(before.keys() - opened.snapshots.keys())
-    for offset, raw in opened.snapshots.items():
+    before = dict(opened_log.before)
+    unneeded_snapshots = sorted(before.keys() - opened_log.snapshots.keys())
+    for offset, raw in opened_log.snapshots.items():
         path = join(directory, segment_file_name(offset, "snapshot"))
-        if offset not in before and unneeded:  # a rename costs less than a new file and a deletion
-            old = unneeded.pop()
+        if offset not in before and unneeded_snapshots:  # a rename costs less than a new file and a deletion
+            old = unneeded_snapshots.pop()
             disk.rename(join(directory, segment_file_name(old, "snapshot")), path)
             before[offset] = before[old]
         if before.get(offset) != raw:
             overwrite(disk, path, raw)
-    for offset in unneeded:
+    for offset in unneeded_snapshots:
         disk.delete(join(directory, segment_file_name(offset, "snapshot")))
 
 
-def _small(disk: OnlineDisk, files: _Files, name: str, parse: Callable[..., _Parsed]) -> _Parsed | None:
+def _small(disk: OnlineDisk, files: _Files, name: str, parse: Callable[..., _ParsedFile]) -> _ParsedFile | None:
     entry = files.small.get(name)
     return None if entry is None else parse(disk.read(entry.path), file=entry.path)

@@ -15,7 +15,7 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import SEGMENT_KINDS, segment_file_name
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import seen_from
+from kafkaframes.storage.log.transactions import producer_batches_from
 from kafkaframes.storage.partition.flushing import prepare, roll
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import UNLIMITED
@@ -73,8 +73,8 @@ def _too_large(state: LogState) -> list[LogSegment]:
     if most < 0:
         return []
     over, segments = state.segments.size_bytes - most, [segment for segment, _ in _candidates(state)]
-    freed = accumulate(segment.size_bytes for segment in segments)
-    return [segment for segment, size in zip(segments, freed, strict=True) if size <= over]
+    freed_bytes = accumulate(segment.size_bytes for segment in segments)
+    return [segment for segment, size in zip(segments, freed_bytes, strict=True) if size <= over]
 
 
 def _too_old(state: LogState, now_ms: int) -> list[LogSegment]:
@@ -85,13 +85,13 @@ def _too_old(state: LogState, now_ms: int) -> list[LogSegment]:
     return list(takewhile(lambda segment: now_ms - segment.largest_timestamp > most, segments))
 
 
-def _remove(state: LogState, removed: Iterable[LogSegment], now_ms: int) -> None:
+def _remove(state: LogState, segments: Iterable[LogSegment], now_ms: int) -> None:
     due_ms = now_ms + state.settings.file_delete_delay_ms
-    for segment in removed:
+    for segment in segments:
         paths = segment.mark_deleted()
         paths += state.snapshots.mark_deleted(segment.base_offset)
         state.segments.remove(segment)
-        state.deleted += [Deleted(path, due_ms) for path in paths]
+        state.deleted_files += [Deleted(path, due_ms) for path in paths]
 
 
 def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
@@ -100,11 +100,11 @@ def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
     Raises:
         StorageError: the disk fails.
     """
-    due = [file for file in state.deleted if file.due_ms <= now_ms]
+    due = [file for file in state.deleted_files if file.due_ms <= now_ms]
     for file in due:
         if state.disk.stat(file.path) is not None:
             state.disk.delete(file.path)
-        state.deleted.remove(file)
+        state.deleted_files.remove(file)
     return len(due)
 
 
@@ -125,9 +125,9 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         return True
     state.recovery_point = min(state.recovery_point, offset)
     state.linked_base = -1  # a new segment may get the base offset of one that is removed here
-    removed = state.segments.above(offset)
-    if removed:  # deleted before the segment below them is truncated, so that a crash leaves no hole
-        _remove(state, reversed(removed), now_ms)
+    segments = state.segments.above(offset)
+    if segments:  # deleted before the segment below them is truncated, so that a crash leaves no hole
+        _remove(state, reversed(segments), now_ms)
         state.disk.sync_directory(state.directory)
     active = state.segments.active
     active.activate(state.settings)
@@ -183,9 +183,9 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
     producers = Producers.of_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
     producers.drop_expired(now_ms)
     for segment in state.segments.from_floor(at) if at < state.log_end_offset else ():
-        for header, markers in seen_from(segment.reader(), at):
+        for header, markers in producer_batches_from(segment.reader(), at):
             producers.see(header, markers)
-    producers.replicated_to(state.high_watermark)
+    producers.remove_replicated(state.high_watermark)
     state.producers, state.snapshots.last = producers, at
     state.snapshots.take(state.log_end_offset, producers.entries(), active_base=state.segments.active.base_offset)
 
@@ -230,14 +230,14 @@ def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int)
     state.disk.sync_directory(state.directory)
     due_ms = now_ms + state.settings.file_delete_delay_ms
     for segment in old:
-        removed = segment.mark_deleted()
+        deleted_files = segment.mark_deleted()
         if segment.base_offset != base:
-            removed += state.snapshots.mark_deleted(segment.base_offset)
-        state.deleted += [Deleted(path, due_ms) for path in removed]
+            deleted_files += state.snapshots.mark_deleted(segment.base_offset)
+        state.deleted_files += [Deleted(path, due_ms) for path in deleted_files]
     for path in there:
         state.disk.rename(path + SWAP, path)
     state.disk.sync_directory(state.directory)
     info = state.disk.stat(there[0])
     size_bytes = 0 if info is None else info.size_bytes
-    made = LogSegment(state.disk, state.directory, base, size_bytes=size_bytes, now_ms=now_ms)
-    state.segments.replace(old, made)
+    new_segment = LogSegment(state.disk, state.directory, base, size_bytes=size_bytes, now_ms=now_ms)
+    state.segments.replace(old, new_segment)

@@ -169,7 +169,7 @@ class LogSegment:
             self._note(batches, start, len(data), settings)
         self.size_bytes = start + len(data)
 
-    def cut(self, size_bytes: int, offset: int) -> None:
+    def truncate(self, size_bytes: int, offset: int) -> None:
         """End the segment at ``size_bytes``, before the batch that holds ``offset``.
 
         So it also undoes an append that failed halfway, of which a part may have been written.
@@ -257,18 +257,18 @@ class LogSegment:
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Cut off the batch that holds ``offset`` and all after it; the segment is the active one."""
         batch = self.find_batch(offset)
-        self.cut(self.size_bytes if batch is None else batch.position, offset)
+        self.truncate(self.size_bytes if batch is None else batch.position, offset)
         if self.size_bytes == 0:
             self.created_ms = now_ms
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to ``.deleted`` and return their new names; open readers can continue."""
         self.release()
-        renamed = []
+        renamed_files = []
         for path in self.files:
             self._disk.rename(path, path + DELETED)
-            renamed.append(path + DELETED)
-        return renamed
+            renamed_files.append(path + DELETED)
+        return renamed_files
 
     # ---------------------------------------------------------------------------------------------- reading
 
@@ -295,10 +295,10 @@ class LogSegment:
             entry_offset = ANY_OFFSET
         answer, read_at = MORE, self.read_at
         while answer == MORE:
-            start, left = position, self.size_bytes - position
-            window = read_at(start, WINDOW_BYTES if left > WINDOW_BYTES else left)
+            start, remaining_bytes = position, self.size_bytes - position
+            window = read_at(start, WINDOW_BYTES if remaining_bytes > WINDOW_BYTES else remaining_bytes)
             if len(window) < min(
-                left, WINDOW_BYTES
+                remaining_bytes, WINDOW_BYTES
             ):  # the file was truncated meanwhile: the plain walk raises the error
                 answer = UNUSUAL
                 break
@@ -363,7 +363,7 @@ class LogSegment:
         info = self._disk.stat(self.path)
         return NO_TIMESTAMP if info is None or info.mtime_ms is None else info.mtime_ms
 
-    def modified_ms(self) -> int:
+    def read_modification_time(self) -> int:
         """Return the file's modification time in milliseconds since 1970; its creation time if the disk has none."""
         info = self._disk.stat(self.path)
         return self.created_ms if info is None or info.mtime_ms is None else info.mtime_ms

@@ -131,7 +131,7 @@ def for_append(settings: LogSettings, leader_epoch: int, origin: str) -> AppendS
         timestamp_type=settings.message_timestamp_type,
         before_max_ms=settings.timestamp_before_max_ms,
         after_max_ms=settings.timestamp_after_max_ms,
-        compacted=settings.is_compacted,
+        is_compacted=settings.is_compacted,
         origin=origin,
         leader_epoch=leader_epoch,
         max_batch_bytes=settings.max_message_bytes,

@@ -47,7 +47,7 @@ class LeaderEpochs:
 
     def __init__(self, disk: OnlineDisk, directory: str, entries: Epochs) -> None:
         self.entries = entries
-        self._written = entries
+        self._written_entries = entries
         self._disk = disk
         self.path = join(directory, names.LEADER_EPOCH_CHECKPOINT)
         self.is_flushed = True
@@ -60,12 +60,12 @@ class LeaderEpochs:
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """Add an epoch that starts at ``start_offset``, unless it exists."""
         new = EpochStart(leader_epoch, start_offset)
-        self._write(checkpoints.assign(self._written, new))
+        self._write(checkpoints.assign(self._written_entries, new))
         self.entries = checkpoints.assign(self.entries, new)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that start at or after ``end_offset``."""
-        self._write(tuple(one for one in self._written if one.start_offset < end_offset))
+        self._write(tuple(one for one in self._written_entries if one.start_offset < end_offset))
         self.entries = tuple(one for one in self.entries if one.start_offset < end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -74,7 +74,7 @@ class LeaderEpochs:
 
     def segments_begin_at(self, base_offset: int) -> None:
         """Remove the epochs that end at or before the first segment from the file, too."""
-        self._write(_from(self._written, base_offset))
+        self._write(_from(self._written_entries, base_offset))
 
     def clear(self) -> None:
         """Remove all epochs."""
@@ -93,28 +93,28 @@ class LeaderEpochs:
 
     def end_offset_for(self, leader_epoch: int, *, log_end_offset: int) -> EpochEnd:
         """Return the largest epoch up to ``leader_epoch`` and its end offset, as OffsetsForLeaderEpoch does."""
-        known = None if leader_epoch == UNDEFINED else end_of_epoch(self.entries, leader_epoch, log_end_offset)
-        return EpochEnd(*(known or (UNDEFINED, UNDEFINED)))
+        epoch_end = None if leader_epoch == UNDEFINED else end_of_epoch(self.entries, leader_epoch, log_end_offset)
+        return EpochEnd(*(epoch_end or (UNDEFINED, UNDEFINED)))
 
     def epoch_of(self, offset: int) -> int:
         """Return the leader epoch of ``offset``; -1 if unknown."""
         return next((one.leader_epoch for one in reversed(self.entries) if one.start_offset <= offset), UNDEFINED)
 
     def _write(self, entries: Epochs) -> None:
-        if entries == self._written:
+        if entries == self._written_entries:
             return
-        if self._written:
+        if self._written_entries:
             replace_file(self._disk, self.path, write_leader_epochs(entries))
             self.is_flushed = True
         else:
             self.is_flushed = False  # nothing is lost: each partition writes its first epoch at its first append
             overwrite(self._disk, self.path, write_leader_epochs(entries))
-        self._written = entries
+        self._written_entries = entries
 
 
 def _from(entries: Epochs, start_offset: int) -> Epochs:
     end = entries[-1].start_offset + 1 if entries else 0
-    return checkpoints.truncated(entries, start_offset=start_offset, end_offset=end)
+    return checkpoints.truncate_epochs(entries, start_offset=start_offset, end_offset=end)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -172,9 +172,9 @@ class Segments:
 
     def replace(self, old: Iterable[LogSegment], segment: LogSegment) -> None:
         """Replace adjacent segments by one with the base offset of the first."""
-        gone = set(map(id, old))
-        kept = [other for other in self._segments if id(other) not in gone]
-        self._segments = sorted([*kept, segment], key=lambda other: other.base_offset)
+        replaced_ids = set(map(id, old))
+        other_segments = [other for other in self._segments if id(other) not in replaced_ids]
+        self._segments = sorted([*other_segments, segment], key=lambda other: other.base_offset)
         self._bases = [other.base_offset for other in self._segments]
 
     def from_floor(self, offset: int) -> list[LogSegment]:
@@ -203,7 +203,8 @@ class Snapshots:
     Attributes:
         offsets: offsets of the existing snapshots, ascending.
         last: offset of the latest snapshot that was taken or loaded; none is taken at or below it.
-        unflushed: paths of snapshots that may not be on the disk; a damaged one is detected by its CRC and not used.
+        unflushed_files: paths of snapshots that may not be on the disk; a damaged one is detected by its CRC and not
+            used.
     """
 
     def __init__(self, disk: OnlineDisk, directory: str, offsets: Iterable[int]) -> None:
@@ -211,7 +212,7 @@ class Snapshots:
         self._directory = directory
         self.offsets = sorted(offsets)
         self.last = self.offsets[-1] if self.offsets else 0
-        self.unflushed: list[str] = []
+        self.unflushed_files: list[str] = []
 
     def path_of(self, offset: int) -> str:
         """Return the path of the snapshot at ``offset``."""
@@ -227,23 +228,23 @@ class Snapshots:
         path = self.path_of(offset)
         if self.offsets and self.offsets[-1] > active_base:
             self._disk.rename(self.path_of(self.offsets[-1]), path)
-            self._forgotten(self.offsets[-1])
-        self.unflushed.append(path)
+            self._forget(self.offsets[-1])
+        self.unflushed_files.append(path)
         overwrite(self._disk, path, write_producer_snapshot(in_file_order(producers)))
         self.offsets = sorted({*self.offsets, offset})
         self.last = offset
 
     def flush(self) -> None:
         """Flush all snapshots to the disk."""
-        for path in self.unflushed:
+        for path in self.unflushed_files:
             self._disk.flush_file(path)
-        self.unflushed.clear()
+        self.unflushed_files.clear()
 
     def mark_deleted(self, offset: int) -> list[str]:
         """Rename the snapshot at ``offset`` to ``.deleted``; return its new path, or nothing if it does not exist."""
         if offset not in self.offsets:
             return []
-        path = self._forgotten(offset)
+        path = self._forget(offset)
         self._disk.rename(path, path + DELETED)
         return [path + DELETED]
 
@@ -257,16 +258,16 @@ class Snapshots:
         path = self.path_of(offset)
         if offset not in self.offsets and self._disk.stat(path) is not None:
             self._disk.delete(path)
-        self.unflushed = [one for one in self.unflushed if one != path]
+        self.unflushed_files = [one for one in self.unflushed_files if one != path]
 
     def remove(self, offset: int) -> None:
         """Delete the snapshot at ``offset``."""
-        self._disk.delete(self._forgotten(offset))
+        self._disk.delete(self._forget(offset))
 
-    def _forgotten(self, offset: int) -> str:
+    def _forget(self, offset: int) -> str:
         path = self.path_of(offset)
         self.offsets.remove(offset)
-        self.unflushed = [one for one in self.unflushed if one != path]
+        self.unflushed_files = [one for one in self.unflushed_files if one != path]
         return path
 
 
@@ -314,7 +315,7 @@ class LogState:
     last_flush_ms: int
     topic_id: str | None = None
     high_watermark: int = 0
-    deleted: list[Deleted] = field(default_factory=list)
+    deleted_files: list[Deleted] = field(default_factory=list)
     bytes_lost: int = 0
     torn: dict[str, int] = field(default_factory=dict)
     whole_until: tuple[str, int] | None = None
@@ -339,16 +340,16 @@ class LogState:
 
     def settings_of_append(self, leader_epoch: int, origin: str) -> AppendSettings:
         """Return the validator's settings without the time; successive appends get the same object."""
-        known = self._append
-        if known is None or known[0] is not self.settings or known[1:3] != (leader_epoch, origin):
-            made = for_append(self.settings, leader_epoch, origin)
-            self._append = known = self.settings, leader_epoch, origin, made
-        return known[3]
+        cached = self._append
+        if cached is None or cached[0] is not self.settings or cached[1:3] != (leader_epoch, origin):
+            append_settings = for_append(self.settings, leader_epoch, origin)
+            self._append = cached = self.settings, leader_epoch, origin, append_settings
+        return cached[3]
 
     def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, within the log's bounds; return it."""
         self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
-        self.producers.replicated_to(self.high_watermark)
+        self.producers.remove_replicated(self.high_watermark)
         return self.high_watermark
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:

@@ -15,14 +15,14 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile
-from kafkaframes.storage.files.filesystem import FileSystem, join, split
+from kafkaframes.storage.files.filesystem import FileSystem, join, split_path
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.log.overflow import FilePart
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.log.swaps import next_offset_of, resolve_swaps
 from kafkaframes.wire.integers import MAX_INT32
 
-MOST_HEADERS = 1 << 19  # headers kept with a plan, 112 bytes each, so that they need not be read a second time
+MAX_HEADERS = 1 << 19  # headers kept with a plan, 112 bytes each, so that they need not be read a second time
 
 
 class Kind(StrEnum):
@@ -94,8 +94,8 @@ class Rebuild(NamedTuple):
     @classmethod
     def of(cls, segment: KeptSegment, visible: Iterable[KeptSegment], *, is_unflushed: bool = False) -> Rebuild:
         """Return the recovery of a segment while these others are open."""
-        seen = tuple((one.base_offset, one.path) for one in visible)
-        return cls(segment.base_offset, segment.path, seen, is_unflushed)
+        visible_segments = tuple((one.base_offset, one.path) for one in visible)
+        return cls(segment.base_offset, segment.path, visible_segments, is_unflushed)
 
 
 @dataclass(slots=True)
@@ -106,29 +106,29 @@ class Draft:
     actions: list[Action] = field(default_factory=list)
     bytes_lost: int = 0
     rebuilds: list[Rebuild] = field(default_factory=list)
-    headers_left: int = field(default_factory=lambda: MOST_HEADERS)
+    headers_left: int = field(default_factory=lambda: MAX_HEADERS)
     splits: dict[str, tuple[FilePart, ...]] = field(default_factory=dict)
     part_bases: set[int] = field(default_factory=set)
 
-    def delete(self, removed: Iterable[LogFile], reason: str) -> None:
+    def delete(self, files: Iterable[LogFile], reason: str) -> None:
         """Plan the deletion of files."""
-        for file in sorted(removed, key=lambda removed_file: removed_file.path):
+        for file in sorted(files, key=lambda removed_file: removed_file.path):
             if self.files.pop(file.name, None) is not None:
                 self.actions.append(Action(Kind.DELETE, file.path, reason))
 
-    def set_aside(self, removed: Iterable[LogFile], reason: str) -> int:
+    def set_aside(self, files: Iterable[LogFile], reason: str) -> int:
         """Plan to rename files to ``.deleted`` (running brokers remove those later); return the bytes of logs."""
         size_bytes = 0
-        for file in sorted(removed, key=lambda removed_file: removed_file.path):
+        for file in sorted(files, key=lambda removed_file: removed_file.path):
             del self.files[file.name]
-            path = join(split(file.path)[0], str(file.name))  # a swap has its final name by then
+            path = join(split_path(file.path)[0], str(file.name))  # a swap has its final name by then
             self.actions.append(Action(Kind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
             size_bytes += file.size_bytes if file.name.kind == "log" else 0
         return size_bytes
 
     def take_apart(self, file: LogFile, parts: tuple[FilePart, ...]) -> None:
         """Plan to replace a segment by parts: as ``.swap`` files first, as Kafka does, so that a crash loses none."""
-        directory = split(file.path)[0]
+        directory = split_path(file.path)[0]
         reason = f"its offsets reach more than {MAX_INT32} above its base"
         whole = join(directory, str(file.name))
         self.actions.append(Action(Kind.SPLIT, whole, reason, source=file.path, parts=parts))
@@ -184,13 +184,13 @@ class Opened:
     """The segments that a recovery has opened.
 
     Attributes:
-        kept: in the log, by base offset.
-        replaced: set aside for a swap.
+        kept_segments: in the log, by base offset.
+        replaced_segments: set aside for a swap.
         overwritten: not set aside, because they or the swap have no offsets; the swap has replaced their files.
     """
 
-    kept: list[KeptSegment]
-    replaced: tuple[KeptSegment, ...] = ()
+    kept_segments: list[KeptSegment]
+    replaced_segments: tuple[KeptSegment, ...] = ()
     overwritten: tuple[KeptSegment, ...] = ()
 
 
@@ -206,18 +206,18 @@ def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
     """Delete files that waited for deletion or are unfinished; rename finished swaps to their final names."""
     draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
     resolution = resolve_swaps(filesystem, draft.files)
-    draft.delete(resolution.unfinished, "belongs to a split that did not finish")
+    draft.delete(resolution.unfinished_swaps, "belongs to a split that did not finish")
     draft.delete(draft.with_temporary("cleaned"), "the cleaner did not finish it")
     first, end = resolution.first_offset, resolution.end_offset
     draft.delete(resolution.halves, f"its split was nearly finished: the parts from {first} on are there")
-    draft.delete(resolution.replaced, f"a finished swap covers the offsets {first} to {end - 1}")
-    for file in resolution.finished:
+    draft.delete(resolution.replaced_files, f"a finished swap covers the offsets {first} to {end - 1}")
+    for file in resolution.finished_swaps:
         draft.rename(file, "a finished swap takes its place")
-    logs = [file for file in resolution.finished if file.name.kind == "log"]
+    logs = [file for file in resolution.finished_swaps if file.name.kind == "log"]
     for file in logs:  # Kafka opens them to see where they end, which makes an index where there was none
         index = FileName(file.name.offset, "index")
         if index not in draft.files:
-            path = join(split(file.path)[0], str(index))
+            path = join(split_path(file.path)[0], str(index))
             draft.actions.append(Action(Kind.CREATE, path, "a finished swap had none"))
             draft.files[index] = LogFile(index, path, 0, None)
 
@@ -235,14 +235,14 @@ def _settle_except_swaps(_filesystem: FileSystem, draft: Draft) -> None:
     swaps = [file for file in draft.with_temporary("swap") if file.name.kind in names.SEGMENT_KINDS]
     for base in sorted({file.name.offset for file in swaps}):
         draft.delete(draft.of_segment(base, INDEX_KINDS), "a swap was about to take its place")
-    cleaned = draft.with_temporary("cleaned")
-    lowest = min((file.name.offset for file in cleaned), default=math.inf)
+    cleaned_files = draft.with_temporary("cleaned")
+    lowest = min((file.name.offset for file in cleaned_files), default=math.inf)
     invalid = {one.name.offset for one in swaps if one.name.kind == "log" and one.name.offset >= lowest}
     draft.delete((one for one in swaps if one.name.offset in invalid), "belongs to a split that did not finish")
-    draft.delete(cleaned, "the cleaner did not finish it")
+    draft.delete(cleaned_files, "the cleaner did not finish it")
 
 
-def _complete_after_loading(filesystem: FileSystem, draft: Draft, opened: Opened, recover: Recover) -> None:
+def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: Opened, recover: Recover) -> None:
     """Recover each swap, set aside what it covers, and let it take its place; in the order of their offsets.
 
     A broker goes by the hash codes of their paths, which matters to nothing but producer snapshots.
@@ -251,28 +251,30 @@ def _complete_after_loading(filesystem: FileSystem, draft: Draft, opened: Opened
     for file in sorted(logs, key=lambda segment: segment.name.offset):
         base = file.name.offset
         swap = recover(KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False))
-        draft.rebuilds.append(Rebuild.of(swap, opened.kept))
-        old = _covered(filesystem, draft, opened.kept, swap)
+        draft.rebuilds.append(Rebuild.of(swap, segments.kept_segments))
+        old = _covered_segments(filesystem, draft, segments.kept_segments, swap)
         reason = f"a finished swap covers the offsets {base} to {swap.next_offset - 1}"
         for segment in old:
             draft.set_aside(draft.of_segment(segment.base_offset), reason)
         draft.delete(draft.of_segment(base, _OVERWRITTEN_KINDS), "a finished swap takes its name")
         for part in [segment for segment in draft.with_temporary("swap") if segment.name.offset == base]:
             draft.rename(part, "a finished swap takes its place")
-        others = [segment for segment in opened.kept if segment not in old]
-        opened.overwritten += tuple(segment for segment in others if segment.base_offset == base)
-        opened.replaced += tuple(old)
+        others = [segment for segment in segments.kept_segments if segment not in old]
+        segments.overwritten += tuple(segment for segment in others if segment.base_offset == base)
+        segments.replaced_segments += tuple(old)
         swap = replace(swap, name=names.segment_file_name(base, "log"))
-        kept = [segment for segment in others if segment.base_offset != base]
-        opened.kept = sorted([*kept, swap], key=lambda segment: segment.base_offset)
+        other_segments = [segment for segment in others if segment.base_offset != base]
+        segments.kept_segments = sorted([*other_segments, swap], key=lambda segment: segment.base_offset)
 
 
-def _covered(filesystem: FileSystem, draft: Draft, kept: Sequence[KeptSegment], swap: KeptSegment) -> list[KeptSegment]:
+def _covered_segments(
+    filesystem: FileSystem, draft: Draft, kept_segments: Sequence[KeptSegment], swap: KeptSegment
+) -> list[KeptSegment]:
     """Return the segments that hold offsets from the swap's first on, and begin before its end."""
     if swap.next_offset == swap.base_offset:
         return []
-    first = max((one.base_offset for one in kept if one.base_offset <= swap.base_offset), default=0)
-    near = [one for one in kept if first <= one.base_offset < swap.next_offset]
+    first = max((one.base_offset for one in kept_segments if one.base_offset <= swap.base_offset), default=0)
+    near = [one for one in kept_segments if first <= one.base_offset < swap.next_offset]
     return [one for one in near if _end(filesystem, draft, one) > swap.base_offset]
 
 

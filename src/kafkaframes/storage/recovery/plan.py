@@ -33,12 +33,12 @@ from kafkaframes.records import scan
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names, producer_files
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
-from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split
+from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split_path
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.overflow import FilePart, SplitView, overflows, parts_of, view_of
 from kafkaframes.storage.log.producer_state import REWRITES_OLD
-from kafkaframes.storage.log.swaps import listed_files, next_offset_of
+from kafkaframes.storage.log.swaps import list_offset_files, next_offset_of
 from kafkaframes.storage.recovery.draft import (
     SWAP_RULES,
     Action,
@@ -96,7 +96,7 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_relea
     splits: dict[int, tuple[FilePart, ...]] = {}
     while True:
         try:
-            return _planned(directory, partition, splits, rules_of(broker_release))
+            return _plan_recovery(directory, partition, splits, rules_of(broker_release))
         except _OverflowError as overflow:
             splits[overflow.base_offset] = overflow.parts
 
@@ -110,14 +110,14 @@ class _OverflowError(Exception):
         self.parts = parts
 
 
-def _laid_out(
+def _plan_layout(
     filesystem: FileSystem,
     partition: Partition,
     splits: Mapping[int, tuple[FilePart, ...]],
     rules: SwapRules = SWAP_RULES[REWRITES_OLD],
 ) -> Draft:
     """Decide which segments are opened, and what happens to all other files."""
-    draft = Draft({file.name: file for file in listed_files(partition)})
+    draft = Draft({file.name: file for file in list_offset_files(partition)})
     rules.settle(filesystem, draft)
     _drop_orphans(draft)
     for base, parts in splits.items():
@@ -125,10 +125,10 @@ def _laid_out(
     return draft
 
 
-def _planned(
+def _plan_recovery(
     directory: LogDirectory, partition: Partition, splits: Mapping[int, tuple[FilePart, ...]], rules: SwapRules
 ) -> RecoveryPlan:
-    draft = _laid_out(directory.filesystem, partition, splits, rules)
+    draft = _plan_layout(directory.filesystem, partition, splits, rules)
     view = view_of(directory.filesystem, draft.splits) if splits else None
     filesystem = view or directory.filesystem
     # KafkaMetadataLog always loads with recovery point 0 and as if not stopped cleanly.
@@ -136,32 +136,34 @@ def _planned(
     is_clean = directory.clean_shutdown is not None and not is_metadata
     recovery_point = 0 if is_metadata else partition.recovery_point
     recovers = not (is_clean or partition.state == "delete")
-    opened = Opened(_all_loaded(filesystem, draft, recovery_point if recovers else None))
-    rules.complete(filesystem, draft, opened, partial(_recovered_swap, filesystem, draft))
-    kept = opened.kept
-    removed: list[KeptSegment] = []
+    opened_segments = Opened(_all_loaded(filesystem, draft, recovery_point if recovers else None))
+    rules.complete(filesystem, draft, opened_segments, partial(_recover_swap, filesystem, draft))
+    kept_segments = opened_segments.kept_segments
+    removed_segments: list[KeptSegment] = []
     if recovers:
-        unflushed = _unflushed([one.base_offset for one in kept], recovery_point)
-        kept, removed = _recover_from(filesystem, draft, kept, unflushed, recovery_point)
-    if kept and not kept[-1].is_recovered:
-        last = draft.files[FileName(kept[-1].base_offset, "log")]
-        kept[-1] = replace(kept[-1], next_offset=next_offset_of(filesystem, last))
-    plan = _settled(draft, partition, kept, [*opened.replaced, *removed])
-    return replace(plan, overwritten=opened.overwritten, is_clean=is_clean, view=view)
+        first_unflushed = _first_unflushed([one.base_offset for one in kept_segments], recovery_point)
+        kept_segments, removed_segments = _recover_from(
+            filesystem, draft, kept_segments, first_unflushed, recovery_point
+        )
+    if kept_segments and not kept_segments[-1].is_recovered:
+        last = draft.files[FileName(kept_segments[-1].base_offset, "log")]
+        kept_segments[-1] = replace(kept_segments[-1], next_offset=next_offset_of(filesystem, last))
+    plan = _complete_plan(draft, partition, kept_segments, [*opened_segments.replaced_segments, *removed_segments])
+    return replace(plan, overwritten=opened_segments.overwritten, is_clean=is_clean, view=view)
 
 
 def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None) -> list[KeptSegment]:
     """Open the segments. Parts above the recovery point are not recovered here, because they will be later."""
-    kept: list[KeptSegment] = []
+    kept_segments: list[KeptSegment] = []
     bases = draft.bases()
-    unflushed = None if recovery_point is None else _unflushed(bases, recovery_point)
+    first_unflushed = None if recovery_point is None else _first_unflushed(bases, recovery_point)
     for base in bases:
-        is_later = unflushed is not None and base in draft.part_bases and base >= unflushed
-        kept_segment = _segment(draft, base) if is_later else _loaded(filesystem, draft, base)
+        is_later = first_unflushed is not None and base in draft.part_bases and base >= first_unflushed
+        kept_segment = _segment(draft, base) if is_later else _load_segment(filesystem, draft, base)
         if kept_segment.is_recovered:
-            draft.rebuilds.append(Rebuild.of(kept_segment, kept))
-        kept.append(kept_segment)
-    return kept
+            draft.rebuilds.append(Rebuild.of(kept_segment, kept_segments))
+        kept_segments.append(kept_segment)
+    return kept_segments
 
 
 def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
@@ -174,24 +176,24 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
         LogDirError: a file cannot be read.
     """
     filesystem = directory.filesystem
-    draft = _laid_out(filesystem, partition, {})
+    draft = _plan_layout(filesystem, partition, {})
     to_split = _to_split(filesystem, partition, draft)
     if to_split:
-        draft = _laid_out(filesystem, partition, to_split)
-    kept = [_segment(draft, base) for base in draft.bases()]
+        draft = _plan_layout(filesystem, partition, to_split)
+    kept_segments = [_segment(draft, base) for base in draft.bases()]
     view = view_of(filesystem, draft.splits) if to_split else None
     return RecoveryPlan(
-        partition, tuple(draft.actions), tuple(kept), log_start_offset=partition.log_start_offset, view=view
+        partition, tuple(draft.actions), tuple(kept_segments), log_start_offset=partition.log_start_offset, view=view
     )
 
 
 def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dict[int, tuple[FilePart, ...]]:
-    known = {one.path: one for one in partition.segments}
+    segments_by_path = {one.path: one for one in partition.segments}
     bases = draft.bases()
     splits: dict[int, tuple[FilePart, ...]] = {}
     for base, next_base in zip(bases, [*bases, None][1:], strict=True):
         file = draft.files[FileName(base, "log")]
-        if overflows(filesystem, known.get(file.path, Segment(file)), next_base):
+        if overflows(filesystem, segments_by_path.get(file.path, Segment(file)), next_base):
             splits[base] = parts_of(filesystem, file)
     return {base: parts for base, parts in splits.items() if parts}
 
@@ -249,7 +251,7 @@ def _drop_orphans(draft: Draft) -> None:
     draft.delete(orphans, "an index without its segment")
 
 
-def _unflushed(bases: Sequence[int], recovery_point: int) -> int:
+def _first_unflushed(bases: Sequence[int], recovery_point: int) -> int:
     """Return the base offset of the segment that holds the recovery point, else of the first one."""
     return max((base for base in bases if base <= recovery_point), default=min(bases, default=0))
 
@@ -259,16 +261,16 @@ def _segment(draft: Draft, base: int) -> KeptSegment:
     return KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False)
 
 
-def _loaded(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
+def _load_segment(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
     """Open a segment; it is recovered at once if an index that Kafka checks is missing or wrong.
 
     So is a part of a flushed segment that was split: Kafka gives it new indexes, but no transaction index.
     """
     segment = _segment(draft, base)
     if FileName(base, "index") not in draft.files:
-        return _recovered(filesystem, draft, segment, "its offset index is missing")
+        return _recover_segment(filesystem, draft, segment, "its offset index is missing")
     if _is_txn_index_corrupt(filesystem, draft, base):
-        return _recovered(filesystem, draft, segment, "its transaction index is corrupt")
+        return _recover_segment(filesystem, draft, segment, "its transaction index is corrupt")
     return segment
 
 
@@ -277,91 +279,103 @@ def _is_txn_index_corrupt(filesystem: FileSystem, draft: Draft, base: int) -> bo
     return file is not None and not producer_files.passes_sanity_check(filesystem.read(file.path), base_offset=base)
 
 
-def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reason: str) -> KeptSegment:
-    walked = _walked(filesystem, draft, segment)
-    parts = parts_of(filesystem, draft.files[FileName(segment.base_offset, "log")]) if walked.overflows else ()
+def _recover_segment(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reason: str) -> KeptSegment:
+    segment_walk = _walk_segment(filesystem, draft, segment)
+    parts = parts_of(filesystem, draft.files[FileName(segment.base_offset, "log")]) if segment_walk.overflows else ()
     if parts:
         raise _OverflowError(segment.base_offset, parts)
-    return _cut_off(draft, segment, walked, reason)
+    return _truncate_segment(draft, segment, segment_walk, reason)
 
 
-def _recovered_swap(filesystem: FileSystem, draft: Draft, swap: KeptSegment) -> KeptSegment:
-    walked = _walked(filesystem, draft, swap)
-    if walked.overflows:
+def _recover_swap(filesystem: FileSystem, draft: Draft, swap: KeptSegment) -> KeptSegment:
+    segment_walk = _walk_segment(filesystem, draft, swap)
+    if segment_walk.overflows:
         raise LogDirError(f"a swap reaches more than {MAX_INT32} above its base: 2.8 does not start", file=swap.path)
-    return _cut_off(draft, swap, walked, "a finished swap is checked before it takes its place")
+    return _truncate_segment(draft, swap, segment_walk, "a finished swap is checked before it takes its place")
 
 
-def _walked(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> Walked:
+def _walk_segment(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> Walked:
     with filesystem.open(segment.path) as read_at:
         return walk(read_at, segment, draft.headers_left)
 
 
-def _cut_off(draft: Draft, segment: KeptSegment, walked: Walked, reason: str) -> KeptSegment:
-    end, headers = walked.end, walked.headers
+def _truncate_segment(draft: Draft, segment: KeptSegment, segment_walk: Walked, reason: str) -> KeptSegment:
+    end, headers = segment_walk.end, segment_walk.headers
     draft.headers_left -= sum(map(len, headers or ()))
-    final = join(split(segment.path)[0], segment.name)
+    final = join(split_path(segment.path)[0], segment.name)
     draft.actions.append(Action(Kind.REBUILD, final, reason))
     if end < segment.size_bytes:
-        lost = segment.size_bytes - end
+        lost_bytes = segment.size_bytes - end
         draft.actions.append(
             Action(
-                Kind.TRUNCATE, final, f"{count_text(lost, 'byte')} {verb_text(lost)} not whole batches", size_bytes=end
+                Kind.TRUNCATE,
+                final,
+                f"{count_text(lost_bytes, 'byte')} {verb_text(lost_bytes)} not whole batches",
+                size_bytes=end,
             )
         )
-        draft.bytes_lost += lost
-    return replace(segment, size_bytes=end, next_offset=walked.next_offset, is_recovered=True, headers=headers)
+        draft.bytes_lost += lost_bytes
+    return replace(segment, size_bytes=end, next_offset=segment_walk.next_offset, is_recovered=True, headers=headers)
 
 
 def _recover_from(
-    filesystem: FileSystem, draft: Draft, loaded: list[KeptSegment], unflushed: int, recovery_point: int
+    filesystem: FileSystem, draft: Draft, segments: list[KeptSegment], first_unflushed: int, recovery_point: int
 ) -> tuple[list[KeptSegment], list[KeptSegment]]:
     """Recover from the segment that holds the recovery point on; cut the log at the first damage.
 
     Returns:
         The segments that are left, and those behind the damage.
     """
-    kept = [segment for segment in loaded if segment.base_offset < unflushed]
-    first = len(kept)
-    for index in range(first, len(loaded)):
-        before = loaded[index].size_bytes
+    flushed_segments = [segment for segment in segments if segment.base_offset < first_unflushed]
+    first = len(flushed_segments)
+    for index in range(first, len(segments)):
+        before = segments[index].size_bytes
         reason = f"not flushed: the recovery point is {recovery_point}"
-        segment = loaded[index] if loaded[index].is_recovered else _recovered(filesystem, draft, loaded[index], reason)
-        kept.append(segment)
-        draft.rebuilds.append(Rebuild.of(segment, loaded, is_unflushed=True))
+        segment = (
+            segments[index]
+            if segments[index].is_recovered
+            else _recover_segment(filesystem, draft, segments[index], reason)
+        )
+        flushed_segments.append(segment)
+        draft.rebuilds.append(Rebuild.of(segment, segments, is_unflushed=True))
         if segment.size_bytes < before:
-            _delete_segments(draft, loaded[index + 1 :], f"the log was cut off in segment {segment.base_offset}")
-            return kept, loaded[index + 1 :]
-    return kept, []
+            _delete_segments(draft, segments[index + 1 :], f"the log was cut off in segment {segment.base_offset}")
+            return flushed_segments, segments[index + 1 :]
+    return flushed_segments, []
 
 
-def _delete_segments(draft: Draft, removed: list[KeptSegment], reason: str) -> None:
-    bases = {segment.base_offset for segment in removed}
+def _delete_segments(draft: Draft, segments: list[KeptSegment], reason: str) -> None:
+    bases = {segment.base_offset for segment in segments}
     files = [file for name, file in draft.files.items() if name.offset in bases and not name.temporary]
     draft.bytes_lost += draft.set_aside((file for file in files if file.name.kind in names.SEGMENT_KINDS), reason)
     draft.delete((file for file in files if file.name.kind == "snapshot"), reason)
 
 
-def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment], removed: list[KeptSegment]) -> RecoveryPlan:
+def _complete_plan(
+    draft: Draft, partition: Partition, kept_segments: list[KeptSegment], removed_segments: list[KeptSegment]
+) -> RecoveryPlan:
     """Complete the plan: a log has at least one segment, and does not end before its start offset."""
-    start = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
-    end = kept[-1].next_offset if kept else start
-    is_emptied = bool(kept) and end < start
+    start = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT, 0)
+    end = kept_segments[-1].next_offset if kept_segments else start
+    is_emptied = bool(kept_segments) and end < start
     if is_emptied:
-        _delete_segments(draft, kept, f"the log ends at {end}, before its start {start}")
-        kept, removed = [], removed + kept  # in this order: a swap is renamed over what it replaced
-    if not kept:
+        _delete_segments(draft, kept_segments, f"the log ends at {end}, before its start {start}")
+        kept_segments, removed_segments = (
+            [],
+            removed_segments + kept_segments,
+        )  # in this order: a swap is renamed over what it replaced
+    if not kept_segments:
         name = names.segment_file_name(start, "log")
         path = f"{partition.directory}/{name}"
         draft.actions.append(Action(Kind.CREATE, path, "a log has at least one segment"))
-        kept, end = [KeptSegment(start, path, name, 0, start, True)], start
+        kept_segments, end = [KeptSegment(start, path, name, 0, start, True)], start
     return RecoveryPlan(
         partition=partition,
         actions=tuple(draft.actions),
-        segments=tuple(kept),
-        set_aside=tuple(removed),
+        segments=tuple(kept_segments),
+        set_aside=tuple(removed_segments),
         is_emptied=is_emptied,
-        log_start_offset=max(start, kept[0].base_offset),
+        log_start_offset=max(start, kept_segments[0].base_offset),
         log_end_offset=end,
         bytes_lost=draft.bytes_lost,
         rebuilds=tuple(draft.rebuilds),

@@ -17,7 +17,7 @@ from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import atomic, checkpoints, indexes, names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Segment
-from kafkaframes.storage.files.filesystem import FileSystem, split
+from kafkaframes.storage.files.filesystem import FileSystem, split_path
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.files.producer_files import write_txn_index
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
@@ -93,7 +93,7 @@ class _State:
     """The state that is carried from one recovered segment to the next."""
 
     settings: RecoverySettings
-    stored: StoredSnapshots
+    stored_snapshots: StoredSnapshots
     epochs: Epochs
     rebuilt: dict[str, RebuiltIndexes] = field(default_factory=dict)
     writes_epochs: bool = False
@@ -115,18 +115,18 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     """
     filesystem, partition = plan.view or directory.filesystem, plan.partition
     files = after_actions(filesystem, plan)
-    opened = (*plan.overwritten, *plan.set_aside, *plan.segments)
-    segments = {one.path: Segment.of(one.base_offset, one.path, one.size_bytes) for one in opened}
-    headers = {one.path: one.headers for one in opened}
+    all_segments = (*plan.overwritten, *plan.set_aside, *plan.segments)
+    segments = {one.path: Segment.of(one.base_offset, one.path, one.size_bytes) for one in all_segments}
+    headers = {one.path: one.headers for one in all_segments}
     state = _State(
-        settings, _stored_snapshots(filesystem, files, settings), checkpoints.loaded(partition.leader_epochs or ())
+        settings, _take_snapshots(filesystem, files, settings), checkpoints.load_epochs(partition.leader_epochs or ())
     )
     # A segment that is replayed early may be cut off later.
     contents = {one.path: one for one in partition.segments} | segments
-    start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
+    start_checkpoint = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
         if rebuild.path in segments:
-            load = ProducerLoad(state.stored)
+            load = ProducerLoad(state.stored_snapshots)
             load.rebuild(
                 [base for base, _ in rebuild.visible],
                 start_offset=start_checkpoint,
@@ -136,33 +136,33 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
             )
             epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
             if settings.record_format >= 2 and (rebuild.is_unflushed or settings.broker_release != BEFORE_HORIZONS):
-                state.set_epochs(checkpoints.recovered(state.epochs, epochs))
+                state.set_epochs(checkpoints.add_recovered_epochs(state.epochs, epochs))
     replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
     _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
     _put_indexes(filesystem, files, plan, state)
-    files |= {segment_file_name(offset, "snapshot"): raw for offset, raw in state.stored.snapshots.items()}
+    files |= {segment_file_name(offset, "snapshot"): raw for offset, raw in state.stored_snapshots.snapshots.items()}
     _put_epochs(files, plan, state)
     return Recovered(plan, files)
 
 
 def after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
     """Return the files after deletions, renames, truncations and splits."""
-    listed = filesystem.list_directory(plan.partition.directory)
-    files: Contents = {one.name: Slice(one.path, mtime_ms=one.mtime_ms) for one in listed if not one.is_directory}
+    entries = filesystem.list_directory(plan.partition.directory)
+    files: Contents = {one.name: Slice(one.path, mtime_ms=one.mtime_ms) for one in entries if not one.is_directory}
     for action in plan.actions:
         _apply(files, action)
     return files
 
 
 def _apply(files: Contents, action: Action) -> None:
-    name = split(action.path)[1]
+    name = split_path(action.path)[1]
     if action.kind is Kind.CREATE:
         files[name] = b""
     elif action.kind is Kind.DELETE:
         files.pop(name, None)
     elif action.kind is Kind.RENAME and action.to is not None:
-        files[split(action.to)[1]] = files.pop(name)
+        files[split_path(action.to)[1]] = files.pop(name)
     elif action.kind is Kind.SPLIT:
         files |= {f"{part.file.name}.swap": Slice(part.path, mtime_ms=_mtime(files[name])) for part in action.parts}
     elif action.kind is Kind.TRUNCATE and isinstance(whole := files[name], Slice):
@@ -173,14 +173,14 @@ def _mtime(content: bytes | Slice) -> int | None:
     return content.mtime_ms if isinstance(content, Slice) else None
 
 
-def _stored_snapshots(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> StoredSnapshots:
+def _take_snapshots(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> StoredSnapshots:
     """Remove the producer snapshots from the files; those that stay are added again at the end."""
     snapshots: dict[int, bytes] = {}
     for name in list(files):
-        parsed = FileName.parse(name)
-        if parsed is not None and parsed.kind == "snapshot" and not parsed.temporary:
+        file_name = FileName.parse(name)
+        if file_name is not None and file_name.kind == "snapshot" and not file_name.temporary:
             content = files.pop(name)
-            snapshots[parsed.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
+            snapshots[file_name.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
     expiration_ms = expiration_of(settings.broker_release, settings.producer_id_expiration_ms)
     return StoredSnapshots(snapshots, settings.now_ms, expiration_ms, settings.record_format)
 
@@ -221,13 +221,17 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> 
     """
     if state.settings.broker_release == BEFORE_HORIZONS:
         return
-    known = {file.name.offset for file in plan.partition.producer_snapshots}
+    known_offsets = {file.name.offset for file in plan.partition.producer_snapshots}
     for segment in plan.set_aside:
-        raw = state.stored.snapshots.pop(segment.base_offset, None) if segment.base_offset in known else None
+        raw = (
+            state.stored_snapshots.snapshots.pop(segment.base_offset, None)
+            if segment.base_offset in known_offsets
+            else None
+        )
         if raw is not None:
             files[segment_file_name(segment.base_offset, "snapshot") + DELETED] = raw
-    for offset in known if plan.is_emptied else ():
-        state.stored.snapshots.pop(offset, None)
+    for offset in known_offsets if plan.is_emptied else ():
+        state.stored_snapshots.snapshots.pop(offset, None)
 
 
 def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:
@@ -237,20 +241,20 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
     start = plan.log_start_offset if state.settings.broker_release == BEFORE_HORIZONS else start_checkpoint
     epochs = () if plan.is_emptied else state.epochs
     state.writes_epochs |= plan.is_emptied or any(one.start_offset <= start for one in epochs)
-    state.set_epochs(checkpoints.truncated(epochs, start_offset=start, end_offset=end))
-    state.stored.remove_stray(bases)
-    load = ProducerLoad(state.stored)
+    state.set_epochs(checkpoints.truncate_epochs(epochs, start_offset=start, end_offset=end))
+    state.stored_snapshots.remove_stray(bases)
+    load = ProducerLoad(state.stored_snapshots)
     load.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
 
 
 def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
-    replaced = set(files)  # what was replaced, and the swap that replaced it, may both be set aside
+    replaced_names = set(files)  # what was replaced, and the swap that replaced it, may both be set aside
     for segment, suffix in [
         *((segment, DELETED) for segment in plan.set_aside),
         *((segment, "") for segment in plan.segments),
     ]:
         if segment.path in state.rebuilt:
-            _put_rebuilt(files, segment.base_offset, suffix, state.rebuilt[segment.path], replaced)
+            _put_rebuilt(files, segment.base_offset, suffix, state.rebuilt[segment.path], replaced_names)
         else:
             files.setdefault(segment_file_name(segment.base_offset, "index") + suffix, b"")
             files.setdefault(segment_file_name(segment.base_offset, "timeindex") + suffix, b"")
@@ -264,8 +268,8 @@ def _leave_transactions(files: Contents, segment: KeptSegment, plan: RecoveryPla
     """Keep the transaction index of a segment that a swap without one has overwritten: it becomes the swap's."""
     is_set_aside = any(other.base_offset == segment.base_offset for other in plan.set_aside)
     name = segment_file_name(segment.base_offset, "txnindex") + (DELETED if is_set_aside else "")
-    if segment.path in state.rebuilt and state.rebuilt[segment.path].aborted and name not in files:
-        files[name] = write_txn_index(state.rebuilt[segment.path].aborted)
+    if segment.path in state.rebuilt and state.rebuilt[segment.path].aborted_transactions and name not in files:
+        files[name] = write_txn_index(state.rebuilt[segment.path].aborted_transactions)
 
 
 def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
@@ -278,10 +282,14 @@ def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> N
             files[name] = replace(content, size_bytes=info.size_bytes - info.size_bytes % entry.itemsize)
 
 
-def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, replaced: Set[str]) -> None:
+def _put_rebuilt(
+    files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, replaced_names: Set[str]
+) -> None:
     for kind, raw in rebuilt.files.items():
         name = segment_file_name(base_offset, kind) + suffix
-        if raw or kind != "txnindex" or name in replaced:  # Kafka empties a transaction index and does not delete it
+        if (
+            raw or kind != "txnindex" or name in replaced_names
+        ):  # Kafka empties a transaction index and does not delete it
             files[name] = raw
 
 
@@ -305,10 +313,10 @@ def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySe
     """
     if target.exists():
         raise LogDirError("exists already; nothing is overwritten", file=str(target))
-    recovered = work_out(directory, plan, settings)
-    with atomic.unfinished(target) as unfinished:
-        write_files(plan.view or directory.filesystem, recovered.files, unfinished)
-    return recovered
+    recovered_log = work_out(directory, plan, settings)
+    with atomic.write_directory(target) as directory_path:
+        write_files(plan.view or directory.filesystem, recovered_log.files, directory_path)
+    return recovered_log
 
 
 def write_files(filesystem: FileSystem, files: Mapping[str, bytes | Slice], target: Path) -> None:

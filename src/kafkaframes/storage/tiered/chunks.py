@@ -28,7 +28,7 @@ FETCH_BYTES: Final = 16 << 20  # bytes of the object in one request
 KEPT_BYTES: Final = 8 << 20
 AHEAD_BYTES: Final = 4 << 20  # of the segment that are decompressed before they are read
 AHEAD_BLOCKS: Final = 2  # how many blocks of ``AHEAD_BYTES`` are decompressed ahead
-LARGEST_AHEAD: Final = 16 << 20  # larger chunks are not read ahead, because several would be in memory
+MAX_READ_AHEAD_BYTES: Final = 16 << 20  # larger chunks are not read ahead, because several would be in memory
 AT_ONCE_BYTES: Final = 64 << 20  # larger chunks are decompressed piece by piece: their size is only a claim
 Decrypt = Callable[[bytes | memoryview], bytes]
 
@@ -52,11 +52,11 @@ def decryptor(key: bytes, aad: bytes) -> Decrypt:
         raise MissingExtraError("reading encrypted segments", "tiered") from None
     cipher: Any = AESGCM(key)
 
-    def decrypt(stored: bytes | memoryview) -> bytes:
-        if len(stored) < IV_BYTES + TAG_BYTES:
-            raise UnreadableError(f"{len(stored)} bytes are too few for an encrypted chunk")
+    def decrypt(ciphertext: bytes | memoryview) -> bytes:
+        if len(ciphertext) < IV_BYTES + TAG_BYTES:
+            raise UnreadableError(f"{len(ciphertext)} bytes are too few for an encrypted chunk")
         try:
-            return bytes(cipher.decrypt(bytes(stored[:IV_BYTES]), stored[IV_BYTES:], aad))
+            return bytes(cipher.decrypt(bytes(ciphertext[:IV_BYTES]), ciphertext[IV_BYTES:], aad))
         except InvalidTag:
             raise UnreadableError("it does not decrypt with the segment's key: its bytes were changed") from None
 
@@ -75,9 +75,9 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
         UnreadableError: ``frame`` is not a zstd frame, or holds another number of bytes.
     """
     try:
-        claimed = zstandard.get_frame_parameters(frame).content_size
-        if claimed != size:
-            raise UnreadableError(f"a zstd frame of {claimed} bytes, not {size}")
+        frame_size = zstandard.get_frame_parameters(frame).content_size
+        if frame_size != size:
+            raise UnreadableError(f"a zstd frame of {frame_size} bytes, not {size}")
         plain = _at_once(frame, size, spare or []) if size <= AT_ONCE_BYTES else _in_blocks(frame, size)
     except zstandard.ZstdError as error:
         raise UnreadableError(f"zstd: {error}") from None
@@ -129,12 +129,12 @@ class ChunkReader:
     def __init__(self, read_stored: ReadAt, manifest: Manifest, *, decrypt: Decrypt | None, file: str) -> None:
         self._read_stored = read_stored
         self._index: ChunkIndex = manifest.chunks
-        self._compressed = manifest.compressed
+        self._is_compressed = manifest.is_compressed
         self._decrypt = decrypt
         self._file = file
-        self._kept: OrderedDict[int, bytes | memoryview] = OrderedDict()
+        self._chunks: OrderedDict[int, bytes | memoryview] = OrderedDict()
         self._spare: list[bytearray] = []
-        self._joined = bytearray()
+        self._buffer = bytearray()
         self._ahead_to = -1
         self._pool: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[range, Future[dict[int, bytes | memoryview]]]] = deque()
@@ -163,13 +163,13 @@ class ChunkReader:
         return parts[0] if len(parts) == 1 else self._in_one(parts, end - position)
 
     def _in_one(self, parts: list[memoryview], size: int) -> memoryview:
-        if len(self._joined) < size:
-            self._joined = bytearray(size)
-        joined, at = memoryview(self._joined), 0
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        buffer, at = memoryview(self._buffer), 0
         for part in parts:
-            joined[at : at + len(part)] = part
+            buffer[at : at + len(part)] = part
             at += len(part)
-        return joined[:at]
+        return buffer[:at]
 
     def read_ahead(self, end: int) -> None:
         """Decompress chunks before they are read, in another thread, up to the segment's byte ``end``.
@@ -177,7 +177,7 @@ class ChunkReader:
         Decompression and the kernels that read records both leave the interpreter to others, and a store's answer
         takes its time.
         """
-        if self._index.original_chunk_size <= LARGEST_AHEAD:
+        if self._index.original_chunk_size <= MAX_READ_AHEAD_BYTES:
             self._ahead_to = (end - 1) // self._index.original_chunk_size
 
     def close(self) -> None:
@@ -188,13 +188,13 @@ class ChunkReader:
     def _chunk(self, chunk: int, last: int) -> bytes | memoryview:
         """Return a chunk; those behind it, up to ``last``, are fetched along with it."""
         self._look_ahead(chunk)
-        while chunk not in self._kept and self._pending and self._pending[0][0].start <= chunk:
+        while chunk not in self._chunks and self._pending and self._pending[0][0].start <= chunk:
             self._keep(self._pending.popleft()[1].result(), oldest=chunk)
             self._look_ahead(chunk)
-        if chunk not in self._kept:
+        if chunk not in self._chunks:
             self._keep(self._fetch(chunk, self._run(chunk, last)), oldest=chunk)
-        self._kept.move_to_end(chunk)
-        return self._kept[chunk]
+        self._chunks.move_to_end(chunk)
+        return self._chunks[chunk]
 
     def _run(self, chunk: int, last: int) -> int:
         """Return the last chunk that is fetched in one request with ``chunk``; at most ``last``."""
@@ -209,7 +209,7 @@ class ChunkReader:
         if self._ahead_to < 0:
             return
         following = self._pending[-1][0].stop if self._pending else chunk
-        while following in self._kept:
+        while following in self._chunks:
             following += 1
         while following <= self._ahead_to and len(self._pending) < AHEAD_BLOCKS:
             few = max(AHEAD_BYTES // self._index.original_chunk_size, 1)
@@ -221,43 +221,43 @@ class ChunkReader:
     def _fetch(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
         """Fetch neighbouring chunks and decompress them, up to the first that cannot be read."""
         start, end = self._index.stored_range(chunk)[0], self._index.stored_range(last)[1]
-        stored = memoryview(self._read_stored(start, end - start))
+        stored_bytes = memoryview(self._read_stored(start, end - start))
         plain: dict[int, bytes | memoryview] = {}
         for number in range(chunk, last + 1):
             begin, stop = self._index.stored_range(number)
             try:
-                plain[number] = self._plain_chunk(number, stored[begin - start : stop - start], stop - begin)
+                plain[number] = self._plain_chunk(number, stored_bytes[begin - start : stop - start], stop - begin)
             except UnreadableError as problem:
                 if plain:  # the chunks before it are good; its own error is raised when it is asked for itself
                     break
                 raise self._damage(number, str(problem)) from None
         return plain
 
-    def _plain_chunk(self, chunk: int, stored: memoryview, size: int) -> bytes | memoryview:
-        if len(stored) < size:
-            raise UnreadableError(f"the object has {len(stored)} of its {size} bytes")
+    def _plain_chunk(self, chunk: int, stored_bytes: memoryview, size: int) -> bytes | memoryview:
+        if len(stored_bytes) < size:
+            raise UnreadableError(f"the object has {len(stored_bytes)} of its {size} bytes")
         start, end = self._index.plain_range(chunk)
-        data: bytes | memoryview = stored if self._decrypt is None else self._decrypt(stored)
-        plain = decompress(data, end - start, self._spare) if self._compressed else data
+        data: bytes | memoryview = stored_bytes if self._decrypt is None else self._decrypt(stored_bytes)
+        plain = decompress(data, end - start, self._spare) if self._is_compressed else data
         if len(plain) != end - start:
             raise UnreadableError(f"it holds {len(plain)} bytes, not {end - start}")
         return plain
 
     def _damage(self, chunk: int, reason: str) -> DamagedChunkError:
-        lost = self._index.plain_range(chunk)
+        lost_range = self._index.plain_range(chunk)
         text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
-        return DamagedChunkError(text, position=self._index.stored_range(chunk)[0], file=self._file, lost=lost)
+        return DamagedChunkError(text, position=self._index.stored_range(chunk)[0], file=self._file, lost=lost_range)
 
     def _keep(self, chunks: dict[int, bytes | memoryview], *, oldest: int) -> None:
-        self._kept |= chunks
-        held = sum(map(len, self._kept.values()))
-        for old in list(self._kept):
-            if held <= KEPT_BYTES or len(self._kept) <= 2 or old >= oldest:
+        self._chunks |= chunks
+        held_bytes = sum(map(len, self._chunks.values()))
+        for old in list(self._chunks):
+            if held_bytes <= KEPT_BYTES or len(self._chunks) <= 2 or old >= oldest:
                 break
-            gone = self._kept.pop(old)
-            held -= len(gone)
-            if isinstance(gone, memoryview) and isinstance(gone.obj, bytearray):
-                self._spare.append(gone.obj)
+            evicted_chunk = self._chunks.pop(old)
+            held_bytes -= len(evicted_chunk)
+            if isinstance(evicted_chunk, memoryview) and isinstance(evicted_chunk.obj, bytearray):
+                self._spare.append(evicted_chunk.obj)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class ChunkReader:
 # This reads old backups on the machine of the key's owner; it is not a server whose answers an attacker could time.
 
 AES_KEY_BYTES: Final = 32
-MOST_KEY_FILE_BYTES: Final = 1 << 20
+MAX_KEY_FILE_BYTES: Final = 1 << 20
 _HASH: Final = hashlib.sha3_512
 _HASH_BYTES: Final = 64
 
@@ -313,8 +313,10 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
         key = unwrap(encryption.wrapped_key, load_private_key(read(key_file.path), file=key_file.path))
         if key is not None and len(key) == AES_KEY_BYTES:
             return key
-    tried = ", ".join(key_file.path for key_file in fitting) or "no key file has that id"
-    reason = f"encrypted with the key pair {encryption.key_id!r}, which no key file that was given opens ({tried})"
+    tried_files = ", ".join(key_file.path for key_file in fitting) or "no key file has that id"
+    reason = (
+        f"encrypted with the key pair {encryption.key_id!r}, which no key file that was given opens ({tried_files})"
+    )
     raise LogDirError(reason, file=file)
 
 
@@ -343,17 +345,17 @@ def load_private_key(pem: bytes, *, file: str) -> Any:
     return numbers
 
 
-def unwrap(wrapped: bytes, numbers: Any) -> bytes | None:
+def unwrap(wrapped_key: bytes, numbers: Any) -> bytes | None:
     """Decrypt an RSA-OAEP ciphertext; return None if it was made for another key, or is damaged."""
     modulus: int = numbers.public_numbers.n
     size = (modulus.bit_length() + 7) // 8
-    cipher = int.from_bytes(wrapped, "big")
-    if len(wrapped) != size or cipher >= modulus:
+    cipher = int.from_bytes(wrapped_key, "big")
+    if len(wrapped_key) != size or cipher >= modulus:
         return None
-    return _without_padding(_decrypted(cipher, numbers).to_bytes(size, "big"))
+    return _without_padding(_decrypt_number(cipher, numbers).to_bytes(size, "big"))
 
 
-def _decrypted(cipher: int, numbers: Any) -> int:
+def _decrypt_number(cipher: int, numbers: Any) -> int:
     """Raise to the private exponent, by the Chinese remainder theorem."""
     first, second = pow(cipher, numbers.dmp1, numbers.p), pow(cipher, numbers.dmq1, numbers.q)
     return int(second + (first - second) * numbers.iqmp % numbers.p * numbers.q)
@@ -362,9 +364,9 @@ def _decrypted(cipher: int, numbers: Any) -> int:
 def _without_padding(message: bytes) -> bytes | None:
     if len(message) < 2 * _HASH_BYTES + 2 or message[0] != 0:
         return None
-    masked_seed, masked = message[1 : 1 + _HASH_BYTES], message[1 + _HASH_BYTES :]
-    seed = _xor(masked_seed, _mask(masked, _HASH_BYTES))
-    block = _xor(masked, _mask(seed, len(masked)))
+    masked_seed, masked_data = message[1 : 1 + _HASH_BYTES], message[1 + _HASH_BYTES :]
+    seed = _xor(masked_seed, _mask(masked_data, _HASH_BYTES))
+    block = _xor(masked_data, _mask(seed, len(masked_data)))
     rest = block[_HASH_BYTES:].lstrip(b"\0")
     if block[:_HASH_BYTES] != _HASH(b"").digest() or rest[:1] != b"\1":
         return None
@@ -377,5 +379,5 @@ def _mask(seed: bytes, length: int) -> bytes:
     return b"".join(_HASH(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]
 
 
-def _xor(left: bytes, right: bytes) -> bytes:
-    return (int.from_bytes(left, "big") ^ int.from_bytes(right, "big")).to_bytes(len(left), "big")
+def _xor(first: bytes, right: bytes) -> bytes:
+    return (int.from_bytes(first, "big") ^ int.from_bytes(right, "big")).to_bytes(len(first), "big")

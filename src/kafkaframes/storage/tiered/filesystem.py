@@ -20,13 +20,13 @@ from kafkaframes.storage.files.filesystem import (
     FileSystemOver,
     ReadAt,
     reader_of,
-    split,
+    split_path,
     store_of,
 )
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.chunks import (
     IV_BYTES,
-    MOST_KEY_FILE_BYTES,
+    MAX_KEY_FILE_BYTES,
     TAG_BYTES,
     ChunkReader,
     Decrypt,
@@ -34,7 +34,7 @@ from kafkaframes.storage.tiered.chunks import (
     data_key,
     decryptor,
 )
-from kafkaframes.storage.tiered.manifest import MOST_MANIFEST_BYTES, Manifest, parse_manifest
+from kafkaframes.storage.tiered.manifest import MAX_MANIFEST_BYTES, Manifest, parse_manifest
 from kafkaframes.storage.tiered.names import ViewPath
 
 
@@ -56,8 +56,8 @@ class TieredFileSystem(FileSystemOver):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what a worker finds in the path: a task must not carry the whole store's listing."""
-        kept = {"inner": self.inner, "list_again": self.list_again, "key_files": self.key_files}
-        return kept | {"listings": {}, "manifests": {}}
+        state = {"inner": self.inner, "list_again": self.list_again, "key_files": self.key_files}
+        return state | {"listings": {}, "manifests": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -80,7 +80,7 @@ class TieredFileSystem(FileSystemOver):
         if view.is_directory or view.is_metadata:
             info = self.inner.stat(view.main)
             size = 0 if view.is_directory else len(_partition_metadata(view))
-            return info and FileInfo(path, split(path)[1], size, info.mtime_ms, view.is_directory)
+            return info and FileInfo(path, split_path(path)[1], size, info.mtime_ms, view.is_directory)
         if view.main not in self.manifests and self.inner.stat(view.object(names.MANIFEST)) is None:
             return None
         info = self.inner.stat(view.object(names.INDEXES if view.index else names.LOG))
@@ -107,8 +107,8 @@ class TieredFileSystem(FileSystemOver):
             raise LogDirError("not a file of a tiered segment", file=path)
         else:
             manifest = self.manifest(view.main)
-            with self.inner.open(view.object(names.LOG)) as stored:
-                read_at = self._segment(view, manifest, stored)
+            with self.inner.open(view.object(names.LOG)) as source:
+                read_at = self._segment(view, manifest, source)
                 try:
                     yield read_at
                 finally:
@@ -123,7 +123,7 @@ class TieredFileSystem(FileSystemOver):
         """
         if main not in self.manifests:
             file = f"{main}.{names.MANIFEST}"
-            raw = self.inner.read(file, length=MOST_MANIFEST_BYTES + 1)
+            raw = self.inner.read(file, length=MAX_MANIFEST_BYTES + 1)
             self.manifests[main] = parse_manifest(raw, file=file)
         return self.manifests[main]
 
@@ -138,12 +138,12 @@ class TieredFileSystem(FileSystemOver):
             return None
 
         def read(path: str) -> bytes:
-            return store_of(path).read(path, length=MOST_KEY_FILE_BYTES)
+            return store_of(path).read(path, length=MAX_KEY_FILE_BYTES)
 
         key = data_key(manifest.encryption, self.key_files, read, file=file)
         return decryptor(key, manifest.encryption.aad)
 
-    def fetched_bytes(self, path: str, start: int, end: int) -> int:
+    def count_fetched_bytes(self, path: str, start: int, end: int) -> int:
         """Return how many bytes of the object are fetched for a segment's bytes from ``start`` to ``end``."""
         view = ViewPath.parse(path)
         if view is None:
@@ -164,24 +164,24 @@ class TieredFileSystem(FileSystemOver):
         if index_range.size == 0:
             return b""
         decrypt = self.decrypt(manifest, file=file)
-        stored = self.inner.read(file, position=index_range.position, length=index_range.size)
-        return plain_index(stored, manifest, name, decrypt=decrypt, file=file)
+        index_bytes = self.inner.read(file, position=index_range.position, length=index_range.size)
+        return plain_index(index_bytes, manifest, name, decrypt=decrypt, file=file)
 
-    def _segment(self, view: ViewPath, manifest: Manifest, stored: ReadAt) -> ReadAt:
+    def _segment(self, view: ViewPath, manifest: Manifest, source: ReadAt) -> ReadAt:
         file = view.object(names.LOG)
         if manifest.is_plain:
-            return _bounded(stored, manifest.size_bytes, file)
-        return ChunkReader(stored, manifest, decrypt=self.decrypt(manifest, file=file), file=file)
+            return _bounded_reader(source, manifest.size_bytes, file)
+        return ChunkReader(source, manifest, decrypt=self.decrypt(manifest, file=file), file=file)
 
 
-def _bounded(stored: ReadAt, size_bytes: int, file: str) -> ReadAt:
+def _bounded_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:
     """Read an object that is the segment itself, up to the size in the manifest."""
 
     def read_at(position: int, length: int) -> bytes:
         end = size_bytes if length < 0 else min(position + length, size_bytes)
         if position >= end:
             return b""
-        data = stored(position, end - position)
+        data = source(position, end - position)
         if len(data) < end - position:
             cut = position + len(data)
             reason = f"the object is cut off: its manifest says {size_bytes} bytes"
@@ -207,23 +207,23 @@ def plain_size(manifest: Manifest, name: str) -> int | None:
     return max(index_range.size - (IV_BYTES + TAG_BYTES if manifest.encryption else 0), 0)
 
 
-def plain_index(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
+def plain_index(stored_bytes: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
     """Return an index decrypted and decompressed: the bytes that the broker had.
 
     Args:
-        stored: what the object has in the index's range.
+        stored_bytes: what the object has in the index's range.
         file: the object, for errors.
 
     Raises:
         LogDirError: the object ends before the index, or it does not decrypt.
     """
     index_range = manifest.indexes[name]
-    if len(stored) < index_range.size:
-        reason = f"the {name} index is cut off: {len(stored)} of its {index_range.size} bytes"
+    if len(stored_bytes) < index_range.size:
+        reason = f"the {name} index is cut off: {len(stored_bytes)} of its {index_range.size} bytes"
         raise LogDirError(reason, position=index_range.position, file=file)
-    if decrypt is None or not stored:
-        return stored
+    if decrypt is None or not stored_bytes:
+        return stored_bytes
     try:
-        return decrypt(stored)
+        return decrypt(stored_bytes)
     except UnreadableError as problem:
         raise LogDirError(f"the {name} index: {problem}", position=index_range.position, file=file) from None

@@ -108,8 +108,8 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
 
 def _once(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMetadata]:
     """Leave out segments whose offsets another one has, too; of equal ones the latest upload is kept."""
-    kept: list[SegmentMetadata] = []
-    ordered = sorted(
+    chain_segments: list[SegmentMetadata] = []
+    sorted_segments = sorted(
         segments,
         key=lambda segment: (
             segment.start_offset,
@@ -118,15 +118,17 @@ def _once(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMeta
             segment.segment_id,
         ),
     )
-    for segment in ordered:
-        if kept and segment.end_offset <= kept[-1].end_offset:
-            chain.left_out[segment.segment_id] = f"its offsets are in {kept[-1].segment_id}, too"
+    for segment in sorted_segments:
+        if chain_segments and segment.end_offset <= chain_segments[-1].end_offset:
+            chain.left_out[segment.segment_id] = f"its offsets are in {chain_segments[-1].segment_id}, too"
             continue
-        while len(kept) > 1 and segment.start_offset <= kept[-2].end_offset + 1:
-            gone = kept.pop()  # its neighbours reach each other without it
-            chain.left_out[gone.segment_id] = f"its offsets are in {kept[-1].segment_id} and {segment.segment_id}, too"
-        kept.append(segment)
-    return kept
+        while len(chain_segments) > 1 and segment.start_offset <= chain_segments[-2].end_offset + 1:
+            dropped_segment = chain_segments.pop()  # its neighbours reach each other without it
+            chain.left_out[dropped_segment.segment_id] = (
+                f"its offsets are in {chain_segments[-1].segment_id} and {segment.segment_id}, too"
+            )
+        chain_segments.append(segment)
+    return chain_segments
 
 
 TOPIC: Final = "__remote_log_metadata"
@@ -167,13 +169,13 @@ class RemoteLogMetadata:
     Attributes:
         entries: every record, by its place in the topic.
         segments: the ids that a partition's records name.
-        deleted: the partitions that are deleted, or about to be.
+        deleted_partitions: the partitions that are deleted, or about to be.
     """
 
     entries: list[MetadataEntry] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
     segments: dict[PartitionId, set[str]] = field(default_factory=dict)
-    deleted: dict[PartitionId, str] = field(default_factory=dict)
+    deleted_partitions: dict[PartitionId, str] = field(default_factory=dict)
     problems: list[LogDirError] = field(default_factory=list)
 
     def apply(self, entry: MetadataEntry) -> None:
@@ -181,18 +183,18 @@ class RemoteLogMetadata:
         self.entries.append(entry)
         owner = entry.topic_id, entry.of_partition
         if entry.segment_id is None:
-            self.deleted[owner] = entry.state
+            self.deleted_partitions[owner] = entry.state
             return
         self.segments.setdefault(owner, set()).add(entry.segment_id)
         self.states[entry.segment_id] = entry.state
 
     def knows(self, owner: PartitionId) -> bool:
         """Whether any record is about this partition; otherwise the topic decides nothing about it."""
-        return owner in self.segments or owner in self.deleted
+        return owner in self.segments or owner in self.deleted_partitions
 
     def is_valid(self, owner: PartitionId, segment_id: str) -> bool:
         """Whether Kafka counts a segment as uploaded and not deleted; leader epochs are not looked at."""
-        return owner not in self.deleted and self.states.get(segment_id) == FINISHED
+        return owner not in self.deleted_partitions and self.states.get(segment_id) == FINISHED
 
 
 def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry | None:
@@ -205,10 +207,10 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
     name = type(record).spec.name.removesuffix("Record")
     if name == "RemotePartitionDeleteMetadata":
         of, segment_id = record.topic_id_partition, None
-        state = _named(DELETIONS, record.remote_partition_delete_state)
+        state = _format_names(DELETIONS, record.remote_partition_delete_state)
     elif name in ("RemoteLogSegmentMetadata", "RemoteLogSegmentMetadataUpdate"):
         of, segment_id = record.remote_log_segment_id.topic_id_partition, uuid_to_text(record.remote_log_segment_id.id)
-        state = _named(STATES, record.remote_log_segment_state)
+        state = _format_names(STATES, record.remote_log_segment_state)
     else:
         return None
     facts = _facts(record) if segment_id is not None else {}
@@ -216,7 +218,7 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
     return MetadataEntry(partition, offset, name, of.name, uuid_to_text(of.id), of.partition, segment_id, state, facts)
 
 
-def _named(names: tuple[str, ...], number: int) -> str:
+def _format_names(names: tuple[str, ...], number: int) -> str:
     if not 0 <= number < len(names):
         raise DecodeError(f"there is no state {number}")
     return names[number]

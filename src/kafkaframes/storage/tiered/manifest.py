@@ -38,7 +38,7 @@ from kafkaframes.storage.tiered.strict_json import (
 )
 from kafkaframes.wire.integers import MAX_INT32
 
-MOST_INDEX_BYTES: Final = 10 << 20  # decompressed; Aiven's plugin refuses more, too
+MAX_INDEX_BYTES: Final = 10 << 20  # decompressed; Aiven's plugin refuses more, too
 _INT32: Final = 4
 
 
@@ -113,18 +113,18 @@ def parse_chunk_index(fields: Fields) -> ChunkIndex:
     return index
 
 
-def _fixed(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
-    stored, final = (
+def _parse_fixed_index(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
+    stored_size, final = (
         fields.take("transformedChunkSize", positive),
         fields.take("finalTransformedChunkSize", non_negative),
     )
-    return ChunkIndex(chunk_size, file_size, "fixed", stored, final)
+    return ChunkIndex(chunk_size, file_size, "fixed", stored_size, final)
 
 
 def _variable(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
-    packed = fields.take("transformedChunks", text)
+    encoded_sizes = fields.take("transformedChunks", text)
     try:
-        sizes = unpack_sizes(_decompressed(packed))
+        sizes = unpack_sizes(_decompress_sizes(encoded_sizes))
     except DecodeError as error:
         raise error.within("transformedChunks") from None
     index = ChunkIndex(chunk_size, file_size, "variable", ends=np.cumsum(sizes, dtype=np.int64))
@@ -134,18 +134,18 @@ def _variable(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
     return index
 
 
-_KINDS: Mapping[str, Callable[[Fields, int, int], ChunkIndex]] = {"fixed": _fixed, "variable": _variable}
+_KINDS: Mapping[str, Callable[[Fields, int, int], ChunkIndex]] = {"fixed": _parse_fixed_index, "variable": _variable}
 
 
-def _decompressed(packed: str) -> bytes:
+def _decompress_sizes(encoded_sizes: str) -> bytes:
     try:
-        frame = base64.b64decode(packed, validate=True)
+        frame = base64.b64decode(encoded_sizes, validate=True)
     except (binascii.Error, ValueError) as error:
         raise DecodeError(f"not base64: {error}") from None
     try:
         size = zstandard.get_frame_parameters(frame).content_size
-        if not 0 <= size <= MOST_INDEX_BYTES:  # an unknown size is a huge number
-            raise DecodeError(f"the list of sizes has {size} bytes; {MOST_INDEX_BYTES} at most are read")
+        if not 0 <= size <= MAX_INDEX_BYTES:  # an unknown size is a huge number
+            raise DecodeError(f"the list of sizes has {size} bytes; {MAX_INDEX_BYTES} at most are read")
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise DecodeError(f"not a zstd frame: {error}") from None
@@ -164,9 +164,9 @@ def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
     if count < 0:
         raise DecodeError(f"the list announces {count} sizes", position=0)
     if count == 0:
-        return _checked(np.zeros(0, np.int64), raw, _INT32)
+        return _check_sizes(np.zeros(0, np.int64), raw, _INT32)
     if count == 1:
-        return _checked(np.array([_int32(raw, _INT32)], np.int64), raw, 2 * _INT32)
+        return _check_sizes(np.array([_int32(raw, _INT32)], np.int64), raw, 2 * _INT32)
     base, width = _int32(raw, _INT32), raw[2 * _INT32] if len(raw) > 2 * _INT32 else 0
     if not 1 <= width <= _INT32:
         raise DecodeError(f"sizes are written in {width} bytes each; 1 to 4 are possible", position=2 * _INT32)
@@ -179,7 +179,7 @@ def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
     sizes = np.empty(count, np.int64)
     sizes[:-1] = values.view(">u4").ravel().astype(np.int64) + base
     sizes[-1] = _int32(raw, end)
-    return _checked(sizes, raw, end + _INT32)
+    return _check_sizes(sizes, raw, end + _INT32)
 
 
 def _int32(raw: bytes, position: int) -> int:
@@ -188,7 +188,7 @@ def _int32(raw: bytes, position: int) -> int:
     return int.from_bytes(raw[position : position + _INT32], "big", signed=True)
 
 
-def _checked(sizes: npt.NDArray[np.int64], raw: bytes, end: int) -> npt.NDArray[np.int64]:
+def _check_sizes(sizes: npt.NDArray[np.int64], raw: bytes, end: int) -> npt.NDArray[np.int64]:
     if end != len(raw):
         raise DecodeError(f"{len(raw) - end} bytes after the last size", position=end)
     if len(sizes) and int(sizes.min()) <= 0:
@@ -197,7 +197,7 @@ def _checked(sizes: npt.NDArray[np.int64], raw: bytes, end: int) -> npt.NDArray[
 
 
 VERSION: Final = "1"
-MOST_MANIFEST_BYTES: Final = 16 << 20  # base64 of the largest chunk index that the plugin reads, and the rest
+MAX_MANIFEST_BYTES: Final = 16 << 20  # base64 of the largest chunk index that the plugin reads, and the rest
 INDEXES: Final = ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction")
 _UUID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 _EPOCH = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -252,12 +252,12 @@ class Manifest:
 
     Attributes:
         indexes: where the indexes lie, by their names in the manifest; no transaction index where there is none.
-        compressed: whether chunks are zstd frames.
+        is_compressed: whether chunks are zstd frames.
     """
 
     chunks: ChunkIndex
     indexes: Mapping[str, IndexRange]
-    compressed: bool
+    is_compressed: bool
     encryption: Encryption | None
     metadata: SegmentMetadata
 
@@ -269,7 +269,7 @@ class Manifest:
     @property
     def is_plain(self) -> bool:
         """Whether the object is the segment itself."""
-        return not self.compressed and self.encryption is None
+        return not self.is_compressed and self.encryption is None
 
     @property
     def indexes_size(self) -> int:
@@ -284,8 +284,8 @@ def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
         LogDirError: ``raw`` is not a manifest, or one of another version; the error names the object and the field.
     """
     try:
-        if len(raw) > MOST_MANIFEST_BYTES:
-            raise DecodeError(f"more than {MOST_MANIFEST_BYTES} bytes")
+        if len(raw) > MAX_MANIFEST_BYTES:
+            raise DecodeError(f"more than {MAX_MANIFEST_BYTES} bytes")
         return _manifest(parse_object(raw))
     except DecodeError as error:
         reason = f"not the manifest of a tiered segment: {error.reason}"
@@ -299,7 +299,7 @@ def _manifest(top: Fields) -> Manifest:
     manifest = Manifest(
         chunks=top.take("chunkIndex", lambda value: parse_chunk_index(fields(value))),
         indexes=top.take("segmentIndexes", _indexes),
-        compressed=top.take("compression", boolean),
+        is_compressed=top.take("compression", boolean),
         encryption=top.take_optional("encryption", _encryption),
         metadata=top.take("remoteLogSegmentMetadata", _metadata),
     )
@@ -340,10 +340,10 @@ def _encryption(value: Any) -> Encryption:
 
 
 def _data_key(value: Any) -> tuple[str, bytes]:
-    key_id, colon, wrapped = text(value).partition(":")
-    if not colon or not key_id or ":" in wrapped:
+    key_id, colon, wrapped_key = text(value).partition(":")
+    if not colon or not key_id or ":" in wrapped_key:
         raise DecodeError("not <key pair id>:<base64>")
-    return key_id, _base64(wrapped)
+    return key_id, _base64(wrapped_key)
 
 
 def _base64(value: Any) -> bytes:
@@ -378,11 +378,11 @@ def _metadata(value: Any) -> SegmentMetadata:
 
 def _segment_id(value: Any) -> tuple[TopicPartition, str, str]:
     values = fields(value)
-    identified = values.take("topicIdPartition", fields)
+    topic_id_fields = values.take("topicIdPartition", fields)
     try:
-        topic_id = identified.take("topicId", _uuid)
-        named = identified.take("topicPartition", fields)
-        topic, partition = named.take("topic", text), named.take("partition", non_negative)
+        topic_id = topic_id_fields.take("topicId", _uuid)
+        partition_fields = topic_id_fields.take("topicPartition", fields)
+        topic, partition = partition_fields.take("topic", text), partition_fields.take("partition", non_negative)
     except DecodeError as error:
         raise error.within("topicIdPartition") from None
     return TopicPartition(topic, partition), topic_id, values.take("id", _uuid)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, split
+from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, split_path
 from kafkaframes.storage.files.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -118,8 +118,8 @@ def parse_folder(path: str) -> tuple[TopicFolder, int] | None:
     >>> parse_folder("s3://bucket/backup/orders-Q3VD4Tg3QAOmasRur4PghA/7")[1]
     7
     """
-    above, last = split(path)
-    number, topic = parse_partition(last), TopicFolder.parse(split(above)[1])
+    above, last = split_path(path)
+    number, topic = parse_partition(last), TopicFolder.parse(split_path(above)[1])
     return None if number is None or topic is None else (topic, number)
 
 
@@ -198,14 +198,14 @@ class PartitionFolder:
 
     Attributes:
         uploads: by the objects' name without suffix: the objects that are there.
-        named: the user named single objects, so none of them is left out, and no other one is expected.
+        is_selected_by_name: the user named single objects, so none of them is left out, and no other one is expected.
     """
 
     path: str
     topic: TopicFolder
     partition: int
     uploads: Mapping[str, Objects]
-    named: bool = False
+    is_selected_by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +223,12 @@ def find_store(filesystem: FileSystem, path: str, entries: Iterable[FileInfo]) -
     The directory may be the store, the folder of a topic in it, or the folder of a partition.
     """
     listed = list(entries)
-    own, above = parse_folder(path), TopicFolder.parse(split(path)[1])
+    own, above = parse_folder(path), TopicFolder.parse(split_path(path)[1])
     if own is not None and any(ObjectName.parse(entry.name) for entry in listed):
-        return Store(split(split(path)[0])[0], filesystem, (_folder(path, *own, listed),))
+        return Store(split_path(split_path(path)[0])[0], filesystem, (_folder(path, *own, listed),))
     folders = list(_partitions(filesystem, above, listed)) if above is not None else []
     if folders:
-        return Store(split(path)[0], filesystem, tuple(folders))
+        return Store(split_path(path)[0], filesystem, tuple(folders))
     for entry in listed:
         topic = TopicFolder.parse(entry.name) if entry.is_directory else None
         if topic is not None:
@@ -258,7 +258,7 @@ def _uploads(entries: Iterable[FileInfo]) -> dict[str, dict[str, FileInfo]]:
     return uploads
 
 
-def named_objects(filesystem: FileSystem, directory: str, object_names: Iterable[str]) -> Store | None:
+def store_of_objects(filesystem: FileSystem, directory: str, object_names: Iterable[str]) -> Store | None:
     """Return a store that consists of the named objects' uploads; None if one is not the name of such an object.
 
     They need not lie in a partition's folder: copied objects are still whole in their manifest.
@@ -268,5 +268,9 @@ def named_objects(filesystem: FileSystem, directory: str, object_names: Iterable
         return None
     uploads = _uploads(filesystem.list_directory(directory))
     topic, partition = parse_folder(directory) or (TopicFolder("", ""), 0)
-    chosen = {stem: objects for stem, objects in uploads.items() if stem in stems}
-    return Store(directory, filesystem, (PartitionFolder(directory, topic, partition, chosen, named=True),))
+    selected_uploads = {stem: objects for stem, objects in uploads.items() if stem in stems}
+    return Store(
+        directory,
+        filesystem,
+        (PartitionFolder(directory, topic, partition, selected_uploads, is_selected_by_name=True),),
+    )

@@ -10,7 +10,7 @@ from kafkaframes.errors import DecodeError
 from kafkaframes.wire.integers import MAX_INT32
 
 _Value = TypeVar("_Value")
-MOST_DIGITS: Final = 20
+MAX_DIGITS: Final = 20
 _INT64: Final = (-(2**63), 2**63 - 1)
 
 
@@ -18,12 +18,12 @@ class Fields:
     """The fields of one JSON object that are not taken yet."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        self._left = dict(values)
+        self._remaining = dict(values)
 
     @property
     def names(self) -> list[str]:
         """The names of the fields that are left."""
-        return list(self._left)
+        return list(self._remaining)
 
     def take(self, name: str, parse: Callable[[Any], _Value]) -> _Value:
         """Return a field that has to be there.
@@ -31,17 +31,17 @@ class Fields:
         Raises:
             DecodeError: it is missing, or ``parse`` refuses it.
         """
-        if name not in self._left:
+        if name not in self._remaining:
             raise DecodeError("the field is missing", path=(name,))
         try:
-            return parse(self._left.pop(name))
+            return parse(self._remaining.pop(name))
         except DecodeError as error:
             raise error.within(name) from None
 
     def take_optional(self, name: str, parse: Callable[[Any], _Value]) -> _Value | None:
         """Return a field; None where it is missing or null. Raises as ``take``."""
-        if self._left.get(name) is None:
-            self._left.pop(name, None)
+        if self._remaining.get(name) is None:
+            self._remaining.pop(name, None)
             return None
         return self.take(name, parse)
 
@@ -51,7 +51,7 @@ class Fields:
         Raises:
             DecodeError: a field was not taken; it might change the meaning of the others.
         """
-        for name in self._left:
+        for name in self._remaining:
             raise DecodeError("an unknown field", path=(name[:100],))
 
 
@@ -83,7 +83,7 @@ def _no_constant(text: str) -> NoReturn:
 
 
 def _short_integer(text: str) -> int:
-    if len(text) > MOST_DIGITS:
+    if len(text) > MAX_DIGITS:
         raise ValueError(f"a number of {len(text)} digits")
     return int(text)
 

@@ -15,7 +15,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names as log_names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign, last_epoch, read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partition_of_entries
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
+from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split_path
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem, plain_size
@@ -48,11 +48,11 @@ class Knowledge:
     @classmethod
     def of(cls, directories: Iterable[LogDirectory]) -> Knowledge:
         """Gather what log directories say about the partitions of a store."""
-        known = list(directories)
+        all_directories = list(directories)
         copies: dict[TopicPartition, tuple[Partition, ...]] = {}
-        for partition in (one for directory in known for one in directory.partitions if one.is_live):
+        for partition in (one for directory in all_directories for one in directory.partitions if one.is_live):
             copies[partition.topic_partition] = (*copies.get(partition.topic_partition, ()), partition)
-        return cls(replay(known), copies)
+        return cls(replay(all_directories), copies)
 
     def of_topic(self, topic_partition: TopicPartition, topic_id: str) -> tuple[Partition, ...]:
         """Return the local copies of a partition, without those of another topic that has the same name."""
@@ -95,48 +95,52 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
         LogDirError: the store cannot be read, or a segment's leader epochs are needed and it is encrypted.
     """
     listings: dict[str, tuple[FileInfo, ...]] = {}
-    filesystem = TieredFileSystem(store.filesystem, listed_again, tuple(key_files), listings)
-    decided = [decide(filesystem, folder, knowledge) for folder in store.folders]
+    filesystem = TieredFileSystem(store.filesystem, list_view, tuple(key_files), listings)
+    tiered_logs = [decide(filesystem, folder, knowledge) for folder in store.folders]
     partitions = [
-        _partition(filesystem, shown, store.path, knowledge, listings)
-        for shown in decided
-        if not _is_former(shown, decided, knowledge)
+        _partition(filesystem, tiered_log, store.path, knowledge, listings)
+        for tiered_log in tiered_logs
+        if not _is_former(tiered_log, tiered_logs, knowledge)
     ]
     listings[store.path] = tuple(
         FileInfo(partition.directory, str(partition.topic_partition), is_directory=True) for partition in partitions
     )
-    ordered = sorted(partitions, key=lambda partition: (partition.topic_partition, partition.directory))
-    problems = tuple(problem for partition in ordered for problem in partition.problems)
-    return LogDirectory(store.path, filesystem, tuple(ordered), problems=(*knowledge.metadata.problems, *problems))
+    sorted_partitions = sorted(partitions, key=lambda partition: (partition.topic_partition, partition.directory))
+    problems = tuple(problem for partition in sorted_partitions for problem in partition.problems)
+    return LogDirectory(
+        store.path, filesystem, tuple(sorted_partitions), problems=(*knowledge.metadata.problems, *problems)
+    )
 
 
-def _is_former(shown: Shown, decided: Iterable[Shown], knowledge: Knowledge) -> bool:
+def _is_former(tiered_log: Shown, tiered_logs: Iterable[Shown], knowledge: Knowledge) -> bool:
     """Say whether a folder belongs to a topic that was deleted and created again under its name.
 
     Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
     the user has to choose one.
     """
-    own = shown.folder.topic.topic_id
-    namesakes = {one.folder.topic.topic_id for one in decided if one.topic_partition == shown.topic_partition} - {own}
-    copies = knowledge.copies.get(shown.topic_partition, ())
+    own = tiered_log.folder.topic.topic_id
+    namesakes = {
+        one.folder.topic.topic_id for one in tiered_logs if one.topic_partition == tiered_log.topic_partition
+    } - {own}
+    copies = knowledge.copies.get(tiered_log.topic_partition, ())
     local = {one.metadata.topic_id for one in copies if one.metadata is not None}
-    is_deleted = (own, shown.folder.partition) in knowledge.metadata.deleted
+    is_deleted = (own, tiered_log.folder.partition) in knowledge.metadata.deleted_partitions
     return bool(namesakes) and own not in local and (is_deleted or bool(namesakes & local))
 
 
 def view_over(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
     """Return a file system that serves view paths, over the one that holds the objects."""
-    return TieredFileSystem(inner, listed_again, tuple(key_files))
+    return TieredFileSystem(inner, list_view, tuple(key_files))
 
 
-def listed_again(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
+def list_view(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
     """List a partition in a process that was given only its path, so from the store alone."""
     entries = filesystem.inner.list_directory(view.main)
     store = find_store(filesystem.inner, view.main, entries)
     if store is None:
         raise LogDirError("holds no objects of a tiered segment", file=view.main)
-    shown = show(store, Knowledge(), key_files=filesystem.key_files)
-    return shown.filesystem.list_directory(str(view))
+    tiered_log = show(store, Knowledge(), key_files=filesystem.key_files)
+    return tiered_log.filesystem.list_directory(str(view))
 
 
 def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> Shown:
@@ -145,19 +149,19 @@ def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Kno
     Raises:
         LogDirError: the store cannot be read, or a key is needed that was not given.
     """
-    shown = Shown(folder, TopicPartition(folder.topic.name, folder.partition))
+    tiered_log = Shown(folder, TopicPartition(folder.topic.name, folder.partition))
     for stem, objects in sorted(folder.uploads.items()):
         try:
             upload = _upload(filesystem, folder, stem, objects)
         except LogDirError as problem:
             if names.MANIFEST in objects:
-                shown.problems.append(problem)
+                tiered_log.problems.append(problem)
             else:
-                shown.notes[stem] = problem.reason
+                tiered_log.notes[stem] = problem.reason
             continue
-        shown.uploads[upload.manifest.metadata.segment_id] = upload
-    _choose(filesystem, shown, knowledge)
-    return shown
+        tiered_log.uploads[upload.manifest.metadata.segment_id] = upload
+    _choose(filesystem, tiered_log, knowledge)
+    return tiered_log
 
 
 def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, objects: Objects) -> Upload:
@@ -175,24 +179,27 @@ def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, ob
 def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file: str) -> None:
     """Check that a manifest describes the segment that its key names."""
     own, key = manifest.metadata, ObjectName.parse(f"{stem}.{names.MANIFEST}")
-    said = [("base offset", own.start_offset, key and key.base_offset), ("id", own.segment_id, key and key.segment_id)]
+    checks = [
+        ("base offset", own.start_offset, key and key.base_offset),
+        ("id", own.segment_id, key and key.segment_id),
+    ]
     if folder.topic.topic_id:
-        said += [("topic id", own.topic_id, folder.topic.topic_id)]
-        said += [("partition", own.topic_partition.partition, folder.partition)]
+        checks += [("topic id", own.topic_id, folder.topic.topic_id)]
+        checks += [("partition", own.topic_partition.partition, folder.partition)]
         if not folder.topic.name.endswith(own.topic_partition.topic):
-            said += [("topic", own.topic_partition.topic, folder.topic.name)]
-    for what, in_manifest, in_key in said:
+            checks += [("topic", own.topic_partition.topic, folder.topic.name)]
+    for what, in_manifest, in_key in checks:
         if in_manifest != in_key:
             raise LogDirError(f"the manifest is of {what} {in_manifest}, its key of {in_key}", file=file)
 
 
-def _choose(filesystem: TieredFileSystem, shown: Shown, knowledge: Knowledge) -> None:
-    uploads = shown.uploads
+def _choose(filesystem: TieredFileSystem, tiered_log: Shown, knowledge: Knowledge) -> None:
+    uploads = tiered_log.uploads
     if not uploads:
         return
-    shown.topic_partition = next(iter(uploads.values())).manifest.metadata.topic_partition
-    if shown.folder.named:
-        shown.chain = Chain(
+    tiered_log.topic_partition = next(iter(uploads.values())).manifest.metadata.topic_partition
+    if tiered_log.folder.is_selected_by_name:
+        tiered_log.chain = Chain(
             sorted(
                 (upload_of.manifest.metadata for upload_of in uploads.values()),
                 key=lambda upload_of: upload_of.start_offset,
@@ -200,40 +207,42 @@ def _choose(filesystem: TieredFileSystem, shown: Shown, knowledge: Knowledge) ->
         )
         return
     candidates = dict(uploads)
-    owner = shown.folder.topic.topic_id, shown.folder.partition
+    owner = tiered_log.folder.topic.topic_id, tiered_log.folder.partition
     if knowledge.metadata.knows(owner):
         for segment_id, upload_of in uploads.items():
             if not knowledge.metadata.is_valid(owner, segment_id):
                 del candidates[segment_id]
-                shown.notes[split(upload_of.main)[1]] = _state_text(knowledge.metadata, owner, segment_id)
-        _note_missing(shown, knowledge.metadata, owner)
+                tiered_log.notes[split_path(upload_of.main)[1]] = _state_text(knowledge.metadata, owner, segment_id)
+        _note_missing(tiered_log, knowledge.metadata, owner)
     segments = [upload_of.manifest.metadata for upload_of in candidates.values()]
-    copies = knowledge.of_topic(shown.topic_partition, owner[0])
-    shown.chain = chain_of(segments, _epochs(filesystem, shown, candidates, copies))
-    for segment_id, reason in shown.chain.left_out.items():
-        shown.notes[split(uploads[segment_id].main)[1]] = reason
-    _note_holes(shown)
+    copies = knowledge.of_topic(tiered_log.topic_partition, owner[0])
+    tiered_log.chain = chain_of(segments, _epochs(filesystem, tiered_log, candidates, copies))
+    for segment_id, reason in tiered_log.chain.left_out.items():
+        tiered_log.notes[split_path(uploads[segment_id].main)[1]] = reason
+    _note_holes(tiered_log)
 
 
 def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id: str) -> str:
-    if owner in metadata.deleted:
-        return f"its partition is {metadata.deleted[owner]}"
+    if owner in metadata.deleted_partitions:
+        return f"its partition is {metadata.deleted_partitions[owner]}"
     return (
         f"its state is {metadata.states[segment_id]}" if segment_id in metadata.states else "not in the metadata topic"
     )
 
 
-def _note_missing(shown: Shown, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
+def _note_missing(tiered_log: Shown, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
     """Note the segments that Kafka would serve and that are missing from the store or unreadable."""
-    known = {name.segment_id for stem in shown.folder.uploads if (name := ObjectName.parse(f"{stem}.{names.LOG}"))}
+    segment_ids = {
+        name.segment_id for stem in tiered_log.folder.uploads if (name := ObjectName.parse(f"{stem}.{names.LOG}"))
+    }
     for segment_id in sorted(metadata.segments.get(owner, ())):
-        if metadata.is_valid(owner, segment_id) and segment_id not in known:
+        if metadata.is_valid(owner, segment_id) and segment_id not in segment_ids:
             reason = f"the metadata topic lists segment {segment_id}, but none of its objects is in the store"
-            shown.problems.append(LogDirError(reason, file=shown.folder.path))
+            tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
 
 
 def _epochs(
-    filesystem: TieredFileSystem, shown: Shown, candidates: Mapping[str, Upload], copies: Iterable[Partition]
+    filesystem: TieredFileSystem, tiered_log: Shown, candidates: Mapping[str, Upload], copies: Iterable[Partition]
 ) -> Epochs:
     """Return the log's leader epochs: of the local copy or the upload whose last epoch is the latest."""
     local = max((segment.leader_epochs or () for segment in copies), key=last_epoch, default=())
@@ -244,10 +253,10 @@ def _epochs(
         upload = candidates[segment.segment_id]
         filesystem.decrypt(upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path)
         try:
-            path = f"{upload.main}{VIEW_MARK}{shown.topic_partition}/leader-epoch-checkpoint"
+            path = f"{upload.main}{VIEW_MARK}{tiered_log.topic_partition}/leader-epoch-checkpoint"
             epochs = read_leader_epochs(filesystem.read(path), file=path)
         except LogDirError as problem:
-            shown.problems.append(problem)
+            tiered_log.problems.append(problem)
             later += segment.leader_epochs  # its own are in the manifest; those before it, in an older upload
             continue
         return _with_later(epochs, later)
@@ -258,55 +267,57 @@ def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:
     return reduce(assign, sorted(later, key=lambda epoch: (epoch.leader_epoch, epoch.start_offset)), epochs)
 
 
-def _note_holes(shown: Shown) -> None:
-    for first, last in shown.chain.gaps:
-        reason = f"no segment has the offsets {first} to {last} of {shown.topic_partition}"
-        shown.problems.append(LogDirError(reason, file=shown.folder.path))
-    for segment, other in shown.chain.overlaps:
+def _note_holes(tiered_log: Shown) -> None:
+    for first, last in tiered_log.chain.gaps:
+        reason = f"no segment has the offsets {first} to {last} of {tiered_log.topic_partition}"
+        tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
+    for segment, other in tiered_log.chain.overlaps:
         reason = f"the segments {segment.segment_id} and {other.segment_id} both have offset {other.start_offset}"
-        shown.problems.append(LogDirError(reason, file=shown.folder.path))
+        tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
 
 
 def _partition(
     filesystem: TieredFileSystem,
-    shown: Shown,
+    tiered_log: Shown,
     store_path: str,
     knowledge: Knowledge,
     listings: dict[str, tuple[FileInfo, ...]],
 ) -> Partition:
-    directory = directory_view(shown.folder.path, shown.topic_partition)
-    entries = tuple(sorted(_entries(shown, directory), key=lambda entry: entry.name))
+    directory = directory_view(tiered_log.folder.path, tiered_log.topic_partition)
+    entries = tuple(sorted(_entries(tiered_log, directory), key=lambda entry: entry.name))
     listings[directory] = entries
-    ends = {one.start_offset: one.end_offset for one in shown.chain.segments}
-    starts = _log_starts(knowledge, shown)
+    ends = {one.start_offset: one.end_offset for one in tiered_log.chain.segments}
+    starts = _log_starts(knowledge, tiered_log)
     partition = partition_of_entries(filesystem, directory, entries, store_path, starts)
-    for upload in (shown.uploads[one.segment_id] for one in shown.chain.segments):
-        shown.problems += _size_problems(upload)
+    for upload in (tiered_log.uploads[one.segment_id] for one in tiered_log.chain.segments):
+        tiered_log.problems += _size_problems(upload)
     return replace(
         partition,
         segments=tuple(replace(one, end_offset=ends[one.base_offset]) for one in partition.segments),
-        problems=(*partition.problems, *shown.problems),
-        notes=tuple(f"{join(shown.folder.path, stem)}: {reason}" for stem, reason in sorted(shown.notes.items())),
+        problems=(*partition.problems, *tiered_log.problems),
+        notes=tuple(
+            f"{join(tiered_log.folder.path, stem)}: {reason}" for stem, reason in sorted(tiered_log.notes.items())
+        ),
     )
 
 
-def _log_starts(knowledge: Knowledge, shown: Shown) -> dict[str, dict[TopicPartition, int]]:
-    copies = knowledge.of_topic(shown.topic_partition, shown.folder.topic.topic_id)
-    starts = [one.checkpointed[_CHECKPOINT] for one in copies if _CHECKPOINT in one.checkpointed]
-    return {_CHECKPOINT: {shown.topic_partition: max(starts)}} if starts else {}
+def _log_starts(knowledge: Knowledge, tiered_log: Shown) -> dict[str, dict[TopicPartition, int]]:
+    copies = knowledge.of_topic(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)
+    starts = [one.checkpointed_offsets[_CHECKPOINT] for one in copies if _CHECKPOINT in one.checkpointed_offsets]
+    return {_CHECKPOINT: {tiered_log.topic_partition: max(starts)}} if starts else {}
 
 
-def _entries(shown: Shown, directory: str) -> Iterator[FileInfo]:
+def _entries(tiered_log: Shown, directory: str) -> Iterator[FileInfo]:
     last = directory.rpartition("/")[2]
-    for segment in shown.chain.segments:
-        upload = shown.uploads[segment.segment_id]
+    for segment in tiered_log.chain.segments:
+        upload = tiered_log.uploads[segment.segment_id]
         for kind in ("log", *log_names.SEGMENT_KINDS[1:], "snapshot"):
             offset = segment.end_offset + 1 if kind == "snapshot" else segment.start_offset
             yield from _entry(upload, last, segment_file_name(offset, kind))
-    if shown.chain.segments:
-        upload = shown.uploads[shown.chain.segments[-1].segment_id]
+    if tiered_log.chain.segments:
+        upload = tiered_log.uploads[tiered_log.chain.segments[-1].segment_id]
         yield from _entry(upload, last, log_names.LEADER_EPOCH_CHECKPOINT)
-    if shown.folder.topic.topic_id:
+    if tiered_log.folder.topic.topic_id:
         yield FileInfo(join(directory, log_names.PARTITION_METADATA), log_names.PARTITION_METADATA, 1)
 
 
@@ -324,8 +335,8 @@ def _size_problems(upload: Upload) -> Iterator[LogDirError]:
     manifest, objects = upload.manifest, upload.objects
     if names.INDEXES not in objects:
         yield LogDirError("a manifest without its .indexes object", file=f"{upload.main}.{names.MANIFEST}")
-    expected = {names.LOG: manifest.chunks.stored_size, names.INDEXES: manifest.indexes_size}
-    for suffix, size in expected.items():
+    expected_sizes = {names.LOG: manifest.chunks.stored_size, names.INDEXES: manifest.indexes_size}
+    for suffix, size in expected_sizes.items():
         info = objects.get(suffix)
         if info is not None and info.size_bytes != size:
             reason = f"the object has {info.size_bytes} bytes, its manifest says {size}"

@@ -70,7 +70,7 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
     source, chosen = f"Kafka {catalog.newest_release()}", messages.catalog_specs()
     if specs is not None:
         source, chosen = "a proposal", list(specs_by_name(specs).values())
-    with atomic.locked(target), atomic.unfinished(target) as made:
+    with atomic.hold_lock(target), atomic.write_directory(target) as made:
         return _write_all(made, source, chosen)
 
 

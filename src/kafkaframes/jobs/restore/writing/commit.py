@@ -123,7 +123,7 @@ class Commit:
                 cannot be written. The log is unchanged then.
         """
         top = Path(self.target.path)
-        with atomic.locked(top):
+        with atomic.hold_lock(top):
             finish_exchange(top)
             if self._is_there(top):
                 return {}
@@ -151,7 +151,7 @@ class Commit:
         with atomic.writing(top):
             if top.exists():
                 top.rmdir()  # the directory is empty
-        with atomic.unfinished(top) as directory:
+        with atomic.write_directory(top) as directory:
             return self._fill(directory, runs, marks=top)
 
     def _over(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
@@ -161,7 +161,7 @@ class Commit:
         with atomic.writing(new), broker_lock(top):
             if new.exists():  # output of a killed commit
                 shutil.rmtree(new)
-            with atomic.unfinished(new) as directory:
+            with atomic.write_directory(new) as directory:
                 written = self._fill(directory, runs, marks=top)
             top.rename(old)
             new.rename(top)

@@ -24,7 +24,7 @@ from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.restore.writing.routing import Ints, Routed, Router, WriteSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
-from kafkaframes.records.arrays import stamped
+from kafkaframes.records.arrays import add_timestamps
 from kafkaframes.records.build import build_rows
 from kafkaframes.records.decode import index_records, open_sections
 from kafkaframes.records.makers import rows_of_index
@@ -127,7 +127,7 @@ class RunWriter:
         magic = self._settings.record_format
         names: tuple[str, ...] = ("key", "value", "headers")
         if magic > 0:
-            rows, names = stamped(rows, self._settings.now_ms), (*names, "timestamp")
+            rows, names = add_timestamps(rows, self._settings.now_ms), (*names, "timestamp")
         columns = {name: rows.column(name) for name in names if name in rows.schema.names}
         if magic < 2 and "headers" in columns:
             _refuse_headers(columns.pop("headers"), magic)
