@@ -82,7 +82,7 @@ def compact_all(source, to, run):
 
 
 def compact_staged(source, to, run):
-    compact(str(source), to, CLEANER, topics=("orders",), run=run, split=STAGED)
+    compact(str(source), to, CLEANER, topics=("orders",), run=run, work_split=STAGED)
 
 
 def convert_all(log, to, run):

@@ -6,7 +6,7 @@ The expected values are what commit 67f903a1 stored, before ``mode`` became ``on
 import pytest
 
 from kafkaframes.jobs.export.task import Settings
-from kafkaframes.jobs.job import described
+from kafkaframes.jobs.job import settings_as_json
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import RewriteSettings
 
@@ -61,7 +61,7 @@ RESTORE = {
     ],
 )
 def test_reports_store_settings_under_the_names_that_earlier_releases_used(settings, stored):
-    assert described(settings) == stored
+    assert settings_as_json(settings) == stored
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,11 @@ def test_a_partition_shared_out_by_segments_is_compacted_to_the_same_files(spark
     settings = CleanerSettings(now_ms=10**15, segment_bytes=20_000)
     here = compact(source, tmp_path / "here", settings)
     shared = replace(split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500, here_bytes=0)
-    there = compact(source, tmp_path / "there", settings, run=runner(spark), split=shared)
+    there = compact(source, tmp_path / "there", settings, run=runner(spark), work_split=shared)
     assert there.partitions == here.partitions
     assert here.partitions[0].records_kept == 1333
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    said = compact(source, None, settings, run=runner(spark), split=shared, scratch=tmp_path)
+    said = compact(source, None, settings, run=runner(spark), work_split=shared, scratch=tmp_path)
     assert said.partitions == compact(source, None, settings).partitions
     assert {path.name for path in tmp_path.iterdir()} == {"t-0", "here", "there"}
 
@@ -103,9 +103,9 @@ def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spa
         return runner(spark)(function, [Deadly() if isinstance(one, RewriteTask) else one for one in tasks])
 
     with pytest.raises(Exception, match=r"SparkException|exited unexpectedly|crashed"):
-        compact(source, tmp_path / "out", settings, run=deadly, split=shared)
+        compact(source, tmp_path / "out", settings, run=deadly, work_split=shared)
     assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
-    compact(source, tmp_path / "out", settings, run=runner(spark), split=shared)
+    compact(source, tmp_path / "out", settings, run=runner(spark), work_split=shared)
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.jobs.analyze.outcome import merged
+from kafkaframes.jobs.analyze.outcome import merge_outcomes
 from kafkaframes.jobs.analyze.proposals import Question
 from kafkaframes.jobs.analyze.traffic import Task, measure_records
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
@@ -36,4 +36,4 @@ def test_shares_weighed_by_workers_are_the_whole(spark, name):
     work = [Weighing(Task(FILES, share, 2), question) for share in range(2)]
     whole = weigh(Weighing(Task(FILES), question))
     assert len(whole.weights) > 40
-    assert merged(run_on_spark(spark, weigh, work)) == whole
+    assert merge_outcomes(run_on_spark(spark, weigh, work)) == whole

@@ -167,7 +167,7 @@ def tag_headers(
     specs = [catalog.load(name) for name in names or catalog.names()]
     newest = [(spec, _newest(spec, named=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
-    fields = [one for spec, version in flexible for one in scale.tagged_fields(spec, version, text_bytes)]
+    fields = [one for spec, version in flexible for one in scale.find_tagged_fields(spec, version, text_bytes)]
     sizes = [scale.message_size(spec, version, text_bytes) for spec, version in flexible]
     if as_json:
         _print_json(headers, fields, sizes)

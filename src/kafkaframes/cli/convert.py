@@ -258,7 +258,7 @@ def compact(
                     settings.cleaner(time.time_ns() // 1_000_000),
                     topics=settings.topics,
                     run=run,
-                    split=split(master, jobs),
+                    work_split=split(master, jobs),
                     scratch=directory,
                     storage=settings.storage,
                 )

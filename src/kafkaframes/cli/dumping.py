@@ -19,7 +19,7 @@ from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Origin, errors_in,
 from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
 from kafkaframes.jobs.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
-from kafkaframes.jobs.dump.ranges import Requested, merge_files, requested_files
+from kafkaframes.jobs.dump.ranges import Requested, merge_files, select_files_in_range
 from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.export.csv_file import CsvFile
@@ -80,7 +80,7 @@ class _Options:
         """Yield the files to print, each with its requested part."""
         options = self.flags["storage"]
         result = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
-        result = files.selected(result, self.flags["topics"], self.flags["partitions"])
+        result = files.select_files(result, self.flags["topics"], self.flags["partitions"])
         if self.flags["replicas"] == MERGE:
             result, decisions = merge_files(result, self.paths, options=options)
             for line in decisions:
@@ -90,7 +90,7 @@ class _Options:
                 content = content_of(entry.filesystem, entry.path)
                 raise LogDirError(f"neither a segment, an index nor a snapshot, but {content}", file=entry.path)
         conditions = self.conditions if control else replace(self.conditions, control=False)
-        return requested_files(result, conditions, limit=self.flags["count"])
+        return select_files_in_range(result, conditions, limit=self.flags["count"])
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of a directory's files to print."""
@@ -185,11 +185,11 @@ def _print_lines(
 def _print_pattern(options: _Options, out: BinaryIO, report: Report) -> None:
     pattern = options.flags["pattern"]
     kcat.plan_format(pattern, Origin.of(""))  # reports an invalid format before any file is read
-    _print_lines(options, out, report, lambda origin: kcat.plan_format(pattern, origin), kcat.formatted)
+    _print_lines(options, out, report, lambda origin: kcat.plan_format(pattern, origin), kcat.format_records)
 
 
 def _print_envelopes(options: _Options, out: BinaryIO, report: Report) -> None:
-    _print_lines(options, out, report, kcat.plan_envelope, kcat.enveloped)
+    _print_lines(options, out, report, kcat.plan_envelope, kcat.format_envelopes)
 
 
 def _print_csv(options: _Options, out: BinaryIO, report: Report) -> None:

@@ -67,7 +67,7 @@ def command(
 
     Exit status: 0, 1 when part of the traffic could not be read (see standard error).
     """
-    from kafkaframes.jobs.analyze.outcome import Outcome, merged
+    from kafkaframes.jobs.analyze.outcome import Outcome, merge_outcomes
     from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 
     question = _question(proposal, before, values, by)
@@ -75,7 +75,7 @@ def command(
     if paths:
         tasks, share_bytes = traffic_tasks(paths, ports, jobs)
         work = [Weighing(task, question) for task in tasks]
-        outcome = merged(measured(weigh, work, share_bytes, on_spark=on_spark, jobs=jobs))
+        outcome = merge_outcomes(measured(weigh, work, share_bytes, on_spark=on_spark, jobs=jobs))
     rows = _scaled(mix, outcome, question, ports) if mix is not None else []
     if output is not None:
         _write_page(output, question, outcome, rows, paths)
@@ -102,13 +102,13 @@ def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tu
 
 def _scaled(mix: str, outcome: Outcome, question: Question, ports: str) -> list[Scaled]:
     from kafkaframes.capture.files import find_files, is_traffic
-    from kafkaframes.jobs.analyze.scale import counted_mix, read_mix, scaled
+    from kafkaframes.jobs.analyze.scale import mix_of_traffic, read_mix, scale_outcome
 
     if is_traffic(mix) and not mix.endswith(".csv"):
-        rates = counted_mix(find_files((mix,)), ports_in(ports), question.apis, outcome.coverage)
+        rates = mix_of_traffic(find_files((mix,)), ports_in(ports), question.apis, outcome.coverage)
     else:
         rates = read_mix(mix, question.apis)
-    return list(scaled(outcome, rates, question))
+    return list(scale_outcome(outcome, rates, question))
 
 
 def _write_page(

@@ -163,7 +163,7 @@ def _round(job: _Job, writing: Runner) -> bool:
 
     table = job.tables.table()
     content = job.values.content(table.read(), job.plan, job.files)
-    chosen = table_settings(job.files, isolation=job.settings.isolation) | job.values.chosen(content)
+    chosen = table_settings(job.files, isolation=job.settings.isolation) | job.values.settings_for(content)
     dead = None if content == RAW else job.tables.dead_letters()  # every record is a row of bytes
     export = TableExport(
         table,

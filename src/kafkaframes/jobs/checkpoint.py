@@ -22,7 +22,7 @@ from kafkaframes.storage.files import atomic
 
 FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
 _VERSION, _NOTHING = "v1", "-"
-_LARGEST: Final = 64 << 20
+_MAX_FILE_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     query_id = _json(top / "metadata", _text(top / "metadata")).get("id")
     if not isinstance(query_id, str):
         raise LogDirError("has no query id", file=str(top / "metadata"))
-    batches, done = _batches(top / "offsets"), _batches(top / "commits")
+    batches, committed_batches = _batches(top / "offsets"), _batches(top / "commits")
     planned_lines = _offset_lines(top, batches[-1]) if batches else []
-    committed = [number for number in batches if done and number <= done[-1]]
-    done_lines = _offset_lines(top, committed[-1]) if committed else []
+    committed_numbers = [number for number in batches if committed_batches and number <= committed_batches[-1]]
+    done_lines = _offset_lines(top, committed_numbers[-1]) if committed_numbers else []
     sources = []
     for number, line in enumerate(planned_lines):
         before = done_lines[number] if number < len(done_lines) else _NOTHING
@@ -95,7 +95,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         top,
         query_id,
         batches[-1] if batches else -1,
-        done[-1] if done else -1,
+        committed_batches[-1] if committed_batches else -1,
         tuple(sources),
         tuple(_operators(top / "state")),
     )
@@ -131,8 +131,8 @@ def convert_checkpoint(
     """
     if target not in FORMATS:
         raise OptionError(f"no format {target!r}; there are {', '.join(FORMATS)}")
-    checkpoint, renamed = read_checkpoint(path), dict(topics or {})
-    _check_names(checkpoint, renamed)
+    checkpoint, new_names = read_checkpoint(path), dict(topics or {})
+    _check_names(checkpoint, new_names)
     notes = {source.number: (begins or {}).get(source.number, source.begins) for source in checkpoint.sources}
     if target == "kafka" and checkpoint.first_is_in_flight:
         missing = [
@@ -149,12 +149,12 @@ def convert_checkpoint(
         with atomic.writing(copy):
             shutil.copytree(checkpoint.path, copy, dirs_exist_ok=True)
         for number in _batches(copy / "offsets"):
-            _rewrite(copy / "offsets" / str(number), renamed)
+            _rewrite(copy / "offsets" / str(number), new_names)
         for number, note in notes.items():
             if note is not None and target == "kafka":
                 file = copy / "sources" / str(number) / "0"
                 file.parent.mkdir(parents=True, exist_ok=True)
-                _write(file, f"\0{_VERSION}\n{json.dumps(_renamed(note, renamed), separators=(',', ':'))}")
+                _write(file, f"\0{_VERSION}\n{json.dumps(_rename_topics(note, new_names), separators=(',', ':'))}")
     return read_checkpoint(target_path)
 
 
@@ -170,7 +170,7 @@ def starting_offsets(checkpoint: Checkpoint) -> dict[int, str]:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > _MAX_FILE_BYTES:
             raise LogDirError("is too large for a file of a checkpoint", file=str(path))
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -235,27 +235,29 @@ def _write(path: Path, text: str) -> None:
 # ------------------------------------------------------------------------------------------------------------- names
 
 
-def _check_names(checkpoint: Checkpoint, renamed: Mapping[str, str]) -> None:
-    known = {topic for one in checkpoint.sources for topic in one.planned or ()}
-    missing = sorted(set(renamed) - known)
+def _check_names(checkpoint: Checkpoint, new_names: Mapping[str, str]) -> None:
+    planned_topics = {topic for one in checkpoint.sources for topic in one.planned or ()}
+    missing = sorted(set(new_names) - planned_topics)
     if missing:
-        raise OptionError(f"no topic {', '.join(missing)} in the checkpoint; there are {', '.join(sorted(known))}")
-    after = [renamed.get(topic, topic) for topic in known]
+        raise OptionError(
+            f"no topic {', '.join(missing)} in the checkpoint; there are {', '.join(sorted(planned_topics))}"
+        )
+    after = [new_names.get(topic, topic) for topic in planned_topics]
     if len(set(after)) < len(after):
         raise OptionError("two topics would have one name")
 
 
-def _renamed(offsets: Offsets, renamed: Mapping[str, str]) -> Offsets:
-    return {renamed.get(topic, topic): numbers for topic, numbers in offsets.items()}
+def _rename_topics(offsets: Offsets, new_names: Mapping[str, str]) -> Offsets:
+    return {new_names.get(topic, topic): numbers for topic, numbers in offsets.items()}
 
 
-def _rewrite(path: Path, renamed: Mapping[str, str]) -> None:
+def _rewrite(path: Path, new_names: Mapping[str, str]) -> None:
     """Rename the topics in an offsets file and remove their topic ids."""
     before = _text(path).splitlines()
     after = list(before)
     for index, line in enumerate(before[2:], 2):
         offsets = all_offsets_of(line)
-        if offsets is not None and (offsets != json.loads(line) or renamed.keys() & offsets.keys()):
-            after[index] = json.dumps(_renamed(offsets, renamed), separators=(",", ":"))
+        if offsets is not None and (offsets != json.loads(line) or new_names.keys() & offsets.keys()):
+            after[index] = json.dumps(_rename_topics(offsets, new_names), separators=(",", ":"))
     if after != before:
         _write(path, "\n".join(after))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.where import TimeRange
 
 Paths = Path | Sequence[Path]
-_MOST_LINES = 20  # findings in a result's text
+_MAX_LINES = 20  # findings in a result's text
 
 
 def verify_log(
@@ -89,12 +89,12 @@ def verify_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    report = verify(_selected(paths, settings), deep=settings.deep)
+    report = verify(_select_logs(paths, settings), deep=settings.deep)
     amounts = ((report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches"))
-    counted = ", ".join(starmap(count_text, amounts))
-    said = count_text(len(report.findings), "finding") if report.findings else "nothing found"
+    counts_text = ", ".join(starmap(count_text, amounts))
+    summary = count_text(len(report.findings), "finding") if report.findings else "nothing found"
     verdict = report.verdict if report.is_sound else "damaged or unreadable"
-    return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counted}; {said}"))
+    return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counts_text}; {summary}"))
 
 
 def describe_log(
@@ -136,7 +136,7 @@ def describe_log(
     )
     look = summary.walk if settings.deep else summary.glance
     summaries: list[PartitionSummary] = []
-    for directory in _selected(paths, settings):
+    for directory in _select_logs(paths, settings):
         for partition in directory.partitions:
             segments = [look(directory.filesystem, segment) for segment in partition.segments]
             summaries.append(summary.summarize_partition(partition, segments, is_deep=settings.deep))
@@ -188,20 +188,24 @@ def report_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    named, to = paths_of(paths), settings.to
+    path_list, to = paths_of(paths), settings.to
     if to is not None:
-        refuse_inside(LocalPath(to), named)
+        refuse_inside(LocalPath(to), path_list)
     report = make_report(
-        _selected(named, settings), paths=named, version=__version__, generated_at=_now_ms(), options=settings.storage
+        _select_logs(path_list, settings),
+        paths=path_list,
+        version=__version__,
+        generated_at=_now_ms(),
+        options=settings.storage,
     )
     if to is not None:
         text = report_page(report) if settings.format == "html" else json.dumps(report.as_json())
         with open_output(str(LocalPath(to))) as out:
             out.write(text.encode("utf-8", "backslashreplace"))
     amounts = ((len(report.topics), "topic"), (report.total("records"), "record"), (report.total("size_bytes"), "byte"))
-    counted = ", ".join(starmap(count_text, amounts))
-    written = () if to is None else (f"written to {os.fspath(to)}",)
-    return JobResult(report, report.as_json(), (*_some(report.findings), counted, *written))
+    counts_text = ", ".join(starmap(count_text, amounts))
+    written_line = () if to is None else (f"written to {os.fspath(to)}",)
+    return JobResult(report, report.as_json(), (*_some(report.findings), counts_text, *written_line))
 
 
 def export_log(
@@ -283,21 +287,21 @@ def export_log(
         replicas=replicas,
         storage=storage,
     )
-    named = paths_of(paths)
-    refuse_inside(LocalPath(to), named)
-    read = ReadOptions(tuple(named), **settings.read_fields())
+    path_list = paths_of(paths)
+    refuse_inside(LocalPath(to), path_list)
+    read = ReadOptions(tuple(path_list), **settings.read_fields())
     plan = plan_export(read)
     files = settings.files(os.fspath(to), read)
     outcome = export(
         plan.tasks, files, overwrite=settings.overwrite, internal_topics=plan.internal_topics, notes=plan.notes
     )
-    counted = (
+    counts_text = (
         f"{count_text(outcome.records_read, 'record')} read, {outcome.summary.records:,} written to {os.fspath(to)}"
     )
-    failed = [f"not exported: {one.failed}" for one in outcome.failed]
+    failures = [f"not exported: {one.failed}" for one in outcome.failed]
     faults = [fault for one in outcome.results for fault in one.faults]
-    line = f"{counted}, in {count_text(len(outcome.results), 'segment')}"
-    return JobResult(outcome, outcome.as_json(), (*faults, *failed, line))
+    line = f"{counts_text}, in {count_text(len(outcome.results), 'segment')}"
+    return JobResult(outcome, outcome.as_json(), (*faults, *failures, line))
 
 
 def convert_log(
@@ -351,7 +355,7 @@ def convert_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    return _rewritten(source, to, settings)
+    return _rewrite(source, to, settings)
 
 
 def recompress_log(
@@ -390,7 +394,7 @@ def recompress_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    return _rewritten(source, to, settings.rewrite)
+    return _rewrite(source, to, settings.rewrite)
 
 
 def compact_log(
@@ -434,8 +438,8 @@ def compact_log(
     )
     target, cleaner = None if to is None else LocalPath(to), settings.cleaner(_now_ms())
     report = compact(_source(source), target, cleaner, topics=settings.topics, storage=settings.storage)
-    written = f"written to {report.destination}" if report.destination else "nothing was written"
-    return JobResult(report, report.as_json(), (report.counted, written))
+    written_line = f"written to {report.destination}" if report.destination else "nothing was written"
+    return JobResult(report, report.as_json(), (report.counted, written_line))
 
 
 def repair_log(
@@ -470,20 +474,27 @@ def repair_log(
     report = repair_directory(
         os.fspath(source), None if to is None else LocalPath(to), recovery, as_kafka=settings.as_kafka
     )
-    lost = [
+    loss_lines = [
         f"{one['partition']}: {segment['name']}: bytes {loss['start']:,} to {loss['end']:,}: {loss['reason']}"
         for one in report.partitions
         for segment in one["segments"]
         for loss in segment["lost"]
     ]
     total = sum(one["bytes_lost"] for one in report.partitions)
-    counted = f"{count_text(len(report.partitions), 'partition')}; {count_text(total, 'byte')} of segments are not kept"
+    counts_text = (
+        f"{count_text(len(report.partitions), 'partition')}; {count_text(total, 'byte')} of segments are not kept"
+    )
     if not report.destination:
-        return JobResult(report, report.as_json(), (*_some(lost), counted, "nothing was written"))
-    read, written = (
+        return JobResult(report, report.as_json(), (*_some(loss_lines), counts_text, "nothing was written"))
+    read, written_line = (
         sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
     )
-    lines = (*_some(lost), counted, row_counts_text(read, written, {}), f"written to {report.destination}")
+    lines = (
+        *_some(loss_lines),
+        counts_text,
+        row_counts_text(read, written_line, {}),
+        f"written to {report.destination}",
+    )
     return JobResult(report, report.as_json(), lines)
 
 
@@ -687,31 +698,31 @@ def mirror_topics(
 # -------------------------------------------------------------------------------------------------------------- helpers
 
 
-def _rewritten(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[JobReport]:
+def _rewrite(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[JobReport]:
     from kafkaframes.jobs.convert.job import convert
 
     report = convert(_source(source), LocalPath(to), settings, storage=settings.storage)
-    lost = [f"lost: {number:,} {kind}" for kind, number in sorted(report.lost.items())]
-    lines = (report.counted, *lost, f"written to {report.destination}")
+    loss_lines = [f"lost: {number:,} {kind}" for kind, number in sorted(report.lost.items())]
+    lines = (report.counted, *loss_lines, f"written to {report.destination}")
     return JobResult(report, report.as_json(), lines)
 
 
-def _selected(paths: Paths, settings: PartitionSettings) -> Any:
+def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
     from kafkaframes.storage.log.discover import discover, selected
 
     return selected(discover(paths_of(paths), options=settings.storage), settings.topics, settings.partitions)
 
 
 def _source(paths: Paths) -> str | list[str]:
-    named = paths_of(paths)
-    return named[0] if len(named) == 1 else named
+    path_list = paths_of(paths)
+    return path_list[0] if len(path_list) == 1 else path_list
 
 
-def _some(listed: Sequence[object]) -> list[str]:
+def _some(items: Sequence[object]) -> list[str]:
     from kafkaframes.storage.files.names import printable
 
-    shown = [printable(str(one)) for one in listed[:_MOST_LINES]]
-    return shown + ([f"and {len(listed) - _MOST_LINES:,} more"] if len(listed) > _MOST_LINES else [])
+    shown_lines = [printable(str(one)) for one in items[:_MAX_LINES]]
+    return shown_lines + ([f"and {len(items) - _MAX_LINES:,} more"] if len(items) > _MAX_LINES else [])
 
 
 def _now_ms() -> int:

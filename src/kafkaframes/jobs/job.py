@@ -25,7 +25,7 @@ from kafkaframes.storage.files import atomic
 
 
 def check_row_counts(
-    read: int, written: int, left_out: Mapping[str, int], *, where: str, outcome: str = "nothing is kept"
+    read: int, written_rows: int, left_out: Mapping[str, int], *, where: str, outcome: str = "nothing is kept"
 ) -> None:
     """Check that every row that was read was written, or omitted for a counted reason.
 
@@ -40,16 +40,16 @@ def check_row_counts(
     Raises:
         LogDirError: the sums differ. This is a defect of this program, never of the source.
     """
-    explained = sum(left_out.values())
-    if written + explained != read:
+    explained_rows = sum(left_out.values())
+    if written_rows + explained_rows != read:
         reason = (
             f"{count_text(read, 'record')} {verb_text(read, 'was', 'were')} read, "
-            f"{written:,} written and {explained:,} left out"
+            f"{written_rows:,} written_rows and {explained_rows:,} left out"
         )
         raise LogDirError(f"{reason}, which does not add up: {outcome}; please report this", file=where)
 
 
-def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str:
+def row_counts_text(read: int, written_rows: int, left_out: Mapping[str, int]) -> str:
     """Return the counts as text.
 
     >>> row_counts_text(5, 3, {"outside the selected offsets": 2})
@@ -58,7 +58,7 @@ def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str
     '5 records read, 5 written'
     """
     reasons = [f"{number:,} left out ({reason})" for reason, number in sorted(left_out.items()) if number]
-    return ", ".join([f"{count_text(read, 'record')} read", f"{written:,} written", *reasons])
+    return ", ".join([f"{count_text(read, 'record')} read", f"{written_rows:,} written_rows", *reasons])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Values:
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Create an instance from the values that ``as_json`` returned."""
         kinds = get_type_hints(cls)
-        return cls(**{name: _typed(kinds[name], value) for name, value in values.items()})
+        return cls(**{name: _convert_value(kinds[name], value) for name, value in values.items()})
 
 
 class Shown:
@@ -152,12 +152,12 @@ def _plain(value: Any) -> Any:
     return value._asdict() if hasattr(value, "_asdict") else value
 
 
-def _typed(kind: Any, value: Any) -> Any:
+def _convert_value(kind: Any, value: Any) -> Any:
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if type(None) in inner:
-        return None if value is None else _typed(inner[0], value)
+        return None if value is None else _convert_value(inner[0], value)
     if origin is list:
-        return [_typed(inner[0], one) for one in value] if inner else value
+        return [_convert_value(inner[0], one) for one in value] if inner else value
     if is_dataclass(origin):
         return origin.from_json(value)  # type: ignore[union-attr]
     if hasattr(origin, "_fields"):
@@ -189,30 +189,30 @@ class Done(Values):
 DoneT = TypeVar("DoneT", bound=Done)
 
 
-def counts_text(parts: Sequence[Any], read: str, written: str, left_out: str) -> str:
+def counts_text(parts: Sequence[Any], read: str, written_rows: str, left_out: str) -> str:
     """Return the totals of read, written and omitted records as text. The arguments name the attributes to add up."""
-    sums = {name: [getattr(part, name) for part in parts] for name in (read, written, left_out)}
+    sums = {name: [getattr(part, name) for part in parts] for name in (read, written_rows, left_out)}
     reasons = sum(map(Counter, sums[left_out]), Counter[str]())
-    return row_counts_text(sum(sums[read]), sum(sums[written]), reasons)
+    return row_counts_text(sum(sums[read]), sum(sums[written_rows]), reasons)
 
 
-def described(settings: Any) -> dict[str, Any]:
+def settings_as_json(settings: Any) -> dict[str, Any]:
     """Return settings as JSON values, under the names and values that job reports store."""
     result: dict[str, Any] = {}
     for entry in fields(settings):
-        value, stored = getattr(settings, entry.name), entry.metadata.get("stored")
+        value, stored_form = getattr(settings, entry.name), entry.metadata.get("stored")
         if not entry.metadata.get("recorded", True):
             continue
-        if stored is None:
+        if stored_form is None:
             result[entry.name] = value
         else:
-            result[stored.name] = stored.values.get(value, value)
+            result[stored_form.name] = stored_form.values.get(value, value)
     if hasattr(settings, "stored_values"):
         result |= settings.stored_values()
     return result
 
 
-def done_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
+def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
     """Fill the output directory with ``fill`` and store the report, or return the report of an earlier, equal run.
 
     The directory appears under its name only after it is complete.
@@ -233,10 +233,10 @@ def done_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
 
 
 def _earlier(target: Path, report: Done) -> dict[str, Any]:
-    requested = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
+    requested_state = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
     try:
         before: dict[str, Any] = json.loads((target / atomic.SUCCESS).read_bytes())
-        same = [before[name] for name in ("source", "settings", "fingerprint")] == requested
+        same = [before[name] for name in ("source", "settings", "fingerprint")] == requested_state
     except (OSError, ValueError, KeyError, TypeError):
         same = False
     if not same:

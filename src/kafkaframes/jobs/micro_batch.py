@@ -19,7 +19,9 @@ from kafkaframes.scan.stream_offsets import StreamOffsets
 Offsets = dict[str, dict[str, int]]
 Lines = tuple[str, ...]  # one line for each source, as JSON or in the source's own form
 _NOT_SOURCES: Final = 2  # first lines of an offsets file: the version and the query's metadata
-_LARGEST: Final = 1 << 18  # characters of offsets in a mark. Brokers accept messages of up to 1 MiB by default.
+_MAX_OFFSET_CHARACTERS: Final = (
+    1 << 18
+)  # characters of offsets in a mark. Brokers accept messages of up to 1 MiB by default.
 _DIGEST: Final = "sha256:"
 
 
@@ -43,16 +45,16 @@ class StreamBatch:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields of a mark, except the query's id. Offsets above a size limit are stored as digests."""
-        noted: dict[str, Any] = {"batchId": self.batch_id, "checkpoint": self.checkpoint, "sink": self.sink}
+        note: dict[str, Any] = {"batchId": self.batch_id, "checkpoint": self.checkpoint, "sink": self.sink}
         offsets = {"begins": self.begins, "ends": self.ends}
         size = sum(len(line) for lines in offsets.values() for line in lines or ())
         for name, lines in offsets.items():
             if lines is not None:
-                noted[name] = [_digest(line) for line in lines] if size > _LARGEST else list(lines)
-        return noted
+                note[name] = [_digest(line) for line in lines] if size > _MAX_OFFSET_CHARACTERS else list(lines)
+        return note
 
     @classmethod
-    def from_json(cls, query_id: str, noted: Any) -> StreamBatch:
+    def from_json(cls, query_id: str, note: Any) -> StreamBatch:
         """Parse a mark. A mark of version 0.1.0 is a number.
 
         >>> StreamBatch.from_json("q", 7) == StreamBatch.from_json("q", {"batchId": 7}) == StreamBatch("q", 7)
@@ -61,21 +63,21 @@ class StreamBatch:
         Raises:
             ValueError: the value is not a mark.
         """
-        if isinstance(noted, int):
-            return cls(query_id, noted)
-        if not isinstance(noted, dict) or not isinstance(noted.get("batchId"), int):
+        if isinstance(note, int):
+            return cls(query_id, note)
+        if not isinstance(note, dict) or not isinstance(note.get("batchId"), int):
             raise ValueError("no mark of a micro-batch")
-        begins, ends = (_lines(noted.get(name)) for name in ("begins", "ends"))
-        checkpoint, sink = (str(noted.get(name, "")) for name in ("checkpoint", "sink"))
-        return cls(query_id, noted["batchId"], checkpoint, sink, begins, ends)
+        begins, ends = (_lines(note.get(name)) for name in ("begins", "ends"))
+        checkpoint, sink = (str(note.get(name, "")) for name in ("checkpoint", "sink"))
+        return cls(query_id, note["batchId"], checkpoint, sink, begins, ends)
 
 
-def _lines(noted: Any) -> Lines | None:
-    if noted is None:
+def _lines(note: Any) -> Lines | None:
+    if note is None:
         return None
-    if not isinstance(noted, list) or not all(isinstance(line, str) for line in noted):
+    if not isinstance(note, list) or not all(isinstance(line, str) for line in note):
         raise ValueError("no mark of a micro-batch")
-    return tuple(noted)
+    return tuple(note)
 
 
 def offsets_in(read: Callable[[str], str | None], batch_id: int) -> tuple[Lines | None, Lines | None]:
@@ -160,20 +162,20 @@ def conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
 def _difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
     assert mark.ends is not None
     assert batch.ends is not None
-    for name, noted, own in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
-        if noted is None or own is None or (len(noted) == len(own) and all(map(_is_same, noted, own))):
+    for name, note, own in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
+        if note is None or own is None or (len(note) == len(own) and all(map(_is_same, note, own))):
             continue
-        where = next((_differs(*pair) for pair in zip(noted, own, strict=False) if not _is_same(*pair)), "")
+        where = next((_differs(*pair) for pair in zip(note, own, strict=False) if not _is_same(*pair)), "")
         return f"that one {name} elsewhere{where}: the checkpoint is an older copy, or was copied"
     return None
 
 
-def _is_same(noted: str, own: str) -> bool:
-    return noted in (own, _digest(own))
+def _is_same(note: str, own: str) -> bool:
+    return note in (own, _digest(own))
 
 
-def _differs(noted: str, own: str) -> str:
-    then, now = (flat(offsets_of(line) or {}) for line in (noted, own))
+def _differs(note: str, own: str) -> str:
+    then, now = (flat(offsets_of(line) or {}) for line in (note, own))
     for name in sorted(then.keys() | now.keys()):
         if then.get(name) != now.get(name):
             return f" ({name[0]}-{name[1]}: offset {then.get(name, 'none')} there, {now.get(name, 'none')} here)"
@@ -181,8 +183,8 @@ def _differs(noted: str, own: str) -> str:
 
 
 def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
-    for noted, own in zip(mark.ends or (), batch.begins or (), strict=False):
-        end, begin = flat(offsets_of(noted) or {}), flat(offsets_of(own) or {})
+    for note, own in zip(mark.ends or (), batch.begins or (), strict=False):
+        end, begin = flat(offsets_of(note) or {}), flat(offsets_of(own) or {})
         for topic, partition in sorted(end.keys() & begin.keys()):
             if begin[topic, partition] < end[topic, partition]:
                 at = f"{topic}-{partition} at offset {begin[topic, partition]}, and micro-batch {mark.batch_id} has "

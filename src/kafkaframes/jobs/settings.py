@@ -150,11 +150,11 @@ def settings_of(make: Callable[..., Settings], values: Mapping[str, Any]) -> Set
     Raises:
         OptionError: a setting is unknown (the message names the closest match) or its value is invalid.
     """
-    known = [entry.name for entry in fields(cast(Any, make))]
+    field_names = [entry.name for entry in fields(cast(Any, make))]
     for name in values:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        if name not in field_names:
+            near = difflib.get_close_matches(name, field_names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(field_names)}"
             raise OptionError(f"no setting {name}: {hint}")
     return make(**values)
 

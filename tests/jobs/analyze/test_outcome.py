@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafkaframes.jobs.analyze.outcome import Group, Outcome, Weight, merged, row_of
+from kafkaframes.jobs.analyze.outcome import Group, Outcome, Weight, merge_outcomes, row_of
 
 
 def test_outcomes_add_up():
@@ -14,7 +14,7 @@ def test_outcomes_add_up():
         Outcome({group: Weight(2, 20, 25), other: Weight(reasons=Counter({"why": 3}))}, (2, 6)),
         Outcome(),
     ]
-    total = merged(parts)
+    total = merge_outcomes(parts)
     assert total.weights[group] == Weight(3, 30, 33, counts=Counter({"moved": 1}))
     assert (total.span, total.seconds) == ((2, 9), 7e-6)
     assert total.by("direction")[("request",)].left_out == 3

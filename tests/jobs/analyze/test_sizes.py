@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.analyze.weighing import columns
 from tests.protocol.messages.values import make_value
 
-from kafkaframes.jobs.analyze.sizes import default_size, fitted, lengths_in, saved_by, sizes
+from kafkaframes.jobs.analyze.sizes import count_saved_bytes, default_size, fit_columns, lengths_in, sizes
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 
@@ -22,7 +22,7 @@ def measured(name, version, header, *values):
     plan, array = message(name).codec(version).plan, columns(name, version, *values)
     found = sizes(plan, array)
     if header != "adopted":
-        found = found - saved_by(header, plan, array, counts)
+        found = found - count_saved_bytes(header, plan, array, counts)
     return found.tolist(), counts
 
 
@@ -87,7 +87,7 @@ def test_fitting_keeps_nulls_drops_what_is_not_there_and_adds_values():
     topics = pa.array([[{"name": "a", "gone": 1}], None, []])
     array = pa.StructArray.from_arrays([topics, pa.array([True, False, True])], ["topics", "old"])
     made = {"topics.topicId": lambda structs, field: pa.array([b"x" * 16] * len(structs), pa.binary(16))}
-    found = fitted(array, plan, made)
+    found = fit_columns(array, plan, made)
     assert found.to_pylist() == [
         {"topics": [{"name": "a", "topicId": b"x" * 16}]},
         {"topics": None},

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.scale import SCHEMES, header_size, header_sizes, message_size, tagged_fields
+from kafkaframes.jobs.analyze.scale import SCHEMES, find_tagged_fields, header_size, header_sizes, message_size
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.layout import layout
@@ -95,7 +95,7 @@ def test_the_rejected_alternatives_of_a_message_by_hand():
 
 
 def test_tagged_fields_of_nested_structs_are_listed():
-    found = {one.path: one.header for one in tagged_fields(catalog.load("ProduceResponse"), 13)}
+    found = {one.path: one.header for one in find_tagged_fields(catalog.load("ProduceResponse"), 13)}
     assert list(found) == ["Responses.PartitionResponses.CurrentLeader", "NodeEndpoints"]
     header = found["Responses.PartitionResponses.CurrentLeader"]
     assert (header.tag, header.length, header.interleaved, header.adopted) == (0, 4 + 4 + 1, 1, 2)

@@ -14,7 +14,7 @@ import pytest
 from tests.jobs.analyze.weighing import weighed
 from tests.protocol.messages.values import make_value
 
-from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Weight, merged
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Weight, merge_outcomes
 from kafkaframes.jobs.analyze.proposals import CHANGED, RAISED, SAME, Question
 from kafkaframes.jobs.analyze.traffic import Task
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
@@ -59,7 +59,7 @@ ECHO = """{"apiKey": 12, "type": "request", "name": "HeartbeatRequest", "validVe
     ("file", "name"), [(file, name) for file, proposals in FIGURES.items() for name in proposals], ids=str
 )
 def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
-    outcome = merged(weigh(Weighing(Task((str(DATA / file),), share, 2), Question(name))) for share in range(2))
+    outcome = merge_outcomes(weigh(Weighing(Task((str(DATA / file),), share, 2), Question(name))) for share in range(2))
     sums = {}
     for group, weight in outcome.weights.items():
         if group.api_key != API_VERSIONS and group.kind not in (NOT_READ, NOT_RAISED):

@@ -133,7 +133,7 @@ def test_offsets_that_do_not_rise_are_left_to_one_process(tmp_path):
     first = (tmp_path / "t-0" / f"{0:020}.log").read_bytes()
     (tmp_path / "t-0" / f"{4:020}.log").write_bytes(first)  # offsets 0 and 1 once more
     compact(str(tmp_path / "t-0"), tmp_path / "alone", SETTINGS)
-    report = compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, split=SPLIT)
+    report = compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
     assert report.partitions[0].cleaned
     assert contents(tmp_path / "many").keys() == contents(tmp_path / "alone").keys()
     for name, found in contents(tmp_path / "alone").items():
@@ -153,13 +153,13 @@ def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, m
 
         monkeypatch.setattr(atomic, "open_new", full)
         with pytest.raises(LogDirError, match="No space left"):
-            compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, split=SPLIT)
+            compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
         assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone"}
     monkeypatch.undo()
     # what a killed job leaves behind is removed
     for name in ("many.kafkaframes-unfinished", f"many.kafkaframes-unfinished{SCRATCH}"):
         (tmp_path / name / "half").mkdir(parents=True)
-    compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, split=SPLIT)
+    compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
     assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone", "many"}
     assert {name: one for name, one in contents(tmp_path / "many").items() if name != "_SUCCESS"} == {
         name: one for name, one in contents(tmp_path / "alone").items() if name != "_SUCCESS"
@@ -171,7 +171,7 @@ def test_a_plan_that_is_shared_out_says_what_one_process_says_and_leaves_nothing
         write_log(tmp_path / "in" / name, [data_batch(0, [b"a", b"b", name.encode()])] * 4, [True] * 4, [1])
     (tmp_path / "scratch").mkdir()
     alone = compact(str(tmp_path / "in"), None, SETTINGS, topics=["*"])
-    shared = compact(str(tmp_path / "in"), None, SETTINGS, topics=["*"], split=SPLIT, scratch=tmp_path / "scratch")
+    shared = compact(str(tmp_path / "in"), None, SETTINGS, topics=["*"], work_split=SPLIT, scratch=tmp_path / "scratch")
     assert alone == shared
     assert alone.partitions[0].dropped == {"a later record of the key": 9}
     assert not list((tmp_path / "scratch").iterdir())
@@ -207,7 +207,7 @@ def test_keys_and_segments_of_very_different_weight(tmp_path, keys, per_segment)
     before = contents(tmp_path / "t-0")
     alone = compact(source, tmp_path / "alone", settings)
     wide = Split(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
-    many = compact(source, tmp_path / "many", settings, split=wide)
+    many = compact(source, tmp_path / "many", settings, work_split=wide)
     assert files_of(tmp_path / "many") == files_of(tmp_path / "alone")
     assert many.partitions == alone.partitions
     assert alone.partitions[0].records_kept == len(set(keys) - {None})
@@ -254,7 +254,7 @@ def test_a_segment_with_a_damaged_batch_is_the_same_error_divided_or_not(tmp_pat
             compact(source, tmp_path / "alone", SETTINGS)
         split = Split(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
         with pytest.raises(LogDirError) as many:
-            compact(source, tmp_path / "many", SETTINGS, split=split)
+            compact(source, tmp_path / "many", SETTINGS, work_split=split)
         assert str(many.value) == str(alone.value)
     assert {one.name for one in tmp_path.iterdir()} == {"t-0"}
 
@@ -307,7 +307,7 @@ def test_keys_beyond_the_memory_whose_offsets_fall_take_what_they_need(tmp_path)
     (tmp_path / "t-0" / f"{6001:020}.log").write_bytes(b"")
     settings = replace(SETTINGS, segment_bytes=1 << 30)
     compact(source, tmp_path / "alone", settings)
-    compact(source, tmp_path / "many", settings, split=Split(secret=(1, 2), map_bytes=300_000))
+    compact(source, tmp_path / "many", settings, work_split=Split(secret=(1, 2), map_bytes=300_000))
     assert files_of(tmp_path / "many") == files_of(tmp_path / "alone")
 
 

@@ -361,8 +361,8 @@ def test_settings_that_fit_no_log(wrong):
 
 
 def test_records_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
-    real = segment.rewritten
-    monkeypatch.setattr(segment, "rewritten", lambda *given: list(real(*given))[:-1])
+    real = segment.rewrite_batches
+    monkeypatch.setattr(segment, "rewrite_batches", lambda *given: list(real(*given))[:-1])
     (tmp_path / "t-0").mkdir()
     path = tmp_path / "t-0" / f"{0:020}.log"
     path.write_bytes(build_records([{"value": b"x" * 50}] * 9, record_format=1, batch_records=1))

@@ -64,12 +64,12 @@ def test_a_lock_that_is_never_released_is_an_error_that_names_its_process(top, m
     path = control.socket_path("a")
     monkeypatch.setattr(control, "LOCK_S", 0.2)
     with (
-        control.locked(path),
+        control.hold_lock(path),
         pytest.raises(KafkaframesError, match=rf"process {os.getpid()} has held the lock {control.lock_path(path)}"),
-        control.locked(path),
+        control.hold_lock(path),
     ):
         pass
-    with control.locked(path) as acquired:
+    with control.hold_lock(path) as acquired:
         assert acquired
 
 

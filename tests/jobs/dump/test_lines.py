@@ -101,7 +101,7 @@ def test_many_rows_are_rendered_in_portions(monkeypatch):
     line = plan_line(Number("n"), Text(b":"), Raw("key"), Text(b","))
     rows = {"n": np.arange(10), "key": pa.array([b"x" * n if n % 3 else None for n in range(10)])}
     whole = line.render(rows, 10)
-    monkeypatch.setattr(lines, "MOST_ROWS", 3)
+    monkeypatch.setattr(lines, "MAX_ROWS", 3)
     pieces = line.render(rows, 10)
     assert bytes(whole.data) == bytes(pieces.data)
     np.testing.assert_array_equal(whole.ends, pieces.ends)

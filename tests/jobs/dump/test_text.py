@@ -18,7 +18,7 @@ from kafkaframes.jobs.dump import chunks, files, text
 from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Limited, Origin, key_pattern
 from kafkaframes.jobs.dump.columns import sequences
 from kafkaframes.jobs.dump.jsonl import JsonOptions, dump_json_lines
-from kafkaframes.jobs.dump.ranges import requested_files
+from kafkaframes.jobs.dump.ranges import select_files_in_range
 from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.records.build import build_end_transaction
@@ -300,14 +300,14 @@ def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
     found = files.files_to_dump([str(tmp_path)])
 
     def names(**conditions) -> list[int]:
-        return [int(Path(wanted.file.path).stem) for wanted in requested_files(found, Filter(**conditions))]
+        return [int(Path(wanted.file.path).stem) for wanted in select_files_in_range(found, Filter(**conditions))]
 
     assert names() == [0, 5, 10]
     assert names(from_offset=7) == [5, 10]
     assert names(until_offset=5) == [0]
     assert names(from_offset=-3) == [10]
     assert names(from_offset=-7) == [5, 10]
-    limited = requested_files(found, Filter(), limit=3)
+    limited = select_files_in_range(found, Filter(), limit=3)
     first = next(limited)
     for chunk in ChunkReader(first.file):
         assert len(first.keep.apply(chunk).index.offsets) == 3

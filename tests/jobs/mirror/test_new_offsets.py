@@ -7,7 +7,7 @@ from tests.jobs.mirror.worlds import TIMES, fill, rows_of, run_mirror, table
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, Fetched, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
-from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, cleared, read_mapping, renumber
+from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, clear_transaction, read_mapping, renumber
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.layout import TRANSACTIONAL
 from kafkaframes.records.scan import check_crcs, scan_all
@@ -49,7 +49,7 @@ def test_a_plain_batch_goes_as_it_is():
 def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
     options = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 9, "transactional": True}
     data = build_records(rows(10), codec="lz4", delete_horizon_ms=TIMES, **options)
-    piece = cleared(data)
+    piece = clear_transaction(data)
     header = scan_all(piece)
     assert check_crcs(piece, header).tolist() == [1]
     values = {name: int(header.column(name)[0]) for name in ("producer_id", "producer_epoch", "base_sequence")}

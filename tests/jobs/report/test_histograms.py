@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.jobs.report import reference
 
 from kafkaframes.jobs.report import histograms
-from kafkaframes.jobs.report.histograms import MOST, MOST_BUCKETS, STANDARD_ERROR, Distinct, Sizes, Times, hash_keys
+from kafkaframes.jobs.report.histograms import MAX_BUCKETS, MAX_KEYS, STANDARD_ERROR, Distinct, Sizes, Times, hash_keys
 
 SIZES = st.lists(st.integers(0, 2**50), max_size=60)
 TIMES = st.lists(st.integers(-2, 2**62), max_size=60)
@@ -21,9 +21,9 @@ def filled(kind, values):
 
 def test_every_size_has_its_bucket():
     values = np.concatenate((np.arange(5000), 2 ** np.arange(12, 43), 2 ** np.arange(12, 43) - 1))
-    for bucket, value in zip(histograms._computed(values).tolist(), values.tolist(), strict=True):
+    for bucket, value in zip(histograms._compute_hashes(values).tolist(), values.tolist(), strict=True):
         assert histograms._lower(bucket) <= value < histograms._lower(bucket + 1)
-    assert (histograms._buckets(values[:5000]) == histograms._computed(values[:5000])).all()
+    assert (histograms._buckets(values[:5000]) == histograms._compute_hashes(values[:5000])).all()
 
 
 @given(SIZES, SIZES)
@@ -67,7 +67,7 @@ def test_times_widen_when_there_are_too_many_buckets():
     for piece in np.split(values, 40):
         pieces.merge(filled(Times, piece))
     whole = filled(Times, values)
-    assert whole.starts.size <= MOST_BUCKETS
+    assert whole.starts.size <= MAX_BUCKETS
     assert whole.width_ms == 60_000
     assert pieces.starts.tolist() == whole.starts.tolist()
     assert pieces.counts.tolist() == whole.counts.tolist()
@@ -88,7 +88,7 @@ def hashes_of(numbers):
     return hash_keys(raw, places, np.full(len(numbers), 8, np.int32))
 
 
-@pytest.mark.parametrize("count", [0, 1, MOST - 1, MOST, MOST + 1, 5 * MOST, 20 * MOST])
+@pytest.mark.parametrize("count", [0, 1, MAX_KEYS - 1, MAX_KEYS, MAX_KEYS + 1, 5 * MAX_KEYS, 20 * MAX_KEYS])
 def test_distinct_keys_are_exact_and_then_nearly(count):
     hashes = hashes_of(range(count))
     one, other = Distinct(), Distinct()
@@ -97,5 +97,5 @@ def test_distinct_keys_are_exact_and_then_nearly(count):
     other.add(hashes[: count // 2])
     other.merge(one)
     assert other.count() == one.count()
-    assert one.is_exact == (count <= MOST)
+    assert one.is_exact == (count <= MAX_KEYS)
     assert abs(one.count() - count) <= (0 if one.is_exact else 4 * STANDARD_ERROR * count)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.jobs.report.histograms import DAY, LAST_MS, MOST_COLUMNS, Times, ticks, timeline
+from kafkaframes.jobs.report.histograms import DAY, LAST_MS, MAX_COLUMNS, Times, ticks, timeline
 
 START = 1_700_000_000_000
 
@@ -21,7 +21,7 @@ def test_every_record_is_drawn_or_counted_beside(values):
     times = times_of(values)
     line = timeline(times)
     assert sum(line.counts) + line.before + line.after + times.without == len(values)
-    assert len(line.counts) == max(len(line.edges) - 1, 0) <= MOST_COLUMNS + 1
+    assert len(line.counts) == max(len(line.edges) - 1, 0) <= MAX_COLUMNS + 1
     assert line.edges == sorted(set(line.edges))
     assert line.of(times) == line.counts
     if line.edges:
@@ -44,7 +44,7 @@ def test_every_record_is_drawn_or_counted_beside(values):
 def test_buckets_are_round(span, unit, first_label):
     line = timeline(times_of(np.linspace(START, START + span, 5000).astype(np.int64)))
     assert line.unit == unit
-    assert 20 <= len(line.counts) <= MOST_COLUMNS
+    assert 20 <= len(line.counts) <= MAX_COLUMNS
     assert ticks(line.edges)[0].label == first_label
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.jobs.write_topic.packing import Format, Packer, gathered
+from kafkaframes.jobs.write_topic.packing import Format, Packer, gather_batches
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.partitioner import partition_of
 
@@ -114,12 +114,12 @@ def test_what_cannot_be_sent_is_named(columns, given, error, message):
 
 def test_small_batches_are_put_together_and_empty_ones_left_out():
     parts = [rows(10), rows(0), rows(10), rows(10)]
-    assert [one.num_rows for one in gathered(parts, parts[0].nbytes + 1)] == [20, 10]
-    assert list(gathered([rows(0)], 100)) == []
+    assert [one.num_rows for one in gather_batches(parts, parts[0].nbytes + 1)] == [20, 10]
+    assert list(gather_batches([rows(0)], 100)) == []
 
 
 def test_a_batch_larger_than_what_is_put_together_is_cut():
     whole = rows(1000)
-    parts = list(gathered([whole], whole.nbytes // 4 - 100))
+    parts = list(gather_batches([whole], whole.nbytes // 4 - 100))
     assert [one.num_rows for one in parts] == [250, 250, 250, 250]
     assert pa.Table.from_batches(parts).combine_chunks().to_batches() == [whole]

@@ -27,7 +27,7 @@ from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.driver_process import control as driver_control
 from kafkaframes.jobs.driver_process import serving
-from kafkaframes.jobs.driver_process.control import locked
+from kafkaframes.jobs.driver_process.control import hold_lock
 from kafkaframes.jobs.driver_process.serving import is_running, serve
 from kafkaframes.jobs.write_topic import process_control, transaction_process
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, socket_path
@@ -272,7 +272,7 @@ def test_other_options_of_the_same_checkpoint_end_the_process_and_what_it_had_op
 
 def test_a_sink_that_waits_for_its_cluster_holds_up_no_other_sink(control, broker, tmp_path):
     other = replace(control, checkpoint=f"{control.checkpoint}2")
-    with locked(socket_path(control.checkpoint)), served(other):
+    with hold_lock(socket_path(control.checkpoint)), served(other):
         other.announce("one")
 
 

@@ -272,7 +272,7 @@ def cleaned(tmp_path, segments: dict[int, bytes]):
     settings = CleanerSettings(now_ms=NOW_MS, delete_retention_ms=0)
     done = clean_partition(directory.filesystem, directory.partitions[0], settings, tmp_path / "cleaned")
     split = Split(secret=(1, 2), above_bytes=0, chunk_bytes=100, run_entries=10)
-    compact(str(path), tmp_path / "staged", settings, split=split)
+    compact(str(path), tmp_path / "staged", settings, work_split=split)
     assert {file.name: file.read_bytes() for file in (tmp_path / "cleaned").iterdir()} == {
         file.name: file.read_bytes() for file in (tmp_path / "staged").iterdir() if file.name != "_SUCCESS"
     }

@@ -86,7 +86,7 @@ def test_a_round_builds_a_wrong_index_of_a_segment_that_it_does_not_clean(tmp_pa
     (tmp_path / "t-0").mkdir()
     for base, batches in {0: [data(0, 1), end(2, 1, commit=True)], 3: [data(3, 2), end(5, 2, commit=False)]}.items():
         (tmp_path / "t-0" / f"{base:020}.log").write_bytes(b"".join(map(bytes, batches)))
-    report = compact(str(tmp_path / "t-0"), tmp_path / "new", CleanerSettings(now_ms=1), split=split)
+    report = compact(str(tmp_path / "t-0"), tmp_path / "new", CleanerSettings(now_ms=1), work_split=split)
     assert report.partitions[0].cleaned
     index = (tmp_path / "new" / f"{3:020}.txnindex").read_bytes()
     assert index == write_txn_index([AbortedTransaction(2, 3, 5, 6)])

@@ -82,11 +82,11 @@ class Weight:
         >>> Weight(1, before=100, after=98, counts=Counter({"moved": 1, "bytes of unset": 2})).break_even
         0.5
         """
-        total, is_set, gained = (self.counts[name] for name in (LEAD, LEAD_SET, GAINED))
+        total, is_set, gained_bytes = (self.counts[name] for name in (LEAD, LEAD_SET, GAINED))
         if not total:
             return None
-        each = gained / (total - is_set) if total > is_set else _HEADER_BYTES
-        cost = (gained - self.saved) / is_set if is_set else _HEADER_BYTES
+        each = gained_bytes / (total - is_set) if total > is_set else _HEADER_BYTES
+        cost = (gained_bytes - self.saved) / is_set if is_set else _HEADER_BYTES
         return each / (each + cost) if each + cost > 0 else None
 
 
@@ -135,7 +135,7 @@ def _length_summary(kind: str, counts: dict[int, int]) -> LengthSummary:
     values = sorted(counts.items())
     total, nulls = sum(counts.values()), counts.get(NULL_LENGTH, 0)
     one_byte, hundred = (
-        sum(count for length, count in values if length <= bound) for bound in (_MAX_ONE_BYTE_LENGTH, 100)
+        sum(count for length, count in values if length <= limit) for limit in (_MAX_ONE_BYTE_LENGTH, 100)
     )
     quantiles = [_quantile(values, total - nulls, share) for share in (0.5, 0.9, 0.99, 1.0)]
     return LengthSummary(kind, total, nulls, one_byte, hundred, *quantiles)
@@ -143,11 +143,11 @@ def _length_summary(kind: str, counts: dict[int, int]) -> LengthSummary:
 
 def _quantile(values: list[tuple[int, int]], total: int, share: float) -> int | None:
     """Return the smallest length that at least this share of the fields with a length does not exceed."""
-    seen = 0
+    count_so_far = 0
     for length, count in values:
         if length != NULL_LENGTH:
-            seen += count
-            if seen >= math.ceil(share * total):
+            count_so_far += count
+            if count_so_far >= math.ceil(share * total):
                 return length
     return None
 
@@ -188,11 +188,11 @@ class Outcome:
         """How long the traffic took; ``None`` where no message has a time."""
         return None if self.span is None else max((self.span[1] - self.span[0]) / 1e6, 1e-6)
 
-    def by(self, *names: str, **chosen: Any) -> dict[tuple[Any, ...], Weight]:
-        """Return sums by some of a group's attributes, of groups that have the chosen values."""
+    def by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], Weight]:
+        """Return sums by some of a group's attributes, of the groups that match ``selection``."""
         sums: dict[tuple[Any, ...], Weight] = {}
         for group, weight in self.weights.items():
-            if all(getattr(group, name) == value for name, value in chosen.items()):
+            if all(getattr(group, name) == value for name, value in selection.items()):
                 sums.setdefault(tuple(getattr(group, name) for name in names), Weight()).add(weight)
         return sums
 
@@ -225,7 +225,7 @@ def row_of(weight: Weight) -> dict[str, Any]:
     }
 
 
-def merged(outcomes: Iterable[Outcome]) -> Outcome:
+def merge_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
     """Return the sum of what the tasks weighed."""
     total = Outcome()
     for outcome in outcomes:

@@ -78,32 +78,35 @@ class Proposal:
 # ---- KIP-636 --------------------------------------------------------------------------------------------------------
 
 
-def _kip_636(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
+def _kip_636(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
     """A response keeps its version and gets its errors as tags; an inflexible one is raised to the newest, too."""
-    if sent.spec.is_flexible(sent.version):
-        yield Layout(FLEXIBLE, sent, _with_error_tags(sent))
+    if sent_form.spec.is_flexible(sent_form.version):
+        yield Layout(FLEXIBLE, sent_form, _with_error_tags(sent_form))
         return
-    yield Layout(INFLEXIBLE, sent, sent)
-    newest = sent._replace(version=sent.spec.valid_versions.highest)
-    tagged = _with_error_tags(newest)
-    if tagged is not newest and sent.spec.is_flexible(newest.version):
-        yield Layout(RAISED, newest, tagged)
+    yield Layout(INFLEXIBLE, sent_form, sent_form)
+    newest = sent_form._replace(version=sent_form.spec.valid_versions.highest)
+    tagged_spec = _with_error_tags(newest)
+    if tagged_spec is not newest and sent_form.spec.is_flexible(newest.version):
+        yield Layout(RAISED, newest, tagged_spec)
 
 
 def _with_error_tags(form: Form) -> Form:
     if form.spec.api_key == API_VERSIONS:
         return form
     draft = MessageDraft(form.spec, form.version, form.version)
-    tagged, _ = tag_errors(draft)
-    return form._replace(spec=draft.unchecked()) if tagged else form
+    tagged_spec, _ = tag_errors(draft)
+    return form._replace(spec=draft.unchecked()) if tagged_spec else form
 
 
 # ---- KIP-482: flexible versions -------------------------------------------------------------------------------------
 
 
-def _flexible(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
+def _flexible(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
     """The same fields: lengths of two and four bytes and no tags, or compact lengths and tag sections."""
-    forms = [sent._replace(spec=_relaid(sent.spec, sent.version, flexible=flexible)) for flexible in (False, True)]
+    forms = [
+        sent_form._replace(spec=_relaid(sent_form.spec, sent_form.version, flexible=flexible))
+        for flexible in (False, True)
+    ]
     yield Layout("all", forms[0], forms[1], blank="AuthorizedOperations", has_lengths=True)
 
 
@@ -113,11 +116,11 @@ def _relaid(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:
         return spec
     if flexible:
         return replace(spec, flexible_versions=Versions(version, MAX_VERSION))
-    structs = {name: _untagged(struct) for name, struct in spec.structs.items()}
-    return replace(spec, struct=_untagged(spec.struct), structs=structs, flexible_versions=Versions.NONE)
+    structs = {name: _remove_tags(struct) for name, struct in spec.structs.items()}
+    return replace(spec, struct=_remove_tags(spec.struct), structs=structs, flexible_versions=Versions.NONE)
 
 
-def _untagged(struct: StructSpec) -> StructSpec:
+def _remove_tags(struct: StructSpec) -> StructSpec:
     fields = [
         replace(one, tag=None, tagged_versions=Versions.NONE, flexible_versions=Versions.NONE) for one in struct.fields
     ]
@@ -127,36 +130,36 @@ def _untagged(struct: StructSpec) -> StructSpec:
 # ---- KIP-482's draft: the tag header --------------------------------------------------------------------------------
 
 
-def _tag_header(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
+def _tag_header(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
     """The same message with other headers of its tagged fields."""
-    if not sent.spec.is_flexible(sent.version):
-        yield Layout(INFLEXIBLE, sent, sent)
+    if not sent_form.spec.is_flexible(sent_form.version):
+        yield Layout(INFLEXIBLE, sent_form, sent_form)
         return
     for name in HEADER_SIZES:
         if name != ADOPTED:
-            yield Layout(name, sent, sent, name)
+            yield Layout(name, sent_form, sent_form, name)
 
 
 # ---- any pair of specs ----------------------------------------------------------------------------------------------
 
 
-def _pair(sent: Form, after: SpecsByName | None) -> Iterator[Layout]:
+def _pair(sent_form: Form, after: SpecsByName | None) -> Iterator[Layout]:
     """The message by the specs after: at its own version where that changes, else at the newest where that is new."""
-    spec = spec_of(after or {}, sent.spec) or sent.spec
+    spec = spec_of(after or {}, sent_form.spec) or sent_form.spec
     if spec.is_removed:
         return
-    header = (after or {}).get(sent.header.name, sent.header)
-    same = Form(spec, sent.version, header)
-    newest, new = (one.valid_versions.highest for one in (sent.spec, spec))
-    if spec.valid_versions.contains(sent.version) and not is_same(sent, same):
-        yield Layout(CHANGED, sent, same)
+    header = (after or {}).get(sent_form.header.name, sent_form.header)
+    same = Form(spec, sent_form.version, header)
+    newest, new = (one.valid_versions.highest for one in (sent_form.spec, spec))
+    if spec.valid_versions.contains(sent_form.version) and not is_same(sent_form, same):
+        yield Layout(CHANGED, sent_form, same)
     elif new > newest:
-        own = sent._replace(version=newest)
-        yield Layout(CHANGED if sent.version == newest else RAISED, own, Form(spec, new, header))
-    elif spec.valid_versions.contains(sent.version):
-        yield Layout(SAME, sent, sent)
+        own = sent_form._replace(version=newest)
+        yield Layout(CHANGED if sent_form.version == newest else RAISED, own, Form(spec, new, header))
+    elif spec.valid_versions.contains(sent_form.version):
+        yield Layout(SAME, sent_form, sent_form)
     else:
-        own = sent._replace(version=newest)
+        own = sent_form._replace(version=newest)
         yield Layout(RAISED, own, Form(spec, new, header))
 
 

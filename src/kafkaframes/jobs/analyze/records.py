@@ -83,17 +83,17 @@ class RecordSizes:
     def _add(self, part: Decoded) -> None:
         batches, index = part.batches, part.index
         attributes = batches.column("attributes")
-        measured = (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
-        measured[list(part.sections.problems)] = False
-        chosen = part if measured.all() else part.select(part.of_batch(measured))
-        first = _first_in_batch(chosen)
+        is_measured = (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
+        is_measured[list(part.sections.problems)] = False
+        selected_records = part if is_measured.all() else part.select(part.of_batch(is_measured))
+        first = _first_in_batch(selected_records)
         is_old = batches.column("magic") < 2
-        batch_count = int((measured & ~is_old).sum()) + len(np.unique(first[is_old[chosen.owners]]))
+        batch_count = int((is_measured & ~is_old).sum()) + len(np.unique(first[is_old[selected_records.owners]]))
         self.batches += batch_count
-        self.left_out += int((~measured).sum())
-        count = len(chosen.index.offsets)
+        self.left_out += int((~is_measured).sum())
+        count = len(selected_records.index.offsets)
         self.records += count
-        sizes = self._v2_sizes(chosen, first)
+        sizes = self._v2_sizes(selected_records, first)
         sizes["batch header"] = BATCH_V2.size * batch_count
         for name in FIELDS:
             old = _OLD.get(name, (0, 0))
@@ -102,13 +102,13 @@ class RecordSizes:
                 self.sizes[name][number] += both if both is not None else old[number] * count
             self.sizes[name][2] += sizes[name]
 
-    def _v2_sizes(self, chosen: Decoded, first: Ints) -> dict[str, int]:
-        batches, index, owners = chosen.batches, chosen.index, chosen.owners
+    def _v2_sizes(self, selected_records: Decoded, first: Ints) -> dict[str, int]:
+        batches, index, owners = selected_records.batches, selected_records.index, selected_records.owners
         is_old = batches.column("magic")[owners] < 2
         base_timestamps = np.where(is_old, index.timestamps[first], batches.column("base_timestamp")[owners])
         base_offsets = np.where(is_old, index.offsets[first], batches.column("base_offset")[owners])
         keys, values = index.key_size.astype(np.int64), index.value_size.astype(np.int64)
-        headers = size_of_varints(index.header_counts) + _header_bytes(chosen)
+        headers = size_of_varints(index.header_counts) + _header_bytes(selected_records)
         columns = {
             "attributes": np.ones(len(keys), np.int64),
             "timestamp": size_of_varints(index.timestamps - base_timestamps),
@@ -124,9 +124,9 @@ class RecordSizes:
         return result | {name: int(column.sum()) for name, column in columns.items()}
 
 
-def _first_in_batch(chosen: Decoded) -> Ints:
+def _first_in_batch(selected_records: Decoded) -> Ints:
     """Return for each record the place in the index of the first one that shares its batch of format 2."""
-    batches, owners = chosen.batches, chosen.owners
+    batches, owners = selected_records.batches, selected_records.owners
     is_single = (batches.column("magic") < 2) & ~batches.is_wrapper
     chunk = batches.column("position") // _JOINED_BYTES
     starts = np.ones(len(batches), bool)
@@ -135,11 +135,11 @@ def _first_in_batch(chosen: Decoded) -> Ints:
     return first[numbers]
 
 
-def _header_bytes(chosen: Decoded) -> Ints:
+def _header_bytes(selected_records: Decoded) -> Ints:
     """Return how many bytes the headers of each record take, without their count."""
-    rows = rows_of_index(chosen.sections, chosen.index)
+    rows = rows_of_index(selected_records.sections, selected_records.index)
     if not len(rows.header_starts):
-        return np.zeros(len(chosen.index.offsets), np.int64)
+        return np.zeros(len(selected_records.index.offsets), np.int64)
     sizes = sum(
         size_of_varints(one.lengths) + np.maximum(one.lengths, 0) for one in (rows.header_names, rows.header_values)
     )

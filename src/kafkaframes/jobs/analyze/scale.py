@@ -33,8 +33,8 @@ from kafkaframes.jobs.analyze.sizes import (
     ESCAPE,
     INTERLEAVED,
     alone_sizes,
+    count_saved_bytes,
     fields_in,
-    saved_by,
     sizes,
 )
 from kafkaframes.jobs.analyze.traffic import Messages
@@ -74,8 +74,8 @@ class Example:
         return decode_columns(plan_message(spec, version), [self.message(spec, version).encode(version)])
 
     def _struct(self, slots: Sequence[Slot]) -> dict[str, Any]:
-        chosen = (slot for slot in slots if slot.tag is None or self.tagged)
-        return {f"{slot.name[:1].lower()}{slot.name[1:]}": self._value(slot) for slot in chosen}
+        slots_to_fill = (slot for slot in slots if slot.tag is None or self.tagged)
+        return {f"{slot.name[:1].lower()}{slot.name[1:]}": self._value(slot) for slot in slots_to_fill}
 
     def _value(self, slot: Slot) -> Any:
         text, name = "x" * self.text_bytes, slot.type.name
@@ -84,13 +84,13 @@ class Example:
         elif slot.name == "ErrorMessage" and slot.is_nullable and not self.error:
             value = None
         else:
-            packed = base64.b64encode(text.encode()).decode()
+            packed_value = base64.b64encode(text.encode()).decode()
             special = {
                 "bool": slot.default is not True,
                 "float64": 7.5,
                 "string": text,
-                "bytes": packed,
-                "records": packed,
+                "bytes": packed_value,
+                "records": packed_value,
                 "uuid": base64.urlsafe_b64encode(b"x" * 16).decode().rstrip("="),
             }
             value = special.get(name, 0 if slot.name.endswith("ErrorCode") and not self.error else 7)
@@ -154,9 +154,9 @@ def header_size(length: int, tag: int) -> HeaderSize:
     for name, number in (("length", length), ("tag", tag)):
         if not 0 <= number <= MAX_INT32:
             raise OptionError(f"{name} {number} is not between 0 and {MAX_INT32}")
-    written = bytearray()
-    TAG_HEADERS[INTERLEAVED].write(written, tag, length)
-    return HeaderSize(length, tag, TAG_HEADERS[ADOPTED].size(tag, length), len(written), bytes(written))
+    output = bytearray()
+    TAG_HEADERS[INTERLEAVED].write(output, tag, length)
+    return HeaderSize(length, tag, TAG_HEADERS[ADOPTED].size(tag, length), len(output), bytes(output))
 
 
 def header_sizes(lengths: Iterable[int] = LENGTHS, tags: Iterable[int] = TAGS) -> list[HeaderSize]:
@@ -165,13 +165,13 @@ def header_sizes(lengths: Iterable[int] = LENGTHS, tags: Iterable[int] = TAGS) -
     return [header_size(length, tag) for length in lengths for tag in tags]
 
 
-def tagged_fields(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> Iterator[TaggedField]:
+def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> Iterator[TaggedField]:
     """Yield the tagged fields of a version, those of nested structs too; each has the length that an example has."""
     array = Example(text_bytes, tagged=True, error=True).columns(spec, version)
     for path, field, values, _ in fields_in(array, plan_message(spec, version).root):
         if field.tag is not None:
             type_ = f"{'[]' if field.array else ''}{field.type if field.struct is None else field.struct.name}"
-            length = int(alone_sizes(field, values, tagged=False)[0])
+            length = int(alone_sizes(field, values, is_tagged=False)[0])
             yield TaggedField(spec.name, version, path, type_, header_size(length, field.tag))
 
 
@@ -180,10 +180,10 @@ def message_size(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) 
     if not spec.flexible_versions.contains(version):
         raise OptionError(f"{spec.name} {version} is not flexible: it has no tagged fields")
     plan = plan_message(spec, version)
-    examples = [Example(text_bytes, tagged, error=True).message(spec, version) for tagged in (False, True)]
+    examples = [Example(text_bytes, tagged_plan, error=True).message(spec, version) for tagged_plan in (False, True)]
     array = decode_columns(plan, [one.encode(version) for one in examples])
-    adopted = sizes(plan, array)
-    results = {scheme: (adopted - saved_by(scheme, plan, array)).tolist() for scheme in SCHEMES}
+    adopted_sizes = sizes(plan, array)
+    results = {scheme: (adopted_sizes - count_saved_bytes(scheme, plan, array)).tolist() for scheme in SCHEMES}
     return MessageSize(spec.name, version, *({scheme: each[row] for scheme, each in results.items()} for row in (0, 1)))
 
 
@@ -239,7 +239,7 @@ def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
     return rates
 
 
-def counted_mix(
+def mix_of_traffic(
     files: Sequence[str], ports: Sequence[int] = (), apis: Apis = CATALOG, coverage: Coverage | None = None
 ) -> list[Rate]:
     """Return the rates of recorded traffic: its calls by API and version, over the time that it took.
@@ -263,7 +263,7 @@ def counted_mix(
     return [Rate(key, version, count / seconds) for (key, version), count in sorted(counts.items())]
 
 
-def scaled(outcome: Outcome, rates: Sequence[Rate], question: Question) -> Iterator[Scaled]:
+def scale_outcome(outcome: Outcome, rates: Sequence[Rate], question: Question) -> Iterator[Scaled]:
     """Yield the bytes a second of a mix, by what was weighed and, where nothing was, by examples."""
     measured = outcome.by("api_key", "api_version", "direction", "kind")
     for rate in rates:

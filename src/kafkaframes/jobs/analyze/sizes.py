@@ -53,12 +53,16 @@ def sizes(plan: MessagePlan, array: pa.StructArray) -> Ints:
     Raises:
         EncodeError: a message cannot be written under this plan; ``rows`` says which.
     """
-    encoded = encode_columns(plan, array)
-    ends = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, encoded.offset * 4).astype(np.int64)
+    encoded_rows = encode_columns(plan, array)
+    ends = np.frombuffer(encoded_rows.buffers()[1], np.int32, len(encoded_rows) + 1, encoded_rows.offset * 4).astype(
+        np.int64
+    )
     return ends[1:] - ends[:-1]
 
 
-def saved_by(scheme: str, plan: MessagePlan, array: pa.StructArray, counts: Counter[str] | None = None) -> Ints:
+def count_saved_bytes(
+    scheme: str, plan: MessagePlan, array: pa.StructArray, counts: Counter[str] | None = None
+) -> Ints:
     """Return how many bytes another scheme than the adopted one saves in each message.
 
     Args:
@@ -79,47 +83,47 @@ class _Sections:
 
     def saved(self, array: pa.StructArray, plan: StructPlan) -> Ints:
         """Return what is saved in each of some structs; none of these is null."""
-        saved = np.zeros(len(array), np.int64)
+        saved_bytes = np.zeros(len(array), np.int64)
         if not len(array):
-            return saved
+            return saved_bytes
         mandatory = plan.fields if self.scheme == ALL_TAGGED and plan.flexible else ()
         for tag, field in enumerate(plan.fields):
             child = array.field(field.json_name)
             less = self.inside(child, field)
             if mandatory:
-                lengths = alone_sizes(field, child, tagged=False)
+                lengths = alone_sizes(field, child, is_tagged=False)
                 less += self.prefixes(child, field, lengths)
-                saved -= _each(self.header, np.full(len(child), tag), lengths - less)
-            saved += less
+                saved_bytes -= _each(self.header, np.full(len(child), tag), lengths - less)
+            saved_bytes += less
         if not plan.flexible:
-            return saved
+            return saved_bytes
         fields = np.zeros(len(array), np.int64)
         for field in plan.tagged:
             child = array.field(field.json_name)
-            written = np.flatnonzero(alone_sizes(field, child, tagged=True) > 1)
-            if len(written):
-                child = child.take(pa.array(written))
-                lengths = alone_sizes(field, child, tagged=False)
-                tags = np.full(len(written), field.tag, np.int64)
+            written_rows = np.flatnonzero(alone_sizes(field, child, is_tagged=True) > 1)
+            if len(written_rows):
+                child = child.take(pa.array(written_rows))
+                lengths = alone_sizes(field, child, is_tagged=False)
+                tags = np.full(len(written_rows), field.tag, np.int64)
                 less = self.inside(child, field) + self.prefixes(child, field, lengths)
-                saved[written] += self.headers(tags, lengths, less, first=len(mandatory))
-                fields[written] += 1
-        saved += self.unknown(array, fields, first=len(mandatory))
+                saved_bytes[written_rows] += self.headers(tags, lengths, less, first=len(mandatory))
+                fields[written_rows] += 1
+        saved_bytes += self.unknown(array, fields, first=len(mandatory))
         if self.scheme == ESCAPE:
-            saved += np.where(fields == 0, 1, -1)
+            saved_bytes += np.where(fields == 0, 1, -1)
         if mandatory:
-            saved += _each(_count_size, fields, fields) - _each(_count_size, fields + len(mandatory), fields)
+            saved_bytes += _each(_count_size, fields, fields) - _each(_count_size, fields + len(mandatory), fields)
         self.counts.update(
             {"sections": len(array), "empty sections": int((fields == 0).sum()), "tagged fields": int(fields.sum())}
         )
-        return saved
+        return saved_bytes
 
     def inside(self, child: pa.Array, field: FieldPlan) -> Ints:
         """Return what is saved in the structs of a field, by the struct that holds it."""
         if field.struct is None:
             return np.zeros(len(child), np.int64)
         inner, owners = elements(child, field)
-        return _summed(self.saved(inner, field.struct), owners, len(child))
+        return _sum_by_owner(self.saved(inner, field.struct), owners, len(child))
 
     def prefixes(self, child: pa.Array, field: FieldPlan, lengths: Ints) -> Ints:
         """Return what strings and bytes of some lengths save where a header has their length."""
@@ -140,8 +144,8 @@ class _Sections:
         tags = inner.field(0).to_numpy(zero_copy_only=False).astype(np.int64)
         lengths = np.array([len(data) for data in inner.field(1).to_pylist()], np.int64)
         fields += counts
-        saved = self.headers(tags, lengths, np.zeros(len(tags), np.int64), first=first)
-        return _summed(saved, np.repeat(np.arange(len(array)), counts), len(array))
+        saved_bytes = self.headers(tags, lengths, np.zeros(len(tags), np.int64), first=first)
+        return _sum_by_owner(saved_bytes, np.repeat(np.arange(len(array)), counts), len(array))
 
     def headers(self, tags: Ints, lengths: Ints, less: Ints, *, first: int) -> Ints:
         """Return what the headers of some fields save, with what their values save (``less``); tags begin at first."""
@@ -160,7 +164,7 @@ def elements(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
     return child.take(pa.array(owners)), owners
 
 
-def _summed(values: Ints, owners: Ints, count: int) -> Ints:
+def _sum_by_owner(values: Ints, owners: Ints, count: int) -> Ints:
     sums = np.zeros(count, np.int64)
     np.add.at(sums, owners, values)
     return sums
@@ -176,26 +180,32 @@ def _each(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
     return np.array([size(tag, length) for tag, length in pairs.tolist()], np.int64)[which.ravel()]
 
 
-def alone_sizes(field: FieldPlan, child: pa.Array, *, tagged: bool) -> Ints:
+def alone_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
     """Return what a field takes: as the only tag of a section (1: it is at its default), or mandatory."""
-    if not tagged and not field.array and field.type in FIXED_SIZE:
+    if not is_tagged and not field.array and field.type in FIXED_SIZE:
         return np.full(len(child), FIXED_SIZE[field.type], np.int64)
-    return sizes(_alone(field, tagged=tagged), pa.StructArray.from_arrays([child], [field.json_name]))
+    return sizes(_alone(field, is_tagged=is_tagged), pa.StructArray.from_arrays([child], [field.json_name]))
 
 
 @lru_cache(maxsize=1024)
 def default_size(field: FieldPlan) -> int:
     """Return what a mandatory field takes that is left at its default."""
-    return int(sizes(_alone(field, tagged=False), pa.array([{}], pa.struct([])))[0])
+    return int(sizes(_alone(field, is_tagged=False), pa.array([{}], pa.struct([])))[0])
 
 
 @lru_cache(maxsize=1024)
-def _alone(field: FieldPlan, *, tagged: bool) -> MessagePlan:
-    mandatory, tags = ((), (replace(field, tag=field.tag or 0),)) if tagged else ((replace(field, tag=None),), ())
+def _alone(field: FieldPlan, *, is_tagged: bool) -> MessagePlan:
+    mandatory, tags = ((), (replace(field, tag=field.tag or 0),)) if is_tagged else ((replace(field, tag=None),), ())
     root = StructPlan(
-        name=field.name, flexible=tagged, fields=mandatory, tagged=tags, refused_tags=(), absent=(), min_size=tagged
+        name=field.name,
+        flexible=is_tagged,
+        fields=mandatory,
+        tagged=tags,
+        refused_tags=(),
+        absent=(),
+        min_size=is_tagged,
     )
-    return MessagePlan(field.name, "data", None, 0, tagged, root, (*_structs(field.struct), root))
+    return MessagePlan(field.name, "data", None, 0, is_tagged, root, (*_structs(field.struct), root))
 
 
 def _structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
@@ -214,7 +224,9 @@ def all_fields(plan: StructPlan) -> dict[str, FieldPlan]:
     return {field.json_name: field for field in (*plan.fields, *plan.tagged)}
 
 
-def fitted(array: pa.StructArray, plan: StructPlan, values: Mapping[str, MakeColumn], path: str = "") -> pa.StructArray:
+def fit_columns(
+    array: pa.StructArray, plan: StructPlan, values: Mapping[str, MakeColumn], path: str = ""
+) -> pa.StructArray:
     """Return columns without the fields that ``plan`` lacks, and with values for fields that they lack.
 
     Args:
@@ -225,7 +237,7 @@ def fitted(array: pa.StructArray, plan: StructPlan, values: Mapping[str, MakeCol
     fields, columns = all_fields(plan), {}
     for index, name in enumerate(column.name for column in array.type):
         if name in fields:
-            columns[name] = _fitted_field(array.field(index), fields[name], values, f"{path}{name}")
+            columns[name] = _fit_field(array.field(index), fields[name], values, f"{path}{name}")
         elif name == UNKNOWN_TAGS:
             columns[name] = array.field(index)
     for name in fields.keys() - columns.keys():
@@ -237,14 +249,14 @@ def fitted(array: pa.StructArray, plan: StructPlan, values: Mapping[str, MakeCol
     return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=mask)
 
 
-def _fitted_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColumn], path: str) -> pa.Array:
+def _fit_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColumn], path: str) -> pa.Array:
     if field.struct is None or pa.types.is_struct(child.type) == field.array:
         return child
     if not field.array:
-        return fitted(child, field.struct, values, f"{path}.")
+        return fit_columns(child, field.struct, values, f"{path}.")
     counts = child.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(counts)))
-    inner = fitted(child.flatten(), field.struct, values, f"{path}.")
+    inner = fit_columns(child.flatten(), field.struct, values, f"{path}.")
     missing = np.append(child.is_null().to_numpy(zero_copy_only=False), False)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32(), mask=missing), inner)
 
@@ -254,7 +266,7 @@ LEAD, LEAD_SET, GAINED = "moved", "moved and set", "bytes of unset"
 _EMPTY_SECTION: Final = 1
 
 
-def _moved(
+def _find_moved_fields(
     array: pa.StructArray, before: StructPlan, after: StructPlan, rows: Ints
 ) -> Iterator[tuple[FieldPlan, FieldPlan, bool, pa.Array, Ints]]:
     """Yield the fields that are mandatory before and tagged after, struct by struct.
@@ -270,7 +282,7 @@ def _moved(
             is_lead = False
         if field.struct is not None and name in new and (struct := new[name].struct) is not None:
             inner, owners = elements(array.field(name), field)
-            yield from _moved(inner, field.struct, struct, rows[owners])
+            yield from _find_moved_fields(inner, field.struct, struct, rows[owners])
 
 
 def fields_in(
@@ -305,14 +317,14 @@ def lengths_in(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[str, I
             is_sent = is_set(field, values)
             values, rows = values.filter(pa.array(is_sent)), rows[is_sent]
         if field.array:
-            yield "arrays", _filled(values.value_lengths()), rows
+            yield "arrays", _is_filled(values.value_lengths()), rows
             counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
             values, rows = values.flatten(), np.repeat(rows, counts)
         if field.struct is None and field.type in _LENGTH_KINDS:
-            yield _LENGTH_KINDS[field.type], _filled(pc.binary_length(values)), rows
+            yield _LENGTH_KINDS[field.type], _is_filled(pc.binary_length(values)), rows
 
 
-def _filled(lengths: pa.Array) -> Ints:
+def _is_filled(lengths: pa.Array) -> Ints:
     return np.asarray(lengths.fill_null(NULL_LENGTH).to_numpy(zero_copy_only=False), np.int64)
 
 
@@ -322,14 +334,14 @@ def is_set(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int], np.dtyp
         return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
     if isinstance(field.default, int):
         return np.asarray(values.to_numpy(zero_copy_only=False) != field.default)
-    return alone_sizes(field, values, tagged=True) > _EMPTY_SECTION
+    return alone_sizes(field, values, is_tagged=True) > _EMPTY_SECTION
 
 
 def count_moved(
     array: pa.StructArray, before: StructPlan, after: StructPlan, add: Callable[[str, Ints, Ints], None]
 ) -> None:
     """Count the moved fields: ``add`` takes a name, the messages and a number for each of them."""
-    for field, to, is_lead, values, rows in _moved(array, before, after, np.arange(len(array))):
+    for field, to, is_lead, values, rows in _find_moved_fields(array, before, after, np.arange(len(array))):
         is_written = is_set(to, values)
         ones = np.ones(len(rows), np.int64)
         word = "array" if field.array else field.type

@@ -106,14 +106,14 @@ class Messages:
             yield self if len(labels) == 1 else self.chosen(np.flatnonzero(self.labels == label))
 
 
-def captured_calls(task: Task, apis: Apis, coverage: Coverage) -> Iterator[Calls]:
+def read_captured_calls(task: Task, apis: Apis, coverage: Coverage) -> Iterator[Calls]:
     """Yield the calls in the captures of a task's share, pass by pass; add what was not read to ``coverage``."""
     captures, _ = split_traffic(task.files)
     if captures:
         maker = CallMaker(choose("calls", ("clientId",)), captures, apis=apis)
         reader = PacketReader(captures, share=task.share, shares=task.shares, is_alone=len(task.files) == 1)
-        for made in passes_with_coverage(Streams(reader, ports=task.ports, apis=apis), coverage):
-            yield Calls(maker, made)
+        for traffic in passes_with_coverage(Streams(reader, ports=task.ports, apis=apis), coverage):
+            yield Calls(maker, traffic)
 
 
 def messages_of(
@@ -133,19 +133,19 @@ def messages_of(
         coverage: takes what was not read.
     """
     account = Coverage() if coverage is None else coverage
-    for calls in captured_calls(task, apis, account):
+    for calls in read_captured_calls(task, apis, account):
         labels, names = np.zeros(calls.count, np.int64), [_NOBODY]
         if by:
             labels, names = _labels(_facts(calls, by))
         for direction in directions:
             times = calls.of(direction, F_END_TIME) // 1000
             for kind, rows in calls.groups(direction):
-                yield from _captured(calls, kind, rows, labels, names, times)
+                yield from _captured_messages(calls, kind, rows, labels, names, times)
     _, logs = split_traffic(task.files)
     for path in logs[task.share :: task.shares]:
-        logged = LogReader(path, account, is_alone=len(task.files) == 1).rows(secrets=True, apis=apis)
-        while some := list(islice(logged, _ROWS)):
-            yield from _logged(some, directions, by, apis)
+        log_rows = LogReader(path, account, is_alone=len(task.files) == 1).rows(secrets=True, apis=apis)
+        while some := list(islice(log_rows, _ROWS)):
+            yield from _logged_messages(some, directions, by, apis)
 
 
 def _record_sizes(value: Any) -> Iterator[int]:
@@ -176,7 +176,7 @@ def _labels(facts: Sequence[tuple[Any, ...]]) -> tuple[Ints, list[tuple[Any, ...
     return labels, list(numbers)
 
 
-def _captured(
+def _captured_messages(
     calls: Calls, kind: Kind, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], times: Ints
 ) -> Iterator[Messages]:
     key, version, direction, apis = kind
@@ -193,11 +193,11 @@ def _captured(
             yield from _captured_at_0(calls, rows[older], labels, names, span)
             rows = np.delete(rows, older)
             raw, starts = calls.bytes_of(direction, rows)
-    decoded = Decoded(raw, starts, kind)
-    unread = _unread(decoded.errors, labels[rows])
-    good = decoded.errors.is_null()
+    bodies = Decoded(raw, starts, kind)
+    unread = _unread(bodies.errors, labels[rows])
+    good = bodies.errors.is_null()
     rows, sizes = rows[good.to_numpy(zero_copy_only=False)], np.diff(starts)[good.to_numpy(zero_copy_only=False)]
-    frames = decoded.frames.filter(good) if unread else decoded.frames
+    frames = bodies.frames.filter(good) if unread else bodies.frames
     yield Messages(key, version, direction, frames, sizes, labels[rows], names, unread, span)
 
 
@@ -223,7 +223,7 @@ def _unread(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
     return Counter((int(labels[row]), str(errors[row].as_py())) for row in bad)
 
 
-def _logged(
+def _logged_messages(
     rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: Apis
 ) -> Iterator[Messages]:
     """Yield what a request log holds as JSON; of records it has the sizes, of a header's tags nothing."""
@@ -244,7 +244,7 @@ def _logged_group(
     for number, row in enumerate(rows):
         try:
             body = json.loads(row[direction])
-            data.append(_framed(key, version, direction, body, row["clientId"], apis))
+            data.append(_frame_value(key, version, direction, body, row["clientId"], apis))
             records.append(list(_record_sizes(body)))
             good.append(number)
         except (KafkaframesError, TypeError) as error:
@@ -266,7 +266,7 @@ def _row_facts(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
     )
 
 
-def _framed(key: int, version: int, direction: str, value: Any, client_id: str | None, apis: Apis) -> bytes:
+def _frame_value(key: int, version: int, direction: str, value: Any, client_id: str | None, apis: Apis) -> bytes:
     kind = Kind(key, version, direction, apis)
     if not kind.is_known:
         raise KafkaframesError(_NO_VERSION)
@@ -302,18 +302,18 @@ def measure_records(task: Task, apis: Apis = CATALOG, coverage: Coverage | None 
     ``coverage``.
     """
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-    for calls in captured_calls(task, apis, Coverage() if coverage is None else coverage):
+    for calls in read_captured_calls(task, apis, Coverage() if coverage is None else coverage):
         for direction, keys in _KEYS.items():
             for kind, rows in calls.groups(direction, only=keys.__contains__):
                 if kind.is_known:
-                    decoded = Decoded(*calls.bytes_of(direction, rows), kind)
-                    _add(decoded, result[PRODUCED if direction == REQUEST else FETCHED])
+                    bodies = Decoded(*calls.bytes_of(direction, rows), kind)
+                    _add(bodies, result[PRODUCED if direction == REQUEST else FETCHED])
     return result
 
 
-def _add(decoded: Decoded, sizes: RecordSizes) -> None:
-    assert decoded.plan is not None
-    for _, blobs in sets_of_records(decoded.body, decoded.plan, np.arange(decoded.count)):
+def _add(bodies: Decoded, sizes: RecordSizes) -> None:
+    assert bodies.plan is not None
+    for _, blobs in sets_of_records(bodies.body, bodies.plan, np.arange(bodies.count)):
         data, _ = join_record_sets(*binary_extents(blobs))
         if len(data):
             sizes.add(data, scan_all(data))

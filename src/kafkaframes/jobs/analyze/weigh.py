@@ -27,10 +27,10 @@ from kafkaframes.jobs.analyze.sizes import (
     MakeColumn,
     all_fields,
     count_moved,
+    count_saved_bytes,
     fields_in,
-    fitted,
+    fit_columns,
     lengths_in,
-    saved_by,
     sizes,
 )
 from kafkaframes.jobs.analyze.traffic import Messages, Task, messages_of
@@ -56,7 +56,7 @@ _STEP: Final = 2654435761  # a prime: numbers of a range come in no order that a
 
 def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dict[str, MakeColumn]:
     """Return what makes the columns of the new fields of a message, and of its header if that is weighed, by path."""
-    made: dict[str, MakeColumn] = {}
+    columns: dict[str, MakeColumn] = {}
     parts = {form.spec.name: (form.spec, form.version, "body." if has_header else "")}
     if has_header:
         version = form.spec.header_version(form.version)
@@ -68,15 +68,15 @@ def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dic
         if not sign or not field:
             raise OptionError(f"`values` {text}: write Message.path=value")
         if name in parts:
-            made[_column_path(*parts[name], field)] = _maker(value)
-    return made
+            columns[_column_path(*parts[name], field)] = _maker(value)
+    return columns
 
 
 def _column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
-    known = {".".join(names): names for names, _ in walk(layout(spec, version))}
-    if path not in known:
+    paths = {".".join(names): names for names, _ in walk(layout(spec, version))}
+    if path not in paths:
         raise OptionError(f"`values` {spec.name}.{path}: version {version} after has no such field")
-    return prefix + ".".join(name[:1].lower() + name[1:] for name in known[path])
+    return prefix + ".".join(name[:1].lower() + name[1:] for name in paths[path])
 
 
 @lru_cache(maxsize=256)
@@ -85,7 +85,7 @@ def _maker(text: str) -> MakeColumn:
     if bounds is not None and int(bounds[1]) <= int(bounds[2]):
         return partial(_from_range, int(bounds[1]), int(bounds[2]))
     if function is not None:
-        return partial(_from_function, _loaded(function[1], function[2]))
+        return partial(_from_function, _load_function(function[1], function[2]))
     try:
         constant = json.loads(text)
     except ValueError:
@@ -93,7 +93,7 @@ def _maker(text: str) -> MakeColumn:
     return partial(_from_function, lambda _: constant)
 
 
-def _loaded(file: str, name: str) -> Callable[[Any], Any]:
+def _load_function(file: str, name: str) -> Callable[[Any], Any]:
     try:
         function = runpy.run_path(file).get(name)
     except OSError as error:
@@ -105,7 +105,7 @@ def _loaded(file: str, name: str) -> Callable[[Any], Any]:
 
 def _from_function(function: Callable[[Any], Any], structs: pa.StructArray, field: FieldPlan) -> pa.Array:
     rows = [{snake_case(name): value for name, value in row.items()} for row in structs.to_pylist() if row is not None]
-    values = iter(_typed(function(row), field) for row in rows)
+    values = iter(_convert_value(function(row), field) for row in rows)
     present = structs.is_valid().to_pylist()
     return _array([next(values) if is_there else None for is_there in present], field)
 
@@ -113,17 +113,17 @@ def _from_function(function: Callable[[Any], Any], structs: pa.StructArray, fiel
 def _from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) -> pa.Array:
     numbers = low + (np.arange(len(structs), dtype=np.int64) * _STEP) % (high - low + 1)
     if field.array:
-        element: Any = {} if field.struct is not None else _typed(0, field, is_element=True)
+        element: Any = {} if field.struct is not None else _convert_value(0, field, is_element=True)
         return _array([[element] * count for count in numbers.tolist()], field)
     if field.type in ("string", "bytes", "records"):
-        return _array([_typed("x" * length, field) for length in numbers.tolist()], field)
-    return _array([_typed(number, field) for number in numbers.tolist()], field)
+        return _array([_convert_value("x" * length, field) for length in numbers.tolist()], field)
+    return _array([_convert_value(number, field) for number in numbers.tolist()], field)
 
 
-def _typed(value: Any, field: FieldPlan, *, is_element: bool = False) -> Any:
+def _convert_value(value: Any, field: FieldPlan, *, is_element: bool = False) -> Any:
     """Return a value as columns hold it."""
     if field.array and not is_element and isinstance(value, list):
-        return [_typed(element, field, is_element=True) for element in value]
+        return [_convert_value(element, field, is_element=True) for element in value]
     if field.type in ("bytes", "records") and isinstance(value, str):
         return value.encode()
     if field.type == "string" and value is not None:
@@ -201,8 +201,8 @@ class Bench:
         """Return what messages are to be laid out as."""
         where = key, version, direction
         if where not in self._layouts:
-            sent = self.sent(key, version, direction)
-            self._layouts[where] = list(self.proposal.layouts(sent, self.question.after))
+            sent_plan = self.sent(key, version, direction)
+            self._layouts[where] = list(self.proposal.layouts(sent_plan, self.question.after))
         return self._layouts[where]
 
     def sent(self, key: int, version: int, direction: str) -> Form:
@@ -261,19 +261,19 @@ class _LaidOut:
         self.messages = self.messages.chosen(np.delete(np.arange(len(self.array)), bad))
 
     def _weigh(self) -> None:
-        sent, before_plan, after_plan = self.plans
+        sent_plan, before_plan, after_plan = self.plans
         array, counts = self.array, Counter[str]()
         before = after = self.bench.sizes(before_plan, array)
         sent_sizes = None
         if self.is_first and self.messages.wire_sizes is not None:
-            sent_sizes = before if before_plan is sent else sizes(sent, array)
+            sent_sizes = before if before_plan is sent_plan else sizes(sent_plan, array)
         if after_plan is not before_plan:
             has_header = self.bench.proposal.has_headers
-            made = columns_for(self.bench.question.values, self.layout.after, has_header=has_header)
-            array = _fit(array, before_plan, after_plan, made)
+            columns = columns_for(self.bench.question.values, self.layout.after, has_header=has_header)
+            array = _fit(array, before_plan, after_plan, columns)
             after = sizes(after_plan, array)
         elif self.layout.tag_header != ADOPTED:
-            after = before - saved_by(self.layout.tag_header, after_plan, array, counts)
+            after = before - count_saved_bytes(self.layout.tag_header, after_plan, array, counts)
         sums = [
             size + self.messages.record_bytes(compact=plan.flexible)
             for plan, size in ((before_plan, before), (after_plan, after))
@@ -282,7 +282,7 @@ class _LaidOut:
         if sent_sizes is not None:
             self._check(sent_sizes)
         if after_plan is not before_plan and _moves_only(before_plan.root, after_plan.root):
-            if before_plan is not sent:  # fields that it lacks are at their defaults
+            if before_plan is not sent_plan:  # fields that it lacks are at their defaults
                 array = decode_columns(after_plan, encode_columns(after_plan, array))
             count_moved(array, before_plan.root, after_plan.root, self._count)
         if self.layout.blank:
@@ -350,10 +350,12 @@ class _LaidOut:
             self._count("blank bytes", rows[blank], np.full(int(blank.sum()), _OPERATIONS_BYTES))
 
 
-def _fit(array: pa.StructArray, before: MessagePlan, after: MessagePlan, made: dict[str, MakeColumn]) -> pa.StructArray:
-    if not made and _names(before.root) <= _names(after.root):
+def _fit(
+    array: pa.StructArray, before: MessagePlan, after: MessagePlan, columns: dict[str, MakeColumn]
+) -> pa.StructArray:
+    if not columns and _names(before.root) <= _names(after.root):
         return array
-    return fitted(array, after.root, made)
+    return fit_columns(array, after.root, columns)
 
 
 def _names(plan: StructPlan, path: str = "") -> set[str]:

@@ -56,7 +56,7 @@ _IDS: Final = (
     (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER, "its own client id"),
     (re.compile(r"-StreamThread-\d+-"), "kafka-clients (Kafka Streams)", "a stream thread's client id"),
 )
-_FEWEST_APIS: Final = 3  # fewer would fit many releases
+_MIN_APIS: Final = 3  # fewer would fit many releases
 
 
 def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> Guess | None:
@@ -80,7 +80,7 @@ def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> Gu
 
 def _release_by_versions(versions: Mapping[int, set[int]]) -> str | None:
     """Return the releases (from - to) whose highest versions are those in use, if they are of one minor line or two."""
-    if len(versions) < _FEWEST_APIS or any(len(used) != 1 for used in versions.values()):
+    if len(versions) < _MIN_APIS or any(len(versions_in_use) != 1 for versions_in_use in versions.values()):
         return None
     fitting = [name for name in releases() if _fits(release(name), versions)]
     if not fitting or len(fitting) > 2:
@@ -90,7 +90,9 @@ def _release_by_versions(versions: Mapping[int, set[int]]) -> str | None:
 
 def _fits(entry: Release, versions: Mapping[int, set[int]]) -> bool:
     apis = entry.all_apis
-    return all(key in apis and apis[key].accepted.highest == max(used) for key, used in versions.items())
+    return all(
+        key in apis and apis[key].accepted.highest == max(versions_in_use) for key, versions_in_use in versions.items()
+    )
 
 
 FINE, UNKNOWN, DEPRECATED, REMOVED = "fine", "unknown", "deprecated", "removed"
@@ -283,12 +285,12 @@ def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool 
     """Judge what was seen by what a release accepts; with ``is_strict``, unread data make the exit status 5."""
     by_client: dict[Client, list[Finding]] = {}
     versions: dict[Client, dict[int, set[int]]] = {}
-    for use, seen in uses.apis.items():
-        by_client.setdefault(use.client, []).append(judge(use, seen, target, apis))
+    for use, occurrences in uses.apis.items():
+        by_client.setdefault(use.client, []).append(judge(use, occurrences, target, apis))
         versions.setdefault(use.client, {}).setdefault(use.api_key, set()).add(use.api_version)
     disk = []
-    for format_use, seen in uses.formats.items():
-        finding = judge_format(format_use, seen, target)
+    for format_use, occurrences in uses.formats.items():
+        finding = judge_format(format_use, occurrences, target)
         if format_use.client is None:
             disk.append(finding)
         else:
@@ -298,8 +300,8 @@ def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool 
         for client, findings in by_client.items()
     ]
     clients.sort(key=lambda judged: (-VERDICTS.index(judged.verdict), *(text or "" for text in judged.client)))
-    brokers = tuple(judged for judged in clients if judged.is_broker)
-    others = tuple(judged for judged in clients if not judged.is_broker)
+    brokers = tuple(client_audit for client_audit in clients if client_audit.is_broker)
+    others = tuple(client_audit for client_audit in clients if not client_audit.is_broker)
     return Audit(
         target,
         others,
@@ -328,7 +330,7 @@ def _notes(uses: Uses) -> Iterator[str]:
         yield f"{uses.without_api} requests are not in the input as far as their API: nothing is said of them"
 
 
-def judge(use: Use, seen: Seen, target: Release, apis: Apis = CATALOG) -> Finding:
+def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) -> Finding:
     """Judge one version of one API.
 
     >>> judge(Use(Client("a", None, None, None), 1, 3), Seen(1), release("4.0.1")).verdict
@@ -337,15 +339,15 @@ def judge(use: Use, seen: Seen, target: Release, apis: Apis = CATALOG) -> Findin
     key, version = use.api_key, use.api_version
     name = apis.name(key) or api_name(key)
     what = f"{name} {version}"
-    accepted = target.all_apis.get(key)
-    if accepted is None:
+    accepted_range = target.all_apis.get(key)
+    if accepted_range is None:
         verdict, reason = _of_missing_api(key, target)
-        return Finding(verdict, what, reason, seen, key, version)
-    lowest, highest = accepted.accepted.lowest, accepted.accepted.highest
+        return Finding(verdict, what, reason, occurrences, key, version)
+    lowest, highest = accepted_range.accepted.lowest, accepted_range.accepted.highest
     bounds = key, version, lowest, highest
     if key == API_VERSIONS or lowest <= version <= highest:
         verdict, reason = FINE, f"{target.name} accepts {name} {lowest} to {highest}"
-        if version in accepted.deprecated:
+        if version in accepted_range.deprecated:
             verdict, reason = DEPRECATED, f"{target.name} calls it deprecated; later releases do not have it"
     elif version > highest:
         verdict, reason = _of_newer(use, name, target, highest)
@@ -360,16 +362,16 @@ def judge(use: Use, seen: Seen, target: Release, apis: Apis = CATALOG) -> Findin
         )
     else:
         verdict, reason = REMOVED, f"{target.name} accepts {name} from {lowest} on"
-    return Finding(verdict, what, reason, seen, *bounds)
+    return Finding(verdict, what, reason, occurrences, *bounds)
 
 
 def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
     """Judge an API that the target does not have: was it taken away, or is it newer?"""
-    known = releases()
-    having = [name for name in known if key in release(name).all_apis]
+    known_releases = releases()
+    having = [name for name in known_releases if key in release(name).all_apis]
     if not having:
         return UNKNOWN, f"no release is known that has API {key}"
-    if known.index(having[0]) > known.index(target.name):
+    if known_releases.index(having[0]) > known_releases.index(target.name):
         reason = f"{target.name} does not have it yet ({having[0]} has); a client that asks for versions sees that"
         return UNKNOWN, reason
     return REMOVED, f"{target.name} does not have it any more; {having[-1]} was the last release known that had"
@@ -397,7 +399,7 @@ def _java_release(client: Client) -> Release | None:
         return None
 
 
-def judge_format(use: FormatUse, seen: Seen, target: Release) -> Finding:
+def judge_format(use: FormatUse, occurrences: Seen, target: Release) -> Finding:
     """Judge a record format: brokers from 4.0 on read 0 and 1 from disk, and write neither (KIP-724)."""
     what = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
     verdict = DEPRECATED
@@ -413,7 +415,7 @@ def judge_format(use: FormatUse, seen: Seen, target: Release) -> Finding:
         )
     else:
         verdict, reason = REMOVED, f"{target.name} takes records of format 2 only (KIP-724)"
-    return Finding(verdict, what, reason, seen, format_use=use)
+    return Finding(verdict, what, reason, occurrences, format_use=use)
 
 
 def _numbers(release: Release) -> tuple[int, ...]:
@@ -450,20 +452,20 @@ def first_fit(target: Release) -> str | None:
     return None
 
 
-def advice(judged: ClientAudit, target: Release) -> str | None:
+def advice(client_audit: ClientAudit, target: Release) -> str | None:
     """Say what a client must become; None where nothing is wrong with it."""
-    removed = [finding for finding in judged.findings if finding.verdict == REMOVED]
-    if not removed:
+    removed_findings = [finding for finding in client_audit.findings if finding.verdict == REMOVED]
+    if not removed_findings:
         return None
     name = first_fit(target)
-    is_java = judged.client.software_name == JAVA or (
-        judged.guess is not None and judged.guess.library == "kafka-clients"
+    is_java = client_audit.client.software_name == JAVA or (
+        client_audit.guess is not None and client_audit.guess.library == "kafka-clients"
     )
     if name is not None and is_java:
         return f"kafka-clients {name} or later"
     needs = dict.fromkeys(  # an API has a finding for each version
         f"{api_name(finding.api_key)} {finding.lowest}"
-        for finding in removed
+        for finding in removed_findings
         if finding.api_key is not None and finding.lowest is not None
     )
     return f"a release that speaks {', '.join(needs)} or later" if needs else None

@@ -40,8 +40,8 @@ def as_json(audit: Audit) -> dict[str, Any]:
         "target": audit.target.name,
         "verdict": audit.verdict,
         "exitStatus": audit.exit_status,
-        "clients": [_client(judged, audit.target) for judged in audit.clients],
-        "brokers": [_client(judged, audit.target) for judged in audit.brokers],
+        "clients": [_client(client_audit, audit.target) for client_audit in audit.clients],
+        "brokers": [_client(client_audit, audit.target) for client_audit in audit.brokers],
         "disk": [_finding(finding) for finding in audit.disk],
         "unread": [entry_json(entry) for entry in audit.unread],
         "harmless": [entry_json(entry) for entry in audit.harmless],
@@ -49,17 +49,17 @@ def as_json(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _client(judged: ClientAudit, target: Release) -> dict[str, Any]:
-    client = judged.client
+def _client(client_audit: ClientAudit, target: Release) -> dict[str, Any]:
+    client = client_audit.client
     return {
         "clientId": client.client_id,
         "address": client.address,
         "softwareName": client.software_name,
         "softwareVersion": client.software_version,
-        "guess": None if judged.guess is None else judged.guess._asdict(),
-        "verdict": judged.verdict,
-        "upgradeTo": advice(judged, target),
-        "findings": [_finding(finding) for finding in judged.findings],
+        "guess": None if client_audit.guess is None else client_audit.guess._asdict(),
+        "verdict": client_audit.verdict,
+        "upgradeTo": advice(client_audit, target),
+        "findings": [_finding(finding) for finding in client_audit.findings],
     }
 
 
@@ -95,29 +95,33 @@ def client_text(client: Client) -> str:
     return f"{name}{'' if client.address is None else ' at ' + client.address}{software}"
 
 
-def library_text(judged: ClientAudit) -> str:
+def library_text(client_audit: ClientAudit) -> str:
     """Name the library of a client and its release, "probably" where it is a guess."""
-    if judged.client.software_name is not None:
-        return f"{judged.client.software_name} {judged.client.software_version or ''}".rstrip()
-    if judged.guess is None:
+    if client_audit.client.software_name is not None:
+        return f"{client_audit.client.software_name} {client_audit.client.software_version or ''}".rstrip()
+    if client_audit.guess is None:
         return "unknown"
-    return f"probably {judged.guess.library} {judged.guess.release or ''}".rstrip()
+    return f"probably {client_audit.guess.library} {client_audit.guess.release or ''}".rstrip()
 
 
-def action_text(judged: ClientAudit, target: Release) -> str:
+def action_text(client_audit: ClientAudit, target: Release) -> str:
     """Say what to do about a client, in a few words; nothing where it is fine."""
-    if judged.verdict == FINE:
+    if client_audit.verdict == FINE:
         return ""
-    names = list(dict.fromkeys(finding.what for finding in judged.findings if finding.verdict == judged.verdict))
-    uses = ", ".join(names[:_MOST_NAMES]) + (
-        f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    names = list(
+        dict.fromkeys(finding.what for finding in client_audit.findings if finding.verdict == client_audit.verdict)
     )
-    upgrade = advice(judged, target)
-    return f"{_ACTIONS[judged.verdict]} {upgrade} ({uses})" if upgrade else f"{_ACTIONS[judged.verdict]}: {uses}"
+    uses = ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
+    upgrade = advice(client_audit, target)
+    return (
+        f"{_ACTIONS[client_audit.verdict]} {upgrade} ({uses})"
+        if upgrade
+        else f"{_ACTIONS[client_audit.verdict]}: {uses}"
+    )
 
 
 _ACTIONS: Final = {REMOVED: "upgrade to", DEPRECATED: "plan to replace", UNKNOWN: "find out whether it can do without"}
-_MOST_NAMES: Final = 3
+_MAX_NAMES: Final = 3
 
 
 def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
@@ -126,24 +130,24 @@ def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
     The first line is what was not judged, if there is anything.
     """
     if audit.judged != ALL:
-        yield judged_text(audit)
+        yield describe_coverage(audit)
     yield f"Upgrade to {audit.target.name}: {_summary(audit)}"
-    shown = [judged for judged in audit.clients if verbose or judged.verdict != FINE]
-    rows = [_columns(judged, audit.target) for judged in shown]
+    shown_clients = [client_audit for client_audit in audit.clients if verbose or client_audit.verdict != FINE]
+    rows = [_columns(client_audit, audit.target) for client_audit in shown_clients]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
-    for judged, row in zip(shown, rows, strict=True):
+    for client_audit, row in zip(shown_clients, rows, strict=True):
         yield ("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[4]])).rstrip()
         if verbose:
-            yield from _details(judged)
+            yield from _details(client_audit)
     for finding in audit.disk:
         if verbose or finding.verdict != FINE:
             yield f"{finding.verdict:10}  {finding.what}: {_often(finding)}; {finding.reason}"
-    if shown and not verbose:
+    if shown_clients and not verbose:
         yield "-v lists each request with its reason."
     yield from (f"note: {note}" for note in notes(audit))
 
 
-def judged_text(audit: Audit) -> str:
+def describe_coverage(audit: Audit) -> str:
     """Return how much of the input was judged, and what was not read."""
     unread = summary(audit.unread)
     if audit.judged == ALL:
@@ -155,22 +159,22 @@ def judged_text(audit: Audit) -> str:
 
 def notes(audit: Audit) -> list[str]:
     """Return what a reader of the verdicts has to know, the brokers that are not judged first."""
-    names = ", ".join(sorted({client_text(judged.client) for judged in audit.brokers}))
+    names = ", ".join(sorted({client_text(client_audit.client) for client_audit in audit.brokers}))
     brokers = [f"brokers of the cluster, which the upgrade replaces, are not judged: {names}"] if names else []
     harmless = [f"not read, and not needed: {summary(audit.harmless)}"] if audit.harmless else []
     return [*brokers, *audit.notes, *harmless]
 
 
-def _columns(judged: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
-    client = judged.client
+def _columns(client_audit: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
+    client = client_audit.client
     name, host = client.client_id or NOBODY, client.address or ""
-    return f"{judged.verdict:10}", name, host, library_text(judged), action_text(judged, target)
+    return f"{client_audit.verdict:10}", name, host, library_text(client_audit), action_text(client_audit, target)
 
 
-def _details(judged: ClientAudit) -> Iterator[str]:
-    if judged.guess is not None:
-        yield f"    a guess: {judged.guess.evidence}"
-    for finding in judged.findings:
+def _details(client_audit: ClientAudit) -> Iterator[str]:
+    if client_audit.guess is not None:
+        yield f"    a guess: {client_audit.guess.evidence}"
+    for finding in client_audit.findings:
         yield f"    {finding.verdict:10}  {finding.what}: {_often(finding)}; {finding.reason}"
 
 
@@ -178,7 +182,7 @@ def _summary(audit: Audit) -> str:
     if audit.judged == NOTHING:
         return "nothing could be judged"
     counts = {
-        verdict: sum(judged.verdict == verdict for judged in audit.clients)
+        verdict: sum(client_audit.verdict == verdict for client_audit in audit.clients)
         for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)
     }
     texts = [f"{count} {_WORDS[verdict]}" for verdict, count in counts.items() if count]
@@ -195,7 +199,7 @@ _WORDS: Final = {
 
 
 def _often(finding: Finding) -> str:
-    seen = finding.seen
-    first, last = second_text(seen.first), second_text(seen.last)
+    occurrences = finding.seen
+    first, last = second_text(occurrences.first), second_text(occurrences.last)
     when = "" if first is None else f" ({first})" if first == last else f" ({first} to {last})"
-    return f"{seen.count} times{when}" if seen.count != 1 else f"once{when}"
+    return f"{occurrences.count} times{when}" if occurrences.count != 1 else f"once{when}"

@@ -67,10 +67,10 @@ def broker_limits(
 ) -> dict[tuple[str, int], int]:
     """Return (connection, API key) -> the highest version that a broker offered, where the target takes none so low."""
     result: dict[tuple[str, int], int] = {}
-    for connection, offered in _offers(files, ports, apis):
-        for key, highest in offered.items():
-            accepted = target.all_apis.get(key)
-            if accepted is not None and highest < accepted.accepted.lowest:
+    for connection, advertised_versions in _offers(files, ports, apis):
+        for key, highest in advertised_versions.items():
+            accepted_range = target.all_apis.get(key)
+            if accepted_range is not None and highest < accepted_range.accepted.lowest:
                 result[connection, key] = highest
     return result
 
@@ -81,45 +81,43 @@ def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[
     if captures:
         options = CaptureOptions(columns=("connection", "response"), api="ApiVersions", ports=tuple(ports), apis=apis)
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1):
-            yield from _offered(batch)
+            yield from _advertised_ranges(batch)
     for path in logs:
         for row in LogReader(path, Coverage(), is_alone=len(files) == 1).rows():
             if row["apiKey"] == API_VERSIONS and row["response"]:
                 yield row["connection"], _highest(json.loads(row["response"]))
 
 
-def _offered(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
+def _advertised_ranges(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield the same of a batch; equal answers are looked at once."""
-    known: dict[tuple[bytes, bytes], dict[int, int]] = {}
+    has_api: dict[tuple[bytes, bytes], dict[int, int]] = {}
     lists = batch.column("response").field("apiKeys")
     values, offsets = lists.values, lists.offsets.to_numpy()
     keys, highest = (values.field(name).to_numpy(zero_copy_only=False) for name in ("apiKey", "maxVersion"))
     for row, connection in enumerate(batch.column("connection").to_pylist()):
         start, end = offsets[row], offsets[row + 1]
         mark = keys[start:end].tobytes(), highest[start:end].tobytes()
-        if mark not in known:
-            known[mark] = dict(zip(keys[start:end].tolist(), highest[start:end].tolist(), strict=True))
-        if known[mark]:
-            yield connection, known[mark]
+        if mark not in has_api:
+            has_api[mark] = dict(zip(keys[start:end].tolist(), highest[start:end].tolist(), strict=True))
+        if has_api[mark]:
+            yield connection, has_api[mark]
 
 
 def _highest(response: Any) -> dict[int, int]:
     """Return the highest versions that an ApiVersions response offers; a log may hold anything in its place."""
-    listed = response.get("apiKeys") if isinstance(response, dict) else None
-    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    api_keys = response.get("apiKeys") if isinstance(response, dict) else None
+    entries = [entry for entry in api_keys if isinstance(entry, dict)] if isinstance(api_keys, list) else []
     pairs = [(entry.get("apiKey"), entry.get("maxVersion")) for entry in entries]
     return {key: highest for key, highest in pairs if isinstance(key, int) and isinstance(highest, int)}
 
 
 def _count(batch: pa.RecordBatch, uses: Uses, limits: Mapping[tuple[str, int], int]) -> None:
     table = pa.Table.from_batches([batch.drop_columns(["records"])])
-    known = table.column("apiKey").is_valid()
-    uses.without_api += len(table) - pc.sum(known).as_py() if len(table) else 0
-    table = table.append_column("atLimit", pa.array(_at_limit(table, limits), pa.bool_())).filter(known)
-    grouped = table.group_by(list(_KEY)).aggregate(
-        [("requestTime", "min"), ("requestTime", "max"), ("apiKey", "count")]
-    )
-    for row in grouped.to_pylist():
+    has_api = table.column("apiKey").is_valid()
+    uses.without_api += len(table) - pc.sum(has_api).as_py() if len(table) else 0
+    table = table.append_column("atLimit", pa.array(_at_limit(table, limits), pa.bool_())).filter(has_api)
+    groups = table.group_by(list(_KEY)).aggregate([("requestTime", "min"), ("requestTime", "max"), ("apiKey", "count")])
+    for row in groups.to_pylist():
         client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
         use = Use(client, row["apiKey"], row["apiVersion"], bool(row["atLimit"]))
         times = (_microseconds(row[f"requestTime_{which}"]) for which in ("min", "max"))

@@ -20,17 +20,17 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.attempts import Attempt, begin_attempt, move_attempt
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
 from kafkaframes.jobs.convert.job import Log, Source, one_log
-from kafkaframes.jobs.convert.segment import damaged_batches
+from kafkaframes.jobs.convert.segment import find_damaged_batches
 from kafkaframes.jobs.job import (
     Done,
     Runner,
     Values,
     check_row_counts,
     counts_text,
-    described,
-    done_once,
     paths_of,
     run_here,
+    run_once,
+    settings_as_json,
 )
 from kafkaframes.records.decode import decode_steps
 from kafkaframes.records.decoded import Decoded
@@ -89,13 +89,13 @@ def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Map
     Raises:
         LogDirError: there is no log, or it cannot be read.
     """
-    listed = [
+    files = [
         (log.filesystem, info)
         for log in _every_log(path, storage)
         for info in _walk(log.filesystem, log.directory.partitions[0].directory if log.kind == "segment" else log.path)
         if _has_records(info)
     ]
-    tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in listed]
+    tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in files]
     answers = list(run(search, tasks))
     records = tuple(one for part, _ in answers for one in part)
     return Proof(len(tasks), records, tuple(one for _, bad in answers for one in bad))
@@ -119,8 +119,8 @@ def _walk(filesystem: FileSystem, directory: str) -> Iterator[FileInfo]:
 
 
 def _has_records(info: FileInfo) -> bool:
-    parsed = FileName.parse(info.name)
-    return info.name.endswith(".checkpoint") or (parsed is not None and parsed.kind in ("log", "checkpoint"))
+    file_name = FileName.parse(info.name)
+    return info.name.endswith(".checkpoint") or (file_name is not None and file_name.kind in ("log", "checkpoint"))
 
 
 def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int, str]]]:
@@ -130,26 +130,28 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
     with task.filesystem.open(task.path) as read_at:
         for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True, file=task.path):
             positions = window.batches.column("position")
-            for decoded in decode_steps(as_array(window.data), window.in_data()):
-                records += [(task.path, offset) for offset in _offsets_of(decoded, task.key)]
-                bad = damaged_batches(decoded)
-                unread += [(task.path, int(positions[decoded.first + batch]), reason) for batch, reason in bad.items()]
+            for records_of_file in decode_steps(as_array(window.data), window.in_data()):
+                records += [(task.path, offset) for offset in _offsets_of(records_of_file, task.key)]
+                bad = find_damaged_batches(records_of_file)
+                unread += [
+                    (task.path, int(positions[records_of_file.first + batch]), reason) for batch, reason in bad.items()
+                ]
             end = window.batches.end
             if not end.goes_on and end.position < task.size_bytes:
                 unread.append((task.path, end.position, end.reason))
     return records, unread
 
 
-def _offsets_of(decoded: Decoded, key: bytes) -> list[int]:
-    index = decoded.index
+def _offsets_of(records_of_file: Decoded, key: bytes) -> list[int]:
+    index = records_of_file.index
     candidates = np.flatnonzero(index.key_size == len(key))
     if not len(key):
         return [int(offset) for offset in index.offsets[candidates]]
     key_bytes = np.frombuffer(key, np.uint8)
     for at in (0, len(key) - 1, len(key) // 2):  # most keys differ in these bytes, so few are compared as a whole below
-        candidates = candidates[decoded.sections.buf[index.key_at[candidates] + at] == key_bytes[at]]
+        candidates = candidates[records_of_file.sections.buf[index.key_at[candidates] + at] == key_bytes[at]]
     positions = index.key_at[candidates].tolist()
-    buf = decoded.sections.buf
+    buf = records_of_file.sections.buf
     same = [buf[position : position + len(key)].tobytes() == key for position in positions]
     return [int(offset) for offset, is_same in zip(index.offsets[candidates], same, strict=True) if is_same]
 
@@ -230,25 +232,25 @@ def compact_partition(task: CompactionTask) -> Attempt[CompactedPartition] | Non
 
 
 def _compact_one(task: CompactionTask) -> Attempt[CompactedPartition]:
-    bound = task.map_bytes
+    map_bytes = task.map_bytes
     if task.target is None:
-        preview = preview_partition(task.filesystem, task.partition, task.settings, map_bytes=bound)
-        return Attempt("", _described(task, *preview))
+        preview = preview_partition(task.filesystem, task.partition, task.settings, map_bytes=map_bytes)
+        return Attempt("", _describe_partition(task, *preview))
     with begin_attempt(task.directory, Path(task.target).name) as directory:
         with atomic.writing(directory):
             directory.rmdir()  # the cleaner creates it after its output is complete
-            done = clean_partition(task.filesystem, task.partition, task.settings, directory, map_bytes=bound)
-        if done is not None:
-            cleaned = _described(task, done.plan, done.tally)
-            return Attempt(str(directory), replace(cleaned, end_offset=done.end_offset))
+            results = clean_partition(task.filesystem, task.partition, task.settings, directory, map_bytes=map_bytes)
+        if results is not None:
+            compacted = _describe_partition(task, results.plan, results.tally)
+            return Attempt(str(directory), replace(compacted, end_offset=results.end_offset))
         plan, tally = preview_partition(task.filesystem, task.partition, task.settings)
         with atomic.writing(directory):
             directory.mkdir()
             copy_rest(task.filesystem, plan, directory)
-        return Attempt(str(directory), _described(task, plan, tally))
+        return Attempt(str(directory), _describe_partition(task, plan, tally))
 
 
-def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:
+def _describe_partition(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:
     partition = CompactedPartition(
         str(task.partition.topic_partition),
         plan.first_dirty_offset,
@@ -270,7 +272,7 @@ def compact(
     *,
     topics: Sequence[str] = (),
     run: Runner = run_here,
-    split: Split | None = None,
+    work_split: Split | None = None,
     scratch: Path | None = None,
     storage: Mapping[str, Any] | None = None,
 ) -> CompactionReport:
@@ -284,7 +286,7 @@ def compact(
             (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is compacted by
             default, because compaction removes records without a key.
         run: runs the tasks.
-        split: splits large partitions, and those with many keys, into many tasks, which limits the memory even if
+        work_split: splits large partitions, and those with many keys, into many tasks, which limits the memory even if
             ``run`` runs them one by one. Without it, a partition is one task with all its keys in memory. The output
             files are the same.
         scratch: directory for intermediate files of split partitions if there is no destination. Without it, no
@@ -297,47 +299,49 @@ def compact(
         OptionError: no topic is to be compacted, or ``destination`` is inside ``source``.
     """
     log = one_log(source, storage=storage)
-    chosen = _chosen(log, topics)
-    requested = described(settings) | {"topics": sorted(topics)}
-    del requested["now_ms"]  # the time differs between two runs of the same job
+    selected_partitions = _select_partitions(log, topics)
+    settings_json = settings_as_json(settings) | {"topics": sorted(topics)}
+    del settings_json["now_ms"]  # the time differs between two runs of the same job
     paths = paths_of(source)
-    report = CompactionReport(", ".join(paths), str(destination or ""), requested, log.fingerprint)
+    report = CompactionReport(", ".join(paths), str(destination or ""), settings_json, log.fingerprint)
     if destination is None:
-        tasks = _tasks(log, chosen, settings, None)
-        report.partitions = _compact_all(tasks, run=run, split=split if scratch else None, scratch=scratch)
+        tasks = _tasks(log, selected_partitions, settings, None)
+        report.partitions = _compact_all(tasks, run=run, work_split=work_split if scratch else None, scratch=scratch)
         return report
     target = Path(destination)
     atomic.refuse_inside(target, paths)
-    compact_all = partial(_compact_all, run=run, split=split)
-    return done_once(report, lambda directory: _compact_into(log, chosen, directory, settings, report, compact_all))
+    compact_all = partial(_compact_all, run=run, work_split=work_split)
+    return run_once(
+        report, lambda directory: _compact_into(log, selected_partitions, directory, settings, report, compact_all)
+    )
 
 
-def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
+def _select_partitions(log: Log, topics: Sequence[str]) -> list[Partition]:
     if log.kind == "segment":
         raise OptionError("a segment alone cannot be compacted: name its partition's directory")
     partitions = log.rewritten
-    known = {one.topic for one in partitions}
+    known_topics = {one.topic for one in partitions}
     # without this check, a misspelled pattern would silently leave its topic uncompacted
-    strangers = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known)]
+    strangers = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known_topics)]
     if strangers:
-        raise OptionError(f"no topic {', '.join(strangers)} here: there are {', '.join(sorted(known)[:20])}")
+        raise OptionError(f"no topic {', '.join(strangers)} here: there are {', '.join(sorted(known_topics)[:20])}")
     if topics:
-        chosen = [one for one in partitions if any(fnmatchcase(one.topic, pattern) for pattern in topics)]
+        selected_partitions = [one for one in partitions if any(fnmatchcase(one.topic, pattern) for pattern in topics)]
     else:
-        chosen = [
+        selected_partitions = [
             one
             for one in partitions
             if log.kind == "partition"
             or names.CLEANER_CHECKPOINT in one.checkpointed_offsets
             or one.topic in INTERNAL_COMPACTED
         ]
-    if not chosen:
+    if not selected_partitions:
         raise OptionError("no topic to compact; name those whose cleanup.policy is compact (`topics`)")
-    return chosen
+    return selected_partitions
 
 
 def _tasks(
-    log: Log, chosen: Sequence[Partition], settings: CleanerSettings, directory: Path | None
+    log: Log, selected_partitions: Sequence[Partition], settings: CleanerSettings, directory: Path | None
 ) -> list[CompactionTask]:
     return [
         CompactionTask(
@@ -347,52 +351,63 @@ def _tasks(
             str(log.target(directory, one)) if directory else None,
             directory=str(directory or ""),
         )
-        for one in chosen
+        for one in selected_partitions
     ]
 
 
 def _compact_into(
     log: Log,
-    chosen: Sequence[Partition],
+    selected_partitions: Sequence[Partition],
     directory: Path,
     settings: CleanerSettings,
     report: CompactionReport,
     compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
 ) -> None:
     if log.kind != "partition":  # otherwise this directory is the only partition
-        for other in (one for one in log.rewritten if one not in chosen):
+        for other in (one for one in log.rewritten if one not in selected_partitions):
             atomic.copy_tree(log.filesystem, other.directory, log.target(directory, other))
         log.copy_rest(directory)
-    report.partitions = compact_all(_tasks(log, chosen, settings, directory))
+    report.partitions = compact_all(_tasks(log, selected_partitions, settings, directory))
     if log.kind == "directory":
         offsets = dict(log.directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}))
-        ends = {one.topic_partition: done.end_offset for one, done in zip(chosen, report.partitions, strict=True)}
+        ends = {
+            one.topic_partition: results.end_offset
+            for one, results in zip(selected_partitions, report.partitions, strict=True)
+        }
         with atomic.new_file(directory / names.CLEANER_CHECKPOINT) as out:
             out.write(write_offset_checkpoint(offsets | ends))
 
 
 def _compact_all(
-    tasks: Sequence[CompactionTask], *, run: Runner, split: Split | None, scratch: Path | None = None
+    tasks: Sequence[CompactionTask], *, run: Runner, work_split: Split | None, scratch: Path | None = None
 ) -> list[CompactedPartition]:
     """Compact large partitions with many tasks each, then the others with one task each.
 
     Afterwards, other partitions whose keys exceed the memory limit are split. A partition that cannot be split is
     compacted without a memory limit.
     """
-    left, done = dict(enumerate(tasks)), dict[int, CompactedPartition]()
-    if split is not None:
-        large = {index: one for index, one in left.items() if one.partition.size_bytes > split.above_bytes}
-        done |= _shared_out(large, run, split, scratch)
-        others = {index: replace(one, map_bytes=split.map_bytes) for index, one in left.items() if index not in large}
-        done |= _one_by_one(others, run)
-        done |= _shared_out({index: left[index] for index in others.keys() - done.keys()}, run, split, scratch)
-    done |= _one_by_one({index: one for index, one in left.items() if index not in done}, run)
-    return [done[index] for index in left]
+    remaining_tasks, results = dict(enumerate(tasks)), dict[int, CompactedPartition]()
+    if work_split is not None:
+        large = {
+            index: one for index, one in remaining_tasks.items() if one.partition.size_bytes > work_split.above_bytes
+        }
+        results |= _compact_in_parts(large, run, work_split, scratch)
+        others = {
+            index: replace(one, map_bytes=work_split.map_bytes)
+            for index, one in remaining_tasks.items()
+            if index not in large
+        }
+        results |= _one_by_one(others, run)
+        results |= _compact_in_parts(
+            {index: remaining_tasks[index] for index in others.keys() - results.keys()}, run, work_split, scratch
+        )
+    results |= _one_by_one({index: one for index, one in remaining_tasks.items() if index not in results}, run)
+    return [results[index] for index in remaining_tasks]
 
 
 def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
     """Compact partitions with one task each. The result omits partitions whose keys exceed the memory limit."""
-    done: dict[int, CompactedPartition] = {}
+    results: dict[int, CompactedPartition] = {}
     for task in tasks.values():
         if task.directory and not Path(task.directory).exists():  # for a partition that could not be split
             with atomic.writing(Path(task.directory)):
@@ -403,12 +418,12 @@ def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, Comp
             continue
         if task.target is not None:
             move_attempt(attempt.path, Path(task.target))
-        done[index] = attempt.result
-    return done
+        results[index] = attempt.result
+    return results
 
 
-def _shared_out(
-    tasks: dict[int, CompactionTask], run: Runner, split: Split, scratch: Path | None
+def _compact_in_parts(
+    tasks: dict[int, CompactionTask], run: Runner, work_split: Split, scratch: Path | None
 ) -> dict[int, CompactedPartition]:
     """Compact partitions with many tasks each. The result omits partitions that cannot be split."""
     if not tasks:
@@ -418,9 +433,11 @@ def _shared_out(
         Job(task.filesystem, task.partition, Path(task.target or f"{scratch}/{index}"), writes=task.target is not None)
         for index, task in tasks.items()
     ]
-    done = {}
-    for (index, task), made in zip(tasks.items(), clean_partitions(jobs, first.settings, split, run), strict=True):
-        if made is not None:
-            described = _described(task, made.plan, made.tally)
-            done[index] = described if task.target is None else replace(described, end_offset=made.end_offset)
-    return done
+    results = {}
+    for (index, task), round_result in zip(
+        tasks.items(), clean_partitions(jobs, first.settings, work_split, run), strict=True
+    ):
+        if round_result is not None:
+            report = _describe_partition(task, round_result.plan, round_result.tally)
+            results[index] = report if task.target is None else replace(report, end_offset=round_result.end_offset)
+    return results

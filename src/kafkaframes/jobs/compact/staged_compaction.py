@@ -89,10 +89,10 @@ class Split:
         >>> split.tasks_for(900, 100), split.tasks_for(90, 100), split.tasks_for(13, 100), split.tasks_for(0, 100)
         (12, 4, 2, 1)
         """
-        shared = max(-(-amount // (most * self.workers)), 1) * self.workers
-        return min(shared, max(16 * amount // most, 1))
+        task_count = max(-(-amount // (most * self.workers)), 1) * self.workers
+        return min(task_count, max(16 * amount // most, 1))
 
-    def carried_out(self, tasks: Sequence[Stage], run: Runner) -> list[Any]:
+    def run_step(self, tasks: Sequence[Stage], run: Runner) -> list[Any]:
         """Run the tasks of a step, small ones in this process, and return their results in order."""
         sizes = [task.size_bytes for task in tasks]
         alone = len(tasks) == 1 or sum(sizes) <= self.here_bytes
@@ -166,55 +166,55 @@ class StagedRound:
 
     def steps(self) -> Steps[None]:
         """Yield the tasks of each step, and receive their results. End early if the partition cannot be split."""
-        sources = yield from self._divided()
-        yield from self._cut(sources)
-        walked = yield from self._walk()
+        sources = yield from self._divide_segments()
+        yield from self._split_into_chunks(sources)
+        walks = yield from self._walk()
         if self.rises:
-            verdicts = yield from self._judge(walked)
-            yield from self._rewrite(walked, verdicts)
+            verdicts = yield from self._judge(walks)
+            yield from self._rewrite(walks, verdicts)
 
-    def _divided(self) -> Steps[list[SourceSegment]]:
+    def _divide_segments(self) -> Steps[list[SourceSegment]]:
         """Divide segments that are larger than a task's share, at batch boundaries."""
         sources = sources_of(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
         size = part_bytes(sources, self._shares(sources))
         large = [source for source in sources if is_too_large(source, size)]
         answers = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large]
         boundaries = {source.segment.path: one for source, one in zip(large, answers, strict=True)}
-        return [part for source in sources for part in divided(source, boundaries.get(source.segment.path, ()))]
+        return [part for source in sources for part in divide_segment(source, boundaries.get(source.segment.path, ()))]
 
-    def _cut(self, sources: list[SourceSegment]) -> Steps[None]:
+    def _split_into_chunks(self, sources: list[SourceSegment]) -> Steps[None]:
         """Split the partition into chunks, and find the aborted transactions, which the first pass needs."""
-        runs = cut(sources, self._shares(sources))
+        runs = split_into_runs(sources, self._shares(sources))
         ends = [run[0].base_offset for run in runs[1:]] + [self.end_offset]
         self._chunks = [
             Chunk(self.job.filesystem, number, run, end, str(self.scratch))
             for number, (run, end) in enumerate(zip(runs, ends, strict=True))
         ]
-        aborted = self._aborted
-        self._has_facts = yield [FactsTask(chunk) for chunk in self._chunks] if aborted else []
-        follow = FollowTask(tuple(self._chunks), tuple(self._has_facts), aborted)
-        answers = yield [follow] if aborted else []
+        aborted_transactions = self._aborted
+        self._has_facts = yield [FactsTask(chunk) for chunk in self._chunks] if aborted_transactions else []
+        follow = FollowTask(tuple(self._chunks), tuple(self._has_facts), aborted_transactions)
+        answers = yield [follow] if aborted_transactions else []
         self._states = answers[0] if answers else [CleanedTransactions() for _ in self._chunks]
 
     def _walk(self) -> Steps[list[Walked]]:
         """Run the first pass over the chunks, and check that offsets increase."""
-        first_dirty, collects, split = self.plan.first_dirty_offset, not self._aborted, self.split
-        walked: list[Walked] = yield [
-            WalkTask(chunk, first_dirty, state, collects, split.secret, self._buckets, split.run_entries)
+        first_dirty, collects, work_split = self.plan.first_dirty_offset, not self._aborted, self.split
+        walks: list[Walked] = yield [
+            WalkTask(chunk, first_dirty, state, collects, work_split.secret, self._buckets, work_split.run_entries)
             for chunk, state in zip(self._chunks, self._states, strict=True)
         ]
         if collects:
-            self._has_facts = [one.has_facts for one in walked]
+            self._has_facts = [one.has_facts for one in walks]
         last = -1
-        for chunk, seen in zip(self._chunks, walked, strict=True):
-            follows = seen.first_offset > last or seen.first_offset < 0
-            self.rises = self.rises and seen.rises and follows and seen.last_offset < chunk.end_offset
-            last = max(last, seen.last_offset)
-        return walked
+        for chunk, walk in zip(self._chunks, walks, strict=True):
+            follows = walk.first_offset > last or walk.first_offset < 0
+            self.rises = self.rises and walk.rises and follows and walk.last_offset < chunk.end_offset
+            last = max(last, walk.last_offset)
+        return walks
 
-    def _judge(self, walked: list[Walked]) -> Steps[Verdicts]:
+    def _judge(self, walks: list[Walked]) -> Steps[Verdicts]:
         """Judge the entries by ranges of buckets, and follow the transactions through the whole partition."""
-        entries = tuple((str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, walked, strict=True))
+        entries = tuple((str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, walks, strict=True))
         total = sum(sum(runs) for _, runs in entries)
         count = min(self._buckets, self.split.tasks_for(total, self.split.judge_entries))
         bounds = [self._buckets * number // count for number in range(count + 1)]
@@ -229,18 +229,18 @@ class StagedRound:
         self._states = answers[-1] or [CleanedTransactions() for _ in self._chunks]
         return verdicts
 
-    def _rewrite(self, walked: list[Walked], verdicts: Verdicts) -> Steps[None]:
+    def _rewrite(self, walks: list[Walked], verdicts: Verdicts) -> Steps[None]:
         """Write the remaining records of the chunks, copy unchanged segments, and join the parts."""
         groups = group_segments(self.plan.segments_between(0, self.end_offset), self.settings, self.end_offset)
         group_of = {segment.base_offset: group[0].base_offset for group in groups for segment in group}
-        tasks = list(self._rewrites(group_of, walked, verdicts))
+        tasks = list(self._rewrites(group_of, walks, verdicts))
         answers: list[Rewritten | None] = yield [*tasks, self._copy(group_of)] if self.job.writes else tasks
         parts: dict[int, list[Part]] = {}
-        for rewritten in filter(None, answers):
-            for part in rewritten.parts:
+        for rewritten_segment in filter(None, answers):
+            for part in rewritten_segment.parts:
                 parts.setdefault(part.base_offset, []).append(part)
-            self.tally.add(rewritten.tally)
-            self.fits = self.fits and not rewritten.overflows
+            self.tally.add(rewritten_segment.tally)
+            self.fits = self.fits and not rewritten_segment.overflows
         if self.fits and self.job.writes:
             sizes: list[int] = yield [
                 AssembleTask(
@@ -255,15 +255,15 @@ class StagedRound:
             ]
             self.tally.bytes_written += sum(sizes)
 
-    def _rewrites(self, group_of: Mapping[int, int], walked: list[Walked], verdicts: Verdicts) -> Iterator[Stage]:
-        for chunk, state, seen in zip(self._chunks, self._states, walked, strict=True):
+    def _rewrites(self, group_of: Mapping[int, int], walks: list[Walked], verdicts: Verdicts) -> Iterator[Stage]:
+        for chunk, state, walk in zip(self._chunks, self._states, walks, strict=True):
             bases = (group_of.get(source.segment.base_offset) for source in chunk.sources)
             counts = Counter(base for base in bases if base is not None)
             if counts:
                 yield RewriteTask(
                     chunk,
                     tuple(counts.items()),
-                    seen.runs,
+                    walk.runs,
                     verdicts,
                     self._buckets,
                     self.end_offset,
@@ -274,51 +274,55 @@ class StagedRound:
                 )
 
     def _copy(self, group_of: Mapping[int, int]) -> Stage:
-        job, cleaned, rewritten = self.job, frozenset(group_of), frozenset(group_of.values())
-        size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in cleaned)
-        return CopyTask(job.filesystem, self.plan, str(job.target), cleaned - rewritten, rewritten, size)
+        job, cleaned_bases, rewritten_segment = self.job, frozenset(group_of), frozenset(group_of.values())
+        size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in cleaned_bases)
+        return CopyTask(
+            job.filesystem, self.plan, str(job.target), cleaned_bases - rewritten_segment, rewritten_segment, size
+        )
 
 
 def clean_partitions(
-    jobs: Sequence[Job], settings: CleanerSettings, split: Split, run: Runner
+    jobs: Sequence[Job], settings: CleanerSettings, work_split: Split, run: Runner
 ) -> list[StagedRound | None]:
     """Clean partitions, or count the effect. The result of a partition that cannot be split is ``None``.
 
     Raises:
         LogDirError: as ``cleaner.clean_partition``. The caller then has to remove the targets.
     """
-    plans = split.carried_out([PlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
-    rounds = [StagedRound(job, settings, split, plan) for job, plan in zip(jobs, plans, strict=True)]
-    going = [staged for staged in rounds if not staged.plan.is_empty]
+    plans = work_split.run_step([PlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
+    rounds = [StagedRound(job, settings, work_split, plan) for job, plan in zip(jobs, plans, strict=True)]
+    going = [staged_round for staged_round in rounds if not staged_round.plan.is_empty]
     try:
-        for staged in going:
-            _make_directories(staged)
-        _carry_out([staged.steps() for staged in going], split, run)
+        for staged_round in going:
+            _make_directories(staged_round)
+        _carry_out([staged_round.steps() for staged_round in going], work_split, run)
     finally:
-        for staged in going:
-            shutil.rmtree(staged.scratch, ignore_errors=True)
-    for staged in going:
-        if not staged.is_possible and staged.job.writes:
-            shutil.rmtree(staged.job.target)
-    return [staged if staged.is_possible and not staged.plan.is_empty else None for staged in rounds]
+        for staged_round in going:
+            shutil.rmtree(staged_round.scratch, ignore_errors=True)
+    for staged_round in going:
+        if not staged_round.is_possible and staged_round.job.writes:
+            shutil.rmtree(staged_round.job.target)
+    return [
+        staged_round if staged_round.is_possible and not staged_round.plan.is_empty else None for staged_round in rounds
+    ]
 
 
-def _make_directories(staged: StagedRound) -> None:
-    for directory in (staged.scratch, staged.job.target)[: 1 + staged.job.writes]:
+def _make_directories(staged_round: StagedRound) -> None:
+    for directory in (staged_round.scratch, staged_round.job.target)[: 1 + staged_round.job.writes]:
         with atomic.writing(directory):
             if directory.exists():  # output of a killed job
                 shutil.rmtree(directory)
             directory.mkdir(parents=True)
 
 
-def _carry_out(rounds: Sequence[Steps[None]], split: Split, run: Runner) -> None:
+def _carry_out(rounds: Sequence[Steps[None]], work_split: Split, run: Runner) -> None:
     """Run each step for all partitions together, until every partition is finished."""
     waiting = [(steps, next(steps)) for steps in rounds]
     while waiting:
-        answers = iter(split.carried_out([task for _, tasks in waiting for task in tasks], run))
-        answered = [(steps, list(islice(answers, len(tasks)))) for steps, tasks in waiting]
+        answers = iter(work_split.run_step([task for _, tasks in waiting for task in tasks], run))
+        answers_by_round = [(steps, list(islice(answers, len(tasks)))) for steps, tasks in waiting]
         waiting = []
-        for steps, own in answered:
+        for steps, own in answers_by_round:
             with suppress(StopIteration):
                 waiting.append((steps, steps.send(own)))
 
@@ -373,7 +377,7 @@ def is_too_large(source: SourceSegment, part_size: int) -> bool:
     return source.size_bytes > part_size * (_PARTS_OF_A_SHARE + 1)
 
 
-def divided(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[SourceSegment]:
+def divide_segment(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[SourceSegment]:
     """Return the parts of a segment. The first part has the segment's aborted transactions."""
     starts = [(0, source.segment.base_offset), *boundaries]
     ends = [*(position for position, _ in boundaries), source.segment.size_bytes]
@@ -389,7 +393,7 @@ def divided(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[Sourc
     ]
 
 
-def cut(sources: Sequence[SourceSegment], count: int) -> list[tuple[SourceSegment, ...]]:
+def split_into_runs(sources: Sequence[SourceSegment], count: int) -> list[tuple[SourceSegment, ...]]:
     """Split segments into up to ``count`` non-empty runs of neighbors with about the same size."""
     total = sum(source.size_bytes for source in sources)
     runs: list[list[SourceSegment]] = [[]]

@@ -277,7 +277,7 @@ class WalkTask(_OfChunk):
             for index, source, window in chunk.windows():
                 if self.collects:
                     facts.add(index, window)
-                writer.put(window, self._selected(source, window))
+                writer.put(window, self._is_selected(source, window))
                 ends = int(window.batches.column("last_offset").max(initial=-1))
                 offsets = window.index.offsets
                 if len(offsets):
@@ -287,7 +287,7 @@ class WalkTask(_OfChunk):
             writer.finish_run()
         return Walked(tuple(writer.runs), first, last, rises, facts.write(chunk.path("facts")))
 
-    def _selected(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
+    def _is_selected(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
         if not source.is_dirty:
             return np.zeros(len(window.owners), np.bool_)
         return mask_counted_records(window, self.transactions, self.first_dirty_offset)
@@ -361,24 +361,24 @@ class RewriteTask(_OfChunk):
 
     def execute(self) -> Rewritten:
         """Write the parts. If nothing is written, the tally has the bytes that would be written."""
-        made, filter_ = Rewritten(), self._filter()
-        left = iter(self.chunk.sources)
+        result, filter_ = Rewritten(), self._filter()
+        remaining = iter(self.chunk.sources)
         for base, count in self.groups:
             self.transactions.kept_transactions = []
             chunks = read_kept_batches(
-                self.chunk.filesystem, [next(left) for _ in range(count)], filter_, self.transactions
+                self.chunk.filesystem, [next(remaining) for _ in range(count)], filter_, self.transactions
             )
             if self.writes:
-                self._write(made, base, chunks)
+                self._write(result, base, chunks)
             else:
                 filter_.tally.bytes_written += sum(map(len, chunks))
-        made.tally = filter_.tally
-        return made
+        result.tally = filter_.tally
+        return result
 
     def _filter(self) -> Filter:
         chunk = self.chunk
         verdicts = [(Path(path), first, end) for path, first, end in self.verdicts]
-        known = VerdictReader(
+        latest = VerdictReader(
             chunk.number,
             chunk.path("entries"),
             self.runs,
@@ -386,17 +386,17 @@ class RewriteTask(_OfChunk):
             verdicts,
             buckets=self.buckets,
         )
-        return Filter(self.producers, self.settings, known, self.transactions, end_offset=self.end_offset)
+        return Filter(self.producers, self.settings, latest, self.transactions, end_offset=self.end_offset)
 
-    def _write(self, made: Rewritten, base: int, chunks: Iterator[bytes | memoryview]) -> None:
+    def _write(self, result: Rewritten, base: int, chunks: Iterator[bytes | memoryview]) -> None:
         path = self.chunk.path(f"part-{base:020}")
         with atomic.new_file(path, durable=False) as out:
             out.writelines(chunks)
         columns = read_indexed_columns(path)
         with atomic.new_file(path.with_suffix(".npy"), durable=False) as out:
             np.save(out, columns)
-        made.overflows = made.overflows or reaches_too_far(base, columns)
-        made.parts.append(Part(base, str(path), tuple(self.transactions.kept_transactions)))
+        result.overflows = result.overflows or reaches_too_far(base, columns)
+        result.parts.append(Part(base, str(path), tuple(self.transactions.kept_transactions)))
 
 
 # ------------------------------------------------------------------------------------------------- the new segments
@@ -422,9 +422,9 @@ class AssembleTask:
             for part, table in zip(self.parts, tables, strict=True):
                 table[0] += position
                 position += _append(Path(part.path), out.fileno())
-        kept = [one for part in self.parts for one in part.kept]
+        kept_transactions = [one for part in self.parts for one in part.kept]
         with atomic.writing(path):
-            write_indexes(path, self.base_offset, np.concatenate(tables, axis=1), self.settings, kept)
+            write_indexes(path, self.base_offset, np.concatenate(tables, axis=1), self.settings, kept_transactions)
         return position
 
 
@@ -432,12 +432,12 @@ def _append(path: Path, target: int) -> int:
     """Append a file to another one inside the kernel, and return its size."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        left = size
-        while left:
-            copied = os.sendfile(target, file.fileno(), size - left, left)
-            if not copied:
+        remaining = size
+        while remaining:
+            copied_bytes = os.sendfile(target, file.fileno(), size - remaining, remaining)
+            if not copied_bytes:
                 raise LogDirError("became shorter while it was copied", file=str(path))
-            left -= copied
+            remaining -= copied_bytes
     return size
 
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.jobs.convert.segment import PartitionReport, SegmentTask, rewrite_segment
-from kafkaframes.jobs.job import Done, Runner, counts_text, described, done_once, paths_of, run_here
+from kafkaframes.jobs.job import Done, Runner, counts_text, paths_of, run_here, run_once, settings_as_json
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -88,8 +88,8 @@ def convert(
     target, paths = Path(destination), paths_of(source)
     atomic.refuse_inside(target, paths)
     log = one_log(source, storage=storage)
-    report = JobReport(", ".join(paths), str(target), described(settings), log.fingerprint)
-    return done_once(report, lambda directory: rewrite_into(log, directory, settings, report, run))
+    report = JobReport(", ".join(paths), str(target), settings_as_json(settings), log.fingerprint)
+    return run_once(report, lambda directory: rewrite_into(log, directory, settings, report, run))
 
 
 def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: JobReport, run: Runner) -> None:
@@ -106,15 +106,17 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
         entry = PartitionReport(str(partition.topic_partition), notes=[str(finding) for finding in findings])
         report.partitions.append(entry)
         txn_indexes = rebuild_txn_indexes(partition, transactions.aborted_transactions, findings)
-        aborted = () if keeps_transactions else transactions.aborted_transactions
+        aborted_transactions = () if keeps_transactions else transactions.aborted_transactions
         for segment in partition.segments:
             txn_index = txn_indexes.get(segment.base_offset)
-            tasks.append((entry, SegmentTask(filesystem, segment, settings, str(target), aborted, txn_index)))
+            tasks.append(
+                (entry, SegmentTask(filesystem, segment, settings, str(target), aborted_transactions, txn_index))
+            )
         if log.kind != "segment":
             _copy_small(log.filesystem, partition, target, report, keep_snapshots=keeps_transactions)
     log.copy_rest(directory, report)
-    for (entry, _), done in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
-        entry.add(done)
+    for (entry, _), segment_result in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
+        entry.add(segment_result)
 
 
 def _copy_small(
@@ -123,11 +125,13 @@ def _copy_small(
     """Copy all files except segments. Files that a broker would delete on startup are omitted."""
     snapshots = {file.path for file in partition.producer_snapshots if keep_snapshots}
     for info in filesystem.list_directory(partition.directory):
-        parsed = names.FileName.parse(info.name)
-        gone = parsed is not None and (parsed.temporary or (parsed.kind == "snapshot" and info.path not in snapshots))
-        if info.name in _LEFT_OUT or gone:
+        file_name = names.FileName.parse(info.name)
+        is_obsolete = file_name is not None and (
+            file_name.temporary or (file_name.kind == "snapshot" and info.path not in snapshots)
+        )
+        if info.name in _LEFT_OUT or is_obsolete:
             report.left_out.append(info.path)
-        elif parsed is None or parsed.kind not in _SUPERSEDED:
+        elif file_name is None or file_name.kind not in _SUPERSEDED:
             copy_entry(filesystem, info, target / info.name)
 
 
@@ -169,12 +173,12 @@ class Log:
     @property
     def fingerprint(self) -> str:
         """A digest of the segments' names, sizes and modification times, so that a changed log is another job."""
-        listed = [
+        file_facts = [
             (one.directory, file.path, file.log.size_bytes, file.log.mtime_ms)
             for one in self.directory.partitions
             for file in one.segments
         ]
-        return hashlib.sha256(repr(listed).encode()).hexdigest()
+        return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
     def target(self, directory: Path, partition: Partition) -> Path:
         """Return the output directory of a partition."""
@@ -184,12 +188,12 @@ class Log:
         """Copy all entries of a log directory except the partitions to rewrite."""
         if self.kind != "directory":
             return
-        rewritten = {split_path(one.directory)[1] for one in self.rewritten}
+        rewritten_names = {split_path(one.directory)[1] for one in self.rewritten}
         for info in self.filesystem.list_directory(self.path):
             is_left_out = info.name in _LEFT_OUT
-            if not is_left_out and info.name not in rewritten:
+            if not is_left_out and info.name not in rewritten_names:
                 copy_entry(self.filesystem, info, directory / info.name)
-            if report is not None and (is_left_out or info.name not in rewritten):
+            if report is not None and (is_left_out or info.name not in rewritten_names):
                 (report.left_out if is_left_out else report.copied).append(info.path)
 
 
@@ -206,11 +210,11 @@ def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
     if len(result) == 1 and len(paths) == 1:
         path = plain_path(paths[0]).rstrip("/") or "/"
         return Log(path, _kind(result[0], path), result[0])
-    (directory,) = _merged(result, storage) if len(result) > 1 else result
+    (directory,) = _merge_directories(result, storage) if len(result) > 1 else result
     return Log(directory.path, "directory", directory)
 
 
-def _merged(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
+def _merge_directories(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
     # imported here, because most jobs have a single directory and each worker imports this module
     from kafkaframes.storage.copies.one_log import whole_log
 
@@ -244,49 +248,49 @@ def convert_in_place(
         LogDirError: a broker is using the directory or did not shut down cleanly, the backup exists, or as ``convert``.
         OptionError: the source is not a whole log directory, or the backup would be on another disk.
     """
-    old, kept = Path(source).absolute(), Path(backup).absolute()
-    report = exchange(old, kept, lambda new: convert(str(old), new, settings, run=run), check=_check_whole)
+    old, backup_path = Path(source).absolute(), Path(backup).absolute()
+    report = exchange(old, backup_path, lambda new: convert(str(old), new, settings, run=run), check=_check_whole)
     return replace(report, destination=str(old))
 
 
 def exchange(
     old: Path,
-    kept: Path,
+    backup_path: Path,
     make: Callable[[Path], _Report],
     *,
     check: Callable[[Path], None] = lambda _: None,
     suffix: str = _NEW,
     create_lock: bool = True,
 ) -> _Report:
-    """Let ``make`` write a new directory next to ``old``, and exchange both. ``old`` is renamed to ``kept``.
+    """Let ``make`` write a new directory next to ``old``, and exchange both. ``old`` is renamed to ``backup_path``.
 
     Args:
         old: directory to replace.
-        kept: new path of the old directory.
+        backup_path: new path of the old directory.
         make: writes the new directory, and returns a report.
         check: rejects an unsuitable ``old`` before anything is written.
         suffix: suffix of the new directory's name before the exchange.
         create_lock: whether to lock the directory against brokers even if it has no ``.lock`` file.
 
     Raises:
-        LogDirError: a broker or another job is using the directory, ``kept`` exists, or a rename fails.
+        LogDirError: a broker or another job is using the directory, ``backup_path`` exists, or a rename fails.
         OptionError: ``old`` is not a directory, or the paths are on different disks.
     """
     new = old.with_name(old.name + suffix)
     with atomic.hold_lock(old):
-        if not old.exists() and kept.exists() and (new / atomic.SUCCESS).exists():  # killed between both renames
+        if not old.exists() and backup_path.exists() and (new / atomic.SUCCESS).exists():  # killed between both renames
             _rename(new, old)
-        if kept.exists():
-            raise LogDirError("the backup exists already: this directory has been rewritten", file=str(kept))
-        _check_disks(old, kept)
+        if backup_path.exists():
+            raise LogDirError("the backup exists already: this directory has been rewritten", file=str(backup_path))
+        _check_disks(old, backup_path)
         check(old)
         with broker_lock(old, create=create_lock):
             if new.exists():  # output of a killed job; a broker may have written to the source since
                 shutil.rmtree(new)
             report = make(new)
-            with atomic.writing(kept):
-                kept.parent.mkdir(parents=True, exist_ok=True)
-            _rename(old, kept)
+            with atomic.writing(backup_path):
+                backup_path.parent.mkdir(parents=True, exist_ok=True)
+            _rename(old, backup_path)
             _rename(new, old)
     return report
 
@@ -297,15 +301,17 @@ def _rename(entry: Path, other: Path) -> None:
         flush_path(other.parent)
 
 
-def _check_disks(old: Path, kept: Path) -> None:
+def _check_disks(old: Path, backup_path: Path) -> None:
     if not old.exists():
         raise LogDirError(NO_SUCH_PATH, file=str(old))
     if not old.is_dir():
         raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
-    atomic.refuse_inside(kept, [str(old)])
-    above = next(parent for parent in kept.parents if parent.exists())
+    atomic.refuse_inside(backup_path, [str(old)])
+    above = next(parent for parent in backup_path.parents if parent.exists())
     if above.stat().st_dev != old.stat().st_dev or os.path.ismount(old):
-        raise OptionError(f"the backup {kept} and {old} must lie on one disk, below its mount point: they are renamed")
+        raise OptionError(
+            f"the backup {backup_path} and {old} must lie on one disk, below its mount point: they are renamed"
+        )
 
 
 def _check_whole(old: Path) -> None:

@@ -144,7 +144,7 @@ class _Rewrite:
 
     def __init__(self, task: SegmentTask, report: PartitionReport, out: BinaryIO, allocate: Allocate) -> None:
         self._task, self._report, self._out, self._allocate = task, report, out, allocate
-        self._losses = Losses(on_loss=task.settings.on_loss, aborted=task.aborted)
+        self._losses = Losses(on_loss=task.settings.on_loss, aborted_transactions=task.aborted)
         self._position = 0
         self.is_changed = False
         self.columns: list[Ints] = [np.empty((len(INDEXED), 0), np.int64)]
@@ -171,38 +171,38 @@ class _Rewrite:
             return
         data, batches = as_array(window.data), window.in_data()
         self._report.batches_read += len(batches)
-        for opened in decode.decode_steps(data, batches, allocate=self._allocate):
-            positions, sizes = opened.batches.column("position"), opened.batches.column("size")
+        for content in decode.decode_steps(data, batches, allocate=self._allocate):
+            positions, sizes = content.batches.column("position"), content.batches.column("size")
             before = data[int(positions[0]) : int(positions[-1] + sizes[-1])]
-            self._write(self._rewritten(opened, window.start), before)
+            self._write(self._rewrite_window(content, window.start), before)
 
-    def _write(self, written: Bytes, before: Bytes) -> None:
+    def _write(self, data: Bytes, before: Bytes) -> None:
         """Write batches. ``before`` are the source's bytes of these batches."""
-        batches = scan_all(written, rules=FILE)
+        batches = scan_all(data, rules=FILE)
         table = batches.table
-        self._report.records_written += count_records(written, batches)
+        self._report.records_written += count_records(data, batches)
         columns = np.stack([table[COLUMN[name]] for name in INDEXED])
         columns[INDEXED.index("position")] += self._position
         self.columns.append(columns)
-        self._out.write(written.data)
-        self._position += len(written)
+        self._out.write(data.data)
+        self._position += len(data)
         self._report.batches_written += table.shape[1]
-        self.is_changed = self.is_changed or not np.array_equal(written, before)
+        self.is_changed = self.is_changed or not np.array_equal(data, before)
 
-    def _rewritten(self, decoded: Decoded, start: int) -> Bytes:
+    def _rewrite_window(self, content: Decoded, start: int) -> Bytes:
         """Return the rewritten batches of a window that begins at position ``start``."""
-        settings, report, batches = self._task.settings, self._report, decoded.batches
-        bad = damaged_batches(decoded)
+        settings, report, batches = self._task.settings, self._report, content.batches
+        bad = find_damaged_batches(content)
         positions = batches.column("position") + start
         if bad and settings.on_damage == FAIL:
             first = min(bad)
             raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.name)
         report.damaged += [(report.name, int(positions[batch]), bad[batch]) for batch in sorted(bad)]
-        report.records += int(np.where(batches.is_v2, batches.column("count"), decoded.index.rows).sum())
-        damaged = np.zeros(len(batches), np.bool_)
-        damaged[list(bad)] = True
+        report.records += int(np.where(batches.is_v2, batches.column("count"), content.index.rows).sum())
+        is_damaged = np.zeros(len(batches), np.bool_)
+        is_damaged[list(bad)] = True
         try:
-            return as_array(b"".join(rewritten(decoded, settings, damaged, self._losses)))
+            return as_array(b"".join(rewrite_batches(content, settings, is_damaged, self._losses)))
         except EncodeError as error:
             if error.position is not None:
                 error.position += start
@@ -216,19 +216,19 @@ def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
     """
     segment, settings = task.segment, task.settings
     keeps_transactions = settings.record_format in (None, 2)
-    kept = [segment.txn_index] if keeps_transactions and task.txn_index is None else []
+    index_files = [segment.txn_index] if keeps_transactions and task.txn_index is None else []
     if task.txn_index:
         with atomic.new_file(path.with_suffix(".txnindex"), mtime_ms=segment.log.mtime_ms) as out:
             out.write(task.txn_index)
     if not rewrite.is_changed and segment.index and segment.time_index:
-        kept += [segment.index, segment.time_index]
+        index_files += [segment.index, segment.time_index]
     else:
         table, interval_bytes = np.concatenate(rewrite.columns, axis=1), settings.index_interval_bytes
         offset_index, time_index = build_indexes(segment.base_offset, *table, interval_bytes=interval_bytes)
         for kind, raw in write_indexes(offset_index, time_index).items():
             with atomic.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
                 out.write(raw)
-    for file in filter(None, kept):
+    for file in filter(None, index_files):
         atomic.copy_file(task.filesystem, file.path, path.with_name(str(file.name)), mtime_ms=file.mtime_ms)
 
 
@@ -243,11 +243,11 @@ class Losses:
         control_records: number of records in control batches that are not written.
     """
 
-    def __init__(self, *, on_loss: str = "error", aborted: Sequence[AbortedTransaction] = ()) -> None:
+    def __init__(self, *, on_loss: str = "error", aborted_transactions: Sequence[AbortedTransaction] = ()) -> None:
         self.counts: Counter[str] = Counter()
         self.control_records = 0
         self._stops = on_loss == "error"
-        self._transactions = TransactionState(aborted_transactions=tuple(aborted))
+        self._transactions = TransactionState(aborted_transactions=tuple(aborted_transactions))
 
     def add(self, window: Decoded, down: Flags, magics: Ints) -> None:
         """Count the losses of the batches for which ``down`` is true in the formats ``magics``.
@@ -271,9 +271,9 @@ class Losses:
         new = down & batches.is_v2
         control = batches.is_control & new
         data = new & ~control
-        filled = rows > 0
+        has_records = rows > 0
         last = np.full(len(batches), -1, np.int64)
-        last[filled] = window.index.offsets[window.starts[1:][filled] - 1]
+        last[has_records] = window.index.offsets[window.starts[1:][has_records] - 1]
         return {
             "control batches": control,
             "empty batches": data & (rows == 0),
@@ -289,11 +289,11 @@ class Losses:
     def _of_records(self, window: Decoded, down: Flags, magics: Ints) -> dict[str, Flags]:
         data = (down & ~window.batches.is_control)[window.owners]
         without_time = data & (magics[window.owners] == 0)
-        aborted = self._transactions.mask_aborted_batches(window.batches)
+        aborted_transactions = self._transactions.mask_aborted_batches(window.batches)
         return {
             "records with headers": data & (window.index.header_counts > 0),
             "timestamps": without_time & (window.index.timestamps != NO_TIMESTAMP),
-            "aborted records that become visible": data & aborted[window.owners],
+            "aborted records that become visible": data & aborted_transactions[window.owners],
         }
 
 
@@ -310,7 +310,7 @@ class Plan:
         down: whether a batch is converted to an older format, or is omitted because of it.
     """
 
-    def __init__(self, batches: Batches, settings: RewriteSettings, *, empty: Flags, damaged: Flags) -> None:
+    def __init__(self, batches: Batches, settings: RewriteSettings, *, empty: Flags, is_damaged: Flags) -> None:
         source, attributes = batches.column("magic"), batches.column("attributes")
         numbers, old = attributes & CODEC_MASK, source < 2
         control = ~old & ((attributes & CONTROL) != 0)
@@ -319,13 +319,13 @@ class Plan:
         other_codec = (self.codecs != numbers) | (settings.level is not None)
         build = (old | (self.magics < 2)) & ((self.magics != source) | other_codec)
         down = self.magics < source
-        gone = build & (empty | (control & down))
+        is_removed = build & (empty | (control & down))
         recompress = other_codec & ~old & ~control & ~empty
-        self.actions = np.select([damaged, gone, build, recompress], [COPY, GONE, BUILD, RECOMPRESS], COPY)
+        self.actions = np.select([is_damaged, is_removed, build, recompress], [COPY, GONE, BUILD, RECOMPRESS], COPY)
         self.down = down & ((self.actions == BUILD) | (self.actions == GONE))
 
 
-def damaged_batches(window: Decoded) -> dict[int, str]:
+def find_damaged_batches(window: Decoded) -> dict[int, str]:
     """Return the reason for each batch that cannot be read completely, by batch number."""
     result = {batch: problem.reason for batch, problem in window.problems.items()}
     result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
@@ -341,21 +341,21 @@ def _with_wrong_messages(window: Decoded) -> set[int]:
     return set(window.owners[inner[right == 0]].tolist())
 
 
-def rewritten(
-    window: Decoded, settings: RewriteSettings, damaged: Flags, losses: Losses
+def rewrite_batches(
+    window: Decoded, settings: RewriteSettings, is_damaged: Flags, losses: Losses
 ) -> Iterator[bytes | memoryview]:
     """Yield the bytes of a window's batches, rewritten as ``settings`` request.
 
     Args:
         window: decoded batches. Positions are relative to ``window.data``.
         settings: settings of the conversion.
-        damaged: batches that are copied because they cannot be read.
+        is_damaged: batches that are copied because they cannot be read.
         losses: receives the losses of batches that are converted to an older format.
 
     Raises:
         EncodeError: the format does not support the codec, or a record does not fit.
     """
-    plan = Plan(window.batches, settings, empty=window.index.rows == 0, damaged=damaged)
+    plan = Plan(window.batches, settings, empty=window.index.rows == 0, is_damaged=is_damaged)
     if (plan.actions == COPY).all():
         yield from (part for _, part in _copies(window, plan))
         return
@@ -364,8 +364,8 @@ def rewritten(
     losses.control_records += int(window.index.rows[plan.actions == GONE].sum())
     chunks: list[tuple[int, bytes | memoryview]] = [
         *_copies(window, plan),
-        *_recompressed(window, plan, settings.level),
-        *_built(window, plan, settings),
+        *_recompress_batches(window, plan, settings.level),
+        *_build_batches(window, plan, settings),
     ]
     chunks.sort(key=lambda chunk: chunk[0])
     yield from (part for _, part in chunks)
@@ -395,7 +395,7 @@ def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
         yield first, window.data[int(positions[first]) : end].data
 
 
-def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tuple[int, bytes]]:
+def _recompress_batches(window: Decoded, plan: Plan, level: int | None) -> Iterator[tuple[int, bytes]]:
     """Recompress the records of format 2 batches, and keep their header fields."""
     for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
         at = _position(window, batch)
@@ -415,7 +415,7 @@ def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tu
 # --------------------------------------------------------------------------------------------- batches that are built
 
 
-def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
+def _build_batches(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
     """Build the remaining batches. Batches with the same format, codec and timestamp type are built together."""
     magics = window.batches.column("magic")
     numbers, attributes = window.batches.codecs, window.batches.column("attributes")
@@ -424,8 +424,8 @@ def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[t
     joins = (magics < 2) & (numbers == 0) & ((plan.magics == 2) | (plan.codecs != 0))
     build = plan.actions == BUILD
     for kind in np.unique(kinds[build]).tolist():
-        chosen = build & (kinds == kind)
-        mine = chosen[window.owners]
+        is_chosen = build & (kinds == kind)
+        mine = is_chosen[window.owners]
         index, owners = window.index.take(mine, window.owners), window.owners[mine]
         magic, codec, append_time = kind // 16, kind % 16 // 2, bool(kind % 2)
         rows = rows_of_index(window.sections, index, headers=False)
@@ -450,10 +450,10 @@ def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, b
     """
     other = owners[1:] != owners[:-1]
     gap = owners[1:] != owners[:-1] + 1  # other batches are between them
-    forced = other & ~(joins[owners[1:]] & joins[owners[:-1]] & ~gap)
+    is_start = other & ~(joins[owners[1:]] & joins[owners[:-1]] & ~gap)
     if append_times is not None:
-        forced |= append_times[1:] != append_times[:-1]
-    runs = np.concatenate(([0], np.flatnonzero(forced) + 1))
+        is_start |= append_times[1:] != append_times[:-1]
+    runs = np.concatenate(([0], np.flatnonzero(is_start) + 1))
     stops = np.append(runs[1:], len(owners))
     before = np.concatenate(([0], ends))
     large = joins[owners[runs]] & (before[stops] - before[runs] > batch_bytes)
@@ -461,11 +461,11 @@ def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, b
         return runs
     result = [runs[~large]]
     for first, stop in zip(runs[large].tolist(), stops[large].tolist(), strict=True):
-        result.append(np.array(_cut(before, first, stop, batch_bytes), np.int64))
+        result.append(np.array(_split_run(before, first, stop, batch_bytes), np.int64))
     return np.sort(np.concatenate(result))
 
 
-def _cut(before: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:
+def _split_run(before: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:
     """Split a run of records into batches of at most ``batch_bytes``. A larger record is a batch of its own."""
     starts = []
     while first < stop:

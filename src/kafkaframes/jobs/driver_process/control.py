@@ -97,7 +97,7 @@ def _private_folder() -> Path:
 
 
 @contextmanager
-def locked(path: Path, *, waits: bool = True) -> Iterator[bool]:
+def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
     """Hold the lock that is required to start or end a socket's process, and yield whether it was acquired.
 
     Args:
@@ -198,7 +198,7 @@ def ask_or_start(path: Path, question: Mapping[str, Any], start: Callable[[], No
         KafkaframesError: the process does not start, or reports a failure.
     """
     while True:
-        with locked(path):
+        with hold_lock(path):
             try:
                 answer = ask(path, question)
             except OSError:

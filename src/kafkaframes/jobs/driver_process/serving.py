@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process import control
-from kafkaframes.jobs.driver_process.control import READY, lock_path, locked
+from kafkaframes.jobs.driver_process.control import READY, hold_lock, lock_path
 
 CHECK_INTERVAL_S: Final = 1.0
 log = logging.getLogger("kafkaframes.jobs")
@@ -99,7 +99,7 @@ def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lamb
                 break
             if not handler.must_end():
                 continue
-            with locked(path, waits=False) as is_ours:  # otherwise a caller is sending a question
+            with hold_lock(path, waits=False) as is_ours:  # otherwise a caller is sending a question
                 if is_ours and handler.must_end():
                     handler.end()
                     path.unlink(missing_ok=True)

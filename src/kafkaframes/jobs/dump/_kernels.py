@@ -25,7 +25,7 @@ from kafkaframes.wire._kernels import copy_bytes
 
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
 DONE, FULL = range(2)
-MOST_BYTES_COLUMNS = 8  # a tuple of arrays is one type only if its length is one
+MAX_BYTES_COLUMNS = 8  # a tuple of arrays is one type only if its length is one
 _DIGITS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 
 
@@ -76,7 +76,7 @@ def _write_base64(out, position, data, start, end):
 
 
 def _columns(kind):
-    return types.UniTuple(kind, MOST_BYTES_COLUMNS)
+    return types.UniTuple(kind, MAX_BYTES_COLUMNS)
 
 
 _RENDER = types.UniTuple(types.int64, 2)(

@@ -31,7 +31,7 @@ from kafkaframes.records.scan import Bytes, Chunks, as_array
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import DirectoryName, printable
 
-MOST_LINES = 1 << 18  # records of which lines are made at once
+MAX_LINES = 1 << 18  # records of which lines are made at once
 CHUNK_BYTES = 1 << 20  # the lines of a chunk stay in the CPU caches: 4 MiB were slower by a third
 
 
@@ -60,7 +60,7 @@ class Origin:
         return cls(topic, partition, printable(directory), printable(segment))
 
 
-def cut_lines(chunk: Decoded, most_records: int = MOST_LINES) -> Iterator[tuple[Decoded, bool]]:
+def split_for_lines(chunk: Decoded, most_records: int = MAX_LINES) -> Iterator[tuple[Decoded, bool]]:
     """Yield a chunk in parts whose lines fit into memory, each with whether its batch has begun already.
 
     A larger chunk is cut into batches, and those into runs of records; damage is reported with the last run.
@@ -243,24 +243,24 @@ class Limited:
 
     def apply(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the records that are requested and still asked for."""
-        chosen = self.selection.apply(chunk)
-        count = len(chosen.index.offsets)
+        selected_records = self.selection.apply(chunk)
+        count = len(selected_records.index.offsets)
         if count > self.left:
-            chosen = chosen.select(np.arange(count) < self.left)
+            selected_records = selected_records.select(np.arange(count) < self.left)
         self.left -= min(count, self.left)
-        return chosen
+        return selected_records
 
     def is_done(self, chunk: Decoded) -> bool:
         """Tell whether no more records are asked for."""
         return self.left == 0 or self.selection.is_done(chunk)
 
 
-def _narrow(chunk: Decoded, keep: Flags, chosen: Callable[[bytes], bool]) -> None:
+def _narrow(chunk: Decoded, keep: Flags, selected_records: Callable[[bytes], bool]) -> None:
     """Keep those of the remaining rows whose key is requested; records without a key are not."""
     keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.at(row)
-        keep[row] = key is not None and chosen(key)
+        keep[row] = key is not None and selected_records(key)
 
 
 def key_pattern(text: str) -> re.Pattern[bytes]:
@@ -295,12 +295,12 @@ class Pattern:
         Raises:
             OptionError: ``text`` is not a regular expression.
         """
-        made = cls(text, is_plain or _SPECIAL.search(text) is None, ignores_case)
+        pattern = cls(text, is_plain or _SPECIAL.search(text) is None, ignores_case)
         try:
-            made.rows_of(pa.array([b""]))
+            pattern.rows_of(pa.array([b""]))
         except pa.ArrowInvalid as error:
             raise OptionError(f"not a regular expression: {text!r} ({error})") from None
-        return made
+        return pattern
 
     def rows_of(self, column: pa.Array) -> Flags:
         """Return which rows of a binary column match; nulls do not."""

@@ -90,13 +90,13 @@ def sequences(base_sequences: Ints, deltas: Ints) -> Ints:
     """
     steps = _int32(deltas)
     beyond = base_sequences > _int32(MAX_INT32 - steps)
-    moved = np.where(beyond, steps - (MAX_INT32 - base_sequences) - 1, base_sequences + steps)
-    return np.where(base_sequences == NO_SEQUENCE, NO_SEQUENCE, _int32(moved))
+    wrapped_sequences = np.where(beyond, steps - (MAX_INT32 - base_sequences) - 1, base_sequences + steps)
+    return np.where(base_sequences == NO_SEQUENCE, NO_SEQUENCE, _int32(wrapped_sequences))
 
 
 def _int32(values: Ints) -> Ints:
-    wrapped: Ints = (values + 2**31) % 2**32 - 2**31
-    return wrapped
+    int32_values: Ints = (values + 2**31) % 2**32 - 2**31
+    return int32_values
 
 
 def _horizons(has_one: npt.NDArray[np.bool_], base_timestamps: Ints) -> pa.Array:
@@ -128,12 +128,12 @@ class Headers:
     keys: Slices
     values: Slices
 
-    def joined(self, line: Line, **columns: Column) -> Slices:
+    def join_headers(self, line: Line, **columns: Column) -> Slices:
         """Return the rendered headers of each record as one value, without the last byte, which separates."""
-        rendered = line.render({"key": self.keys, "value": self.values, **columns}, len(self.keys))
-        ends = np.concatenate([np.zeros(1, np.int64), rendered.ends])
+        rendered_headers = line.render({"key": self.keys, "value": self.values, **columns}, len(self.keys))
+        ends = np.concatenate([np.zeros(1, np.int64), rendered_headers.ends])
         starts, stops = ends[self.lists[:-1]], ends[self.lists[1:]]
-        return Slices(rendered.data, starts, np.maximum(stops - starts - 1, 0).astype(np.int32))
+        return Slices(rendered_headers.data, starts, np.maximum(stops - starts - 1, 0).astype(np.int32))
 
 
 def index_headers(chunk: Decoded) -> Headers:
@@ -152,7 +152,7 @@ def _empty_slices(data: Bytes, count: int) -> Slices:
     return Slices(data, np.empty(count, np.int64), np.empty(count, np.int32))
 
 
-def _rendered(chunk: Decoded, render: Callable[[Headers], Slices]) -> Slices:
+def _render_headers(chunk: Decoded, render: Callable[[Headers], Slices]) -> Slices:
     """Return a value for each record: empty ones at once where no record has headers."""
     if chunk.index.header_counts.any():
         return render(index_headers(chunk))
@@ -162,28 +162,28 @@ def _rendered(chunk: Decoded, render: Callable[[Headers], Slices]) -> Slices:
 
 def header_keys(chunk: Decoded) -> Slices:
     """Return each record's header keys, with commas between them (kafka-dump-log)."""
-    return _rendered(chunk, lambda headers: headers.joined(_KEYS))
+    return _render_headers(chunk, lambda headers: headers.join_headers(_KEYS))
 
 
 def header_pairs(chunk: Decoded) -> Slices:
     """Return each record's headers as ``name=value,name=value`` (kcat's ``%h``)."""
-    return _rendered(chunk, lambda headers: headers.joined(_PAIRS))
+    return _render_headers(chunk, lambda headers: headers.join_headers(_PAIRS))
 
 
 def header_json(chunk: Decoded) -> Slices:
     """Return each record's headers as the inside of a JSON array of [key, value in base64 or null]."""
-    return _rendered(chunk, lambda headers: headers.joined(_JSON, json_key=_json_keys(headers.keys)))
+    return _render_headers(chunk, lambda headers: headers.join_headers(_JSON, json_key=_json_keys(headers.keys)))
 
 
 def _json_keys(keys: Slices) -> pa.Array:
     """Return header keys as JSON strings in ASCII; few keys are on many records."""
-    known: dict[bytes, bytes] = {}
+    quoted_keys: dict[bytes, bytes] = {}
     result = []
     for row in range(len(keys)):
         key = keys.at(row) or b""
-        if key not in known:
-            known[key] = json_string(java_text(key))
-        result.append(known[key])
+        if key not in quoted_keys:
+            quoted_keys[key] = json_string(java_text(key))
+        result.append(quoted_keys[key])
     return pa.array(result, pa.binary())
 
 
@@ -216,7 +216,7 @@ CSV_SCHEMA = pa.schema(
     [field if field.name not in ("key", "value", "headers") else pa.field(field.name, pa.string()) for field in SCHEMA]
 )
 NO_TIMESTAMP = -1
-MOST_BYTES = 1 << 30  # of keys or values in one table: an Arrow binary array holds less than 2 GiB
+MAX_TABLE_BYTES = 1 << 30  # of keys or values in one table: an Arrow binary array holds less than 2 GiB
 _BASE64 = plan_line(Base64("value"))
 
 
@@ -253,7 +253,7 @@ def csv_tables(chunk: Decoded, origin: Origin, *, base64: bool) -> Iterator[pa.R
 def _portions(chunk: Decoded) -> Iterator[Decoded]:
     index = chunk.index
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
-    portion = np.cumsum(sizes) // MOST_BYTES
+    portion = np.cumsum(sizes) // MAX_TABLE_BYTES
     if len(portion) == 0 or portion[-1] == 0:
         yield chunk
         return
@@ -306,12 +306,12 @@ def _json_headers(headers: pa.Array, *, base64: bool) -> pa.Array:
         return pa.array([""] * len(headers), pa.string())
     texts = []
     for items in headers.to_pylist():
-        pairs = [[item["key"], _shown(item["value"], base64=base64)] for item in items]
+        pairs = [[item["key"], _format_value(item["value"], base64=base64)] for item in items]
         texts.append(json.dumps(pairs, ensure_ascii=False) if pairs else "")
     return pa.array(texts, pa.string())
 
 
-def _shown(value: bytes | None, *, base64: bool) -> str | None:
+def _format_value(value: bytes | None, *, base64: bool) -> str | None:
     if value is None:
         return None
     return b64encode(value).decode() if base64 else java_text(value)

@@ -63,7 +63,7 @@ def _remote_update(result: Any, _: bool) -> str:
     texts = {
         "remoteLogSegmentId": _segment_id(result.remote_log_segment_id),
         "customMetadata": _custom(result.custom_metadata),
-        "state": _named(_COPY_STATES, result.remote_log_segment_state),
+        "state": _format_names(_COPY_STATES, result.remote_log_segment_state),
         "eventTimestampMs": result.event_timestamp_ms,
         "brokerId": result.broker_id,
     }
@@ -73,7 +73,7 @@ def _remote_update(result: Any, _: bool) -> str:
 def _remote_deletion(result: Any, _: bool) -> str:
     texts = {
         "topicPartition": _topic_partition(result.topic_id_partition),
-        "state": _named(_DELETE_STATES, result.remote_partition_delete_state),
+        "state": _format_names(_DELETE_STATES, result.remote_partition_delete_state),
         "eventTimestampMs": result.event_timestamp_ms,
         "brokerId": result.broker_id,
     }
@@ -104,7 +104,7 @@ def _of_segment(result: Any, with_index: bool) -> dict[str, object]:
         "segmentLeaderEpochs": f"{{{', '.join(f'{epoch}={start}' for epoch, start in epochs.items())}}}",
         "segmentSizeInBytes": result.segment_size_in_bytes,
         "customMetadata": _custom(result.custom_metadata),
-        "state": _named(_COPY_STATES, result.remote_log_segment_state),
+        "state": _format_names(_COPY_STATES, result.remote_log_segment_state),
     }
     return texts | ({"txnIdxEmpty": "true" if result.txn_index_empty else "false"} if with_index else {})
 
@@ -126,7 +126,7 @@ def _custom(data: bytes | None) -> str:
     return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
 
 
-def _named(names: tuple[str, ...], number: int) -> str:
+def _format_names(names: tuple[str, ...], number: int) -> str:
     if not 0 <= number < len(names):
         raise DecodeError(f"there is no state {number}", position=0)
     return names[number]
@@ -167,8 +167,8 @@ def decoder_for(name: str, style: Style) -> Callable[[Decoded], tuple[Slices, Sl
 
 
 def _column(texts: list[str | None]) -> Slices:
-    encoded = [None if text is None else text.encode("utf-8", "replace") for text in texts]
-    return slices_of(pa.array(encoded, pa.binary()))
+    utf8_texts = [None if text is None else text.encode("utf-8", "replace") for text in texts]
+    return slices_of(pa.array(utf8_texts, pa.binary()))
 
 
 def _json(value: Any) -> str:
@@ -214,8 +214,10 @@ def _transactions_as_text(record: Any) -> Texts:
     if record.value is None:
         return key_text, DELETED
     result = record.value
-    listed = [(topic.topic, one) for topic in result.transaction_partitions or () for one in topic.partition_ids]
-    partitions = ",".join(f"{topic}-{number}" for topic, number in in_hash_order(listed))
+    partition_list = [
+        (topic.topic, one) for topic in result.transaction_partitions or () for one in topic.partition_ids
+    ]
+    partitions = ",".join(f"{topic}-{number}" for topic, number in in_hash_order(partition_list))
     return key_text, (
         f"producerId:{result.producer_id},producerEpoch:{result.producer_epoch},"
         f"state={_state(result.transaction_status)},partitions=[{partitions}],"
@@ -239,9 +241,9 @@ def in_hash_order(partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
     def order(partition: tuple[str, int]) -> tuple[int, int]:
         topic, number = partition
-        stirred = _hash(topic, number)
-        stirred ^= stirred >> 16
-        return stirred & (slots - 1), stirred - 2**32 if stirred >= 2**31 else stirred
+        hash_value = _hash(topic, number)
+        hash_value ^= hash_value >> 16
+        return hash_value & (slots - 1), hash_value - 2**32 if hash_value >= 2**31 else hash_value
 
     return sorted(partitions, key=order)
 
@@ -289,12 +291,12 @@ def _assignment_text(protocol_type: str, member: Any) -> str:
     if protocol_type != CONSUMER:
         return bytes(member.assignment).hex().upper()
     try:
-        assigned, _ = decode_versioned("ConsumerProtocolAssignment", bytes(member.assignment))
+        assignment, _ = decode_versioned("ConsumerProtocolAssignment", bytes(member.assignment))
     except DecodeError:
         return bytes(member.assignment).hex().upper()
-    listed = [f"{topic.topic}-{one}" for topic in assigned.assigned_partitions for one in topic.partitions]
-    user_data = f":{bytes(assigned.user_data).hex().upper()}" if assigned.user_data else ""
-    return f"[{', '.join(listed)}]{user_data}"
+    partition_list = [f"{topic.topic}-{one}" for topic in assignment.assigned_partitions for one in topic.partitions]
+    user_data = f":{bytes(assignment.user_data).hex().upper()}" if assignment.user_data else ""
+    return f"[{', '.join(partition_list)}]{user_data}"
 
 
 # --------------------------------------------------------------------------------------- KRaft's metadata
@@ -328,8 +330,8 @@ def control_json(kind: str, value: bytes | None) -> str | None:
 
     if kind not in _MARKER_LABELS or value is None:
         return None
-    opened = open_control_value(kind, value, unknown_tags=False)
-    return None if opened.value is None else f"{_MARKER_LABELS[kind]} {opened.value}"
+    control_record = open_control_value(kind, value, unknown_tags=False)
+    return None if control_record.value is None else f"{_MARKER_LABELS[kind]} {control_record.value}"
 
 
 DECODERS: Mapping[str, Callable[[Style], Decoder]] = {

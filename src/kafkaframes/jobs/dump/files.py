@@ -45,8 +45,8 @@ def kind_of(name: str) -> str:
     >>> kind_of("00000000000000000042.log.deleted"), kind_of("bootstrap.checkpoint"), kind_of("notes.txt")
     ('log', 'checkpoint', '')
     """
-    parsed = FileName.parse(name)
-    kind = parsed.kind if parsed else name.rpartition(".")[2]
+    file_name = FileName.parse(name)
+    kind = file_name.kind if file_name else name.rpartition(".")[2]
     return kind if kind in KINDS else ""
 
 
@@ -67,14 +67,14 @@ def files_to_dump(
     Raises:
         LogDirError: a path does not exist or cannot be read, or a directory holds no such file.
     """
-    listed, result = list(paths), list[DumpFile]()
-    for named in listed:
-        path = plain_path(named)
+    path_list, result = list(paths), list[DumpFile]()
+    for path_text in path_list:
+        path = plain_path(path_text)
         filesystem = filesystem_for(path, options=options)
         for match in expand(filesystem, path):
             files = _under(filesystem, match, kinds, temporary=temporary, options=options)
             if files is None:  # no partition of Kafka's: a tiered store, or nothing
-                files = _of_stores(listed, kinds, options=options).pop(match.rstrip("/"), None)
+                files = _of_stores(path_list, kinds, options=options).pop(match.rstrip("/"), None)
             if files is None:
                 raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
             result += files
@@ -93,7 +93,7 @@ def _of_stores(
         if isinstance(directory.filesystem, TieredFileSystem):
             for partition in directory.partitions:
                 entries = directory.filesystem.list_directory(partition.directory)
-                files = _requested(directory.filesystem, entries, kinds, temporary=False)
+                files = _select_files(directory.filesystem, entries, kinds, temporary=False)
                 for parent in _parents_of(partition.directory):
                     result.setdefault(parent, []).extend(files)
     return result
@@ -124,7 +124,7 @@ def _under(
     partitions = list(_partitions(filesystem, path.rstrip("/") or "/", NESTED_DEPTH))
     if not partitions:
         return None
-    return [one for entries in partitions for one in _requested(filesystem, entries, kinds, temporary=temporary)]
+    return [one for entries in partitions for one in _select_files(filesystem, entries, kinds, temporary=temporary)]
 
 
 def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
@@ -132,12 +132,12 @@ def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mappin
     view = object_view(path, options=options)
     if view == path:
         return DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)
-    tiered = filesystem_for(view, options=options)
-    result = tiered.stat(view)
-    return DumpFile(tiered, view, kind_of(view), info.size_bytes if result is None else result.size_bytes)
+    tiered_source = filesystem_for(view, options=options)
+    result = tiered_source.stat(view)
+    return DumpFile(tiered_source, view, kind_of(view), info.size_bytes if result is None else result.size_bytes)
 
 
-def _requested(
+def _select_files(
     filesystem: FileSystem, entries: Iterable[FileInfo], kinds: Collection[str], *, temporary: bool
 ) -> list[DumpFile]:
     return [
@@ -167,7 +167,7 @@ def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[
             yield from _partitions(filesystem, directory.path, depth - 1)
 
 
-def selected(files: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
+def select_files(files: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
     """Return the files of the topics (names or patterns) and partitions that are requested; none are all."""
     if not topics and not partitions:
         return files

@@ -25,9 +25,9 @@ from kafkaframes.jobs.dump.chunks import (
     ChunkReader,
     Origin,
     Selection,
-    cut_lines,
     errors_in,
     keys_of,
+    split_for_lines,
     values_of,
 )
 from kafkaframes.jobs.dump.columns import batch_columns, header_json, record_columns, rows_of, sequences
@@ -139,7 +139,7 @@ class JsonDump:
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
             self.faults += errors_in(chunk).values()
-            for part, has_begun in cut_lines(self.options.keep.apply(chunk)):
+            for part, has_begun in split_for_lines(self.options.keep.apply(chunk)):
                 lines = _chunk_lines(part, where, self.options)
                 yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # its batch's line is there already
             if self.options.keep.is_done(chunk):
@@ -187,13 +187,13 @@ def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
 
 def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], where: _Where) -> list[memoryview]:
     """Return the line of each batch: two forms, of which most logs have one."""
-    rendered = [
-        line.render(rows_of(columns, 0, len(modern)), len(modern)) if requested.any() else None
-        for line, requested in ((where.message, ~modern), (where.batch, modern))
+    rendered_forms = [
+        line.render(rows_of(columns, 0, len(modern)), len(modern)) if is_form.any() else None
+        for line, is_form in ((where.message, ~modern), (where.batch, modern))
     ]
     lines = []
     for batch, is_modern in enumerate(modern.tolist()):
-        form = rendered[is_modern]
+        form = rendered_forms[is_modern]
         assert form is not None
         lines.append(form.between(batch, batch + 1))
     return lines
@@ -246,8 +246,8 @@ def _specials(chunk: Decoded) -> set[int]:
     unknown = batches.codecs >= len(CODECS)
     short = batches.is_v2 & (batches.column("size") < BATCH_V2.size)
     later = batches.column("magic") > NEWEST_MAGIC
-    unopened = batches.is_wrapper & (chunk.reached == 0)
-    return set(np.flatnonzero(unknown | short | later | unopened).tolist())
+    is_unopened = batches.is_wrapper & (chunk.reached == 0)
+    return set(np.flatnonzero(unknown | short | later | is_unopened).tolist())
 
 
 def _special_line(chunk: Decoded, batch: int, where: _Where) -> bytes:
@@ -279,8 +279,8 @@ def _fields_while_readable(chunk: Decoded, batch: int) -> Iterator[tuple[str, An
         yield "crc", int(chunk.batches.column("crc")[batch])
         raise CorruptRecordError("the first offset of a compressed message that cannot be opened")
     header = chunk.data[at : at + min(size, BATCH_V2.size)].tobytes()
-    unpacked = _V2_HEADER.unpack(header.ljust(BATCH_V2.size, b"\0"))
-    values = dict(zip((item.name for item in BATCH_V2.fields), unpacked, strict=True))
+    header_values = _V2_HEADER.unpack(header.ljust(BATCH_V2.size, b"\0"))
+    values = dict(zip((item.name for item in BATCH_V2.fields), header_values, strict=True))
     if size >= BATCH_V2.end_of("count"):
         yield "count", values["count"]
     for name, value in _later_fields(values):

@@ -43,7 +43,7 @@ _PARTS: dict[str, Part] = {
 LETTERS = (*_ORIGIN_PARTS, *_PARTS)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
-_MOST_OFFSET = 2**63 - 1
+_MAX_OFFSET = 2**63 - 1
 
 
 def plan_format(text: str, origin: Origin) -> Line:
@@ -67,23 +67,23 @@ def format_parts(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | 
     A ``%`` that is followed by no known letter, or a backslash by none, is an ``OptionError``.
     """
     for token in _TOKEN.finditer(text):
-        letter, hexadecimal, escaped, plain, _ = token.groups()
+        letter, hexadecimal, escape, plain, _ = token.groups()
         if letter in letters:
             yield letters[letter]
         elif hexadecimal:
             yield bytes.fromhex(hexadecimal)
-        elif escaped in _ESCAPES:
-            yield _ESCAPES[escaped]
+        elif escape in _ESCAPES:
+            yield _ESCAPES[escape]
         elif plain:
             yield plain.encode()
         else:
-            known = " ".join(f"%{letter}" for letter in LETTERS)
+            letter_list = " ".join(f"%{letter}" for letter in LETTERS)
             raise OptionError(
-                f"unknown {token[0]!r} in the format {text!r} (known: {known} \\n \\r \\t \\0 \\\\ \\xHH)"
+                f"unknown {token[0]!r} in the format {text!r} (known: {letter_list} \\n \\r \\t \\0 \\\\ \\xHH)"
             )
 
 
-def formatted(chunk: Decoded, line: Line) -> memoryview:
+def format_records(chunk: Decoded, line: Line) -> memoryview:
     """Return a chunk's records in a planned format."""
     columns = record_columns(chunk)
     if "value_size_bytes" in line.bytes_columns:
@@ -109,7 +109,7 @@ def plan_envelope(origin: Origin) -> Line:
     )
 
 
-def enveloped(chunk: Decoded, line: Line) -> memoryview:
+def format_envelopes(chunk: Decoded, line: Line) -> memoryview:
     """Return a chunk's records in JSON envelopes; what is no UTF-8 is replaced, as in kcat."""
     columns = record_columns(chunk)
     columns["key_json"] = _json_column(keys_of(chunk))
@@ -167,7 +167,7 @@ def parse_offsets(texts: tuple[str, ...]) -> Range:
         if text == "beginning":
             result = replace(result, start_offset=None)
         elif text == "end":
-            result = replace(result, start_offset=_MOST_OFFSET)
+            result = replace(result, start_offset=_MAX_OFFSET)
         elif match is None or (match[1] and match[2].startswith("-")):
             raise OptionError(f"no offset: {text!r} (known: beginning, end, N, -N, s@MS, e@MS)")
         else:

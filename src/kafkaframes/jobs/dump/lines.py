@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from kafkaframes.jobs.dump import _kernels as kernels
 
-_MOST_DIGITS = 20
-MOST_ROWS = 1 << 17
+_MAX_DIGITS = 20
+MAX_ROWS = 1 << 17
 _NO_BYTES = np.frombuffer(b"", np.uint8)
 _NO_STARTS = np.frombuffer(b"", np.int64)
 _NO_SIZES = np.frombuffer(b"", np.int32)
@@ -128,7 +128,7 @@ class _Plan:
     numbers: list[str] = field(default_factory=list)
     bytes_columns: list[str] = field(default_factory=list)
 
-    def pooled(self, text: bytes) -> tuple[int, int]:
+    def pool_text(self, text: bytes) -> tuple[int, int]:
         start = len(self.pool)
         self.pool += text
         return start, len(self.pool)
@@ -136,12 +136,12 @@ class _Plan:
     def add(self, part: Part) -> None:
         match part:
             case Text(text):
-                self.program.append((kernels.LITERAL, *self.pooled(text), 0))
+                self.program.append((kernels.LITERAL, *self.pool_text(text), 0))
             case Number(column):
                 self.program.append((kernels.INTEGER, _index_of(self.numbers, column), 0, 0))
             case Word(column, words):
                 first = len(self.words)
-                self.words += [self.pooled(word) for word in words]
+                self.words += [self.pool_text(word) for word in words]
                 self.program.append((kernels.CHOICE, _index_of(self.numbers, column), first, len(self.words) - 1))
             case Raw(column):
                 self.program.append((kernels.RAW, _index_of(self.bytes_columns, column), 0, 0))
@@ -180,9 +180,9 @@ class Line:
 
     def render(self, columns: Mapping[str, Column], count: int) -> Lines:
         """Return the lines of ``count`` rows; numbers want integers or booleans, the other parts bytes columns."""
-        if count > MOST_ROWS:  # what must be free for a line is far more than what most lines take
-            return _joined(
-                [self._portion(columns, row, min(row + MOST_ROWS, count)) for row in range(0, count, MOST_ROWS)]
+        if count > MAX_ROWS:  # what must be free for a line is far more than what most lines take
+            return _join_portions(
+                [self._portion(columns, row, min(row + MAX_ROWS, count)) for row in range(0, count, MAX_ROWS)]
             )
         return self._portion(columns, 0, count)
 
@@ -212,14 +212,14 @@ class Line:
             elif operation == kernels.CHOICE:
                 per_row += widest_word
             elif operation == kernels.INTEGER:
-                per_row += _MOST_DIGITS
+                per_row += _MAX_DIGITS
             elif operation in (kernels.RAW, kernels.BASE64) and count:
                 size = int(np.maximum(sizes[a], 0).sum(dtype=np.int64))
                 in_all += size if operation == kernels.RAW else size * 4 // 3 + 4 * count
         return count * per_row + in_all
 
 
-def _joined(portions: list[Lines]) -> Lines:
+def _join_portions(portions: list[Lines]) -> Lines:
     before = np.cumsum([0, *(len(portion.data) for portion in portions[:-1])])
     ends = [portion.ends + start for portion, start in zip(portions, before, strict=True)]
     return Lines(np.concatenate([portion.data for portion in portions]), np.concatenate(ends))
@@ -235,8 +235,8 @@ def plan_line(*parts: Part) -> Line:
     plan = _Plan()
     for part in parts:
         plan.add(part)
-    if len(plan.bytes_columns) > kernels.MOST_BYTES_COLUMNS:
-        raise ValueError(f"a line may use {kernels.MOST_BYTES_COLUMNS} bytes columns, not {len(plan.bytes_columns)}")
+    if len(plan.bytes_columns) > kernels.MAX_BYTES_COLUMNS:
+        raise ValueError(f"a line may use {kernels.MAX_BYTES_COLUMNS} bytes columns, not {len(plan.bytes_columns)}")
     return Line(
         np.array(plan.program, np.int64).reshape(-1, 4),
         np.frombuffer(bytes(plan.pool), np.uint8),
@@ -257,7 +257,7 @@ def _numbers(column: Column) -> npt.NDArray[Any]:
 def _bytes_columns(columns: Sequence[Column]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
     """Return bytes columns as three tuples of always the same length and the same array types."""
     views = [_view(column if isinstance(column, Slices) else slices_of(column)) for column in columns]
-    views += itertools.repeat((_NO_BYTES, _NO_STARTS, _NO_SIZES), kernels.MOST_BYTES_COLUMNS - len(views))
+    views += itertools.repeat((_NO_BYTES, _NO_STARTS, _NO_SIZES), kernels.MAX_BYTES_COLUMNS - len(views))
     datas, starts, sizes = zip(*views, strict=True)
     return datas, starts, sizes
 

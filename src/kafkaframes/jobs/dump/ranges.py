@@ -36,20 +36,22 @@ class Requested:
     keep: Selection
 
 
-def requested_files(files: list[DumpFile], conditions: Filter, *, limit: int | None = None) -> Iterator[Requested]:
+def select_files_in_range(
+    files: list[DumpFile], conditions: Filter, *, limit: int | None = None
+) -> Iterator[Requested]:
     """Yield the files that may hold a requested record.
 
     A negative ``from_offset`` counts from the end of each partition. Times are looked up as
     ListOffsets does. ``limit`` is of records, over all files.
     """
     budget = Limited(NO_FILTER, limit) if limit is not None else None
-    for listed in _by_directory(files).values():
-        resolved = _resolved(listed, conditions)
-        for file, after in _with_next_base(listed):
+    for group_files in _by_directory(files).values():
+        resolved_conditions = _resolve_conditions(group_files, conditions)
+        for file, after in _with_next_base(group_files):
             if budget is not None and budget.left == 0:
                 return
-            if _may_hold(file, after, resolved):
-                within = _within(file, resolved)
+            if _may_hold(file, after, resolved_conditions):
+                within = _within(file, resolved_conditions)
                 keep: Selection = within
                 if budget is not None:
                     budget.selection = within
@@ -99,7 +101,7 @@ def _may_hold(file: DumpFile, after: int | None, conditions: Filter) -> bool:
     )
 
 
-def _resolved(group: list[DumpFile], conditions: Filter) -> Filter:
+def _resolve_conditions(group: list[DumpFile], conditions: Filter) -> Filter:
     least, limit = conditions.from_offset, conditions.until_offset
     segments = [file for file in group if file.kind == "log"]
     if least is not None and least < 0:
@@ -158,13 +160,13 @@ def merge_files(
     Temporary files, indexes, snapshots and files that were named themselves stay as they are, and so do directories
     that are not copies of one log. Returns the files, and messages for the user.
     """
-    named = {plain_path(path) for path in paths}
+    plain_paths = {plain_path(path) for path in paths}
     looked_into = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
     try:
-        grouped = group(copies_of(discover(looked_into, options=options), named)) if looked_into else {}
+        grouped = group(copies_of(discover(looked_into, options=options), plain_paths)) if looked_into else {}
     except LogDirError:  # a dump also takes what is not a log: an index without its segment, a file with another name
         grouped = {}
-    made: dict[str, list[DumpFile]] = {}
+    parts_by_path: dict[str, list[DumpFile]] = {}
     decisions: list[Decision] = []
     messages: list[str] = []
     for copies in (result for result in grouped.values() if len(result) > 1):
@@ -173,33 +175,35 @@ def merge_files(
         except LogDirError as reason:
             messages.append(f"not merged: {reason}")
             continue
-        merged = merge_copies(copies, check=True, scan=True)
-        decisions += merged.decisions
+        merged_log = merge_copies(copies, check=True, scan=True)
+        decisions += merged_log.decisions
         parts = [
             DumpFile(
                 copies[part.at.copy].filesystem,
-                merged.segment(part.at).path,
+                merged_log.segment(part.at).path,
                 "log",
-                merged.segment(part.at).size_bytes,
-                str(merged.topic_partition),
-                (max(part.first_offset, merged.start_offset), part.end_offset),
+                merged_log.segment(part.at).size_bytes,
+                str(merged_log.topic_partition),
+                (max(part.first_offset, merged_log.start_offset), part.end_offset),
             )
-            for part in merged.spans
+            for part in merged_log.spans
         ]
-        made |= {segment.path: parts for one in copies for segment in one.partition.segments}
-    shown = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]
-    return _replaced(files, made, named), [*messages, *map(str, shown)]
+        parts_by_path |= {segment.path: parts for one in copies for segment in one.partition.segments}
+    warnings = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]
+    return _replace_files(files, parts_by_path, plain_paths), [*messages, *map(str, warnings)]
 
 
-def _replaced(files: Sequence[DumpFile], made: Mapping[str, list[DumpFile]], named: set[str]) -> list[DumpFile]:
+def _replace_files(
+    files: Sequence[DumpFile], parts_by_path: Mapping[str, list[DumpFile]], plain_paths: set[str]
+) -> list[DumpFile]:
     """Put the parts of a merged log where the first segment of any of its copies was."""
     result: list[DumpFile] = []
-    done: list[list[DumpFile]] = []
+    replaced_parts: list[list[DumpFile]] = []
     for file in files:
-        parts = made.get(file.path)
-        if parts is None or file.path in named:
+        parts = parts_by_path.get(file.path)
+        if parts is None or file.path in plain_paths:
             result.append(file)
-        elif not any(parts is one for one in done):
-            done.append(parts)
+        elif not any(parts is one for one in replaced_parts):
+            replaced_parts.append(parts)
             result += parts
     return result

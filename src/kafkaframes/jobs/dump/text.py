@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, KafkaframesError, LogDirError
 from kafkaframes.jobs.dump import index_text
-from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, cut_lines, errors_in, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, errors_in, keys_of, split_for_lines, values_of
 from kafkaframes.jobs.dump.columns import batch_columns, header_keys, record_columns, rows_of
 from kafkaframes.jobs.dump.decoders import control_json, decoder_for
 from kafkaframes.jobs.dump.files import DumpFile, kind_of
@@ -227,7 +227,7 @@ def _records(dump: TextDump) -> Iterator[bytes]:
         if options.has_records and options.keep == NO_FILTER:
             pairs, last_offset = not_consecutive(chunk, last_offset, from_zero=dump.style.counts_from_zero)
             findings.not_consecutive += pairs
-        for part, has_begun in cut_lines(options.keep.apply(chunk)):
+        for part, has_begun in split_for_lines(options.keep.apply(chunk)):
             text = _chunk_text(dump, part, decode)
             yield java_bytes(text[text.index(b"\n") + 1 :] if has_begun else text)  # its batch's line is there already
         if options.keep.is_done(chunk):

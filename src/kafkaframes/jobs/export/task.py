@@ -415,8 +415,8 @@ def _count_unread(result: SegmentResult, end: End | None, gaps: list[Gap]) -> No
         result.fault_count += 1
         first, last = gap.damage.lost
         result.faults.append(f"{gap.damage}; bytes {first} to {last} of {result.task.path} are lost")
-        lost = (size_bytes if gap.end is None else gap.end) - gap.start
-        result.tally.drop("a chunk of a tiered segment cannot be read", Counts(1, None, lost))
+        lost_bytes = (size_bytes if gap.end is None else gap.end) - gap.start
+        result.tally.drop("a chunk of a tiered segment cannot be read", Counts(1, None, lost_bytes))
     is_cut_off = bool(gaps) and gaps[-1].end is None
     if end is not None and end.position < size_bytes and not end.corrupt and not is_cut_off:
         result.tally.drop(end.reason, Counts(1, None, size_bytes - end.position))

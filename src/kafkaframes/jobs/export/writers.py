@@ -49,18 +49,23 @@ class ParquetOutput:
         import pyarrow.parquet
 
         numbers = ["offset", "timestamp"]
-        decoded = [one.name for one in schema if one.name not in _NAMES and not pa.types.is_nested(one.type)]
-        repeated = ["timestampType", "topic", "partition", *decoded]  # topic and partition: in Iceberg tables only
+        decoded_columns = [one.name for one in schema if one.name not in _NAMES and not pa.types.is_nested(one.type)]
+        dictionary_columns = [
+            "timestampType",
+            "topic",
+            "partition",
+            *decoded_columns,
+        ]  # topic and partition: in Iceberg tables only
         self._schema = schema
-        self._file = _opened(self._path)
+        self._file = _open_output(self._path)
         self._writer = pyarrow.parquet.ParquetWriter(
             self._file,
             schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=repeated,
+            use_dictionary=dictionary_columns,
             column_encoding=dict.fromkeys(numbers, _PACKED),
-            write_statistics=[*numbers, *repeated],
+            write_statistics=[*numbers, *dictionary_columns],
             metadata_collector=self.metadata,
             store_schema=not self._plain_types,
         )
@@ -70,7 +75,7 @@ class ParquetOutput:
         batch = _with_far_times(batch)
         if FAR_TIMES in batch.schema.names and FAR_TIMES not in self._schema.names:
             self._widen()
-        self._waiting.append(_widened(batch, self._schema))
+        self._waiting.append(_widen_batch(batch, self._schema))
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
@@ -80,7 +85,7 @@ class ParquetOutput:
         """Restart the file with the column ``FAR_TIMES``, and copy the row groups that were written."""
         import pyarrow.parquet
 
-        with self._ended_once():
+        with self._close_once():
             self._writer.close()
         self._file.close()
         rows = sum(one.num_rows for one in self.metadata)
@@ -89,9 +94,9 @@ class ParquetOutput:
         if rows:
             _move(self._path, narrow)
         self._open(self._schema.append(pa.field(FAR_TIMES, pa.int64())))
-        self._waiting = [_widened(batch, self._schema) for batch in self._waiting]
+        self._waiting = [_widen_batch(batch, self._schema) for batch in self._waiting]
         if rows:
-            with _opened(narrow, "rb") as file:
+            with _open_output(narrow, "rb") as file:
                 source = pyarrow.parquet.ParquetFile(file)
                 for number in range(source.num_row_groups):
                     group = source.read_row_group(number)
@@ -104,18 +109,18 @@ class ParquetOutput:
         self._waiting, self._rows, self._bytes = [], 0, 0
         if waiting:
             table = pa.Table.from_batches(waiting, schema=self._schema)
-            with self._ended_once():
+            with self._close_once():
                 self._writer.write_table(table, row_group_size=max(rows, 1))
 
     def close(self) -> None:
         """Write the last row group and the footer."""
         self._flush()
-        with self._ended_once():
+        with self._close_once():
             self._writer.close()
         self._file.close()
 
     @contextmanager
-    def _ended_once(self) -> Iterator[None]:
+    def _close_once(self) -> Iterator[None]:
         """Prevent pyarrow from closing a failed file again on deletion, which would print a traceback."""
         try:
             yield
@@ -137,7 +142,7 @@ def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.append_column(FAR_TIMES, far)
 
 
-def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _widen_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows with all columns of a schema."""
     if FAR_TIMES in schema.names and FAR_TIMES not in batch.schema.names:
         batch = batch.append_column(FAR_TIMES, pa.nulls(batch.num_rows, pa.int64()))
@@ -164,7 +169,7 @@ def _remove(path: str) -> None:
     store.rm_file(path)
 
 
-def _opened(path: str, mode: str = "wb") -> Any:
+def _open_output(path: str, mode: str = "wb") -> Any:
     """Open a local file, or a file in a store by its URL.
 
     Raises:
@@ -199,7 +204,7 @@ class CsvOutput:
         texts = (*_BYTES, "headers")
         fields = [pa.field(one.name, pa.string()) if one.name in texts else one for one in schema]
         self._schema = pa.schema(fields)
-        self._shown = _base64 if base64 else java_text
+        self._format_bytes = _base64 if base64 else java_text
         file = pa.OSFile(path, "wb")
         self._writer = CsvFile(file, self._schema)
         self.close: Callable[[], None] = file.close
@@ -208,7 +213,7 @@ class CsvOutput:
         """Append rows."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in _BYTES:
-            columns[name] = _text_array(columns[name], self._shown)
+            columns[name] = _text_array(columns[name], self._format_bytes)
         if "headers" in columns:
             columns["headers"] = pa.array(self._pairs(columns["headers"]), pa.string())
         self._writer.write_batch(pa.RecordBatch.from_arrays(list(columns.values()), schema=self._schema))
@@ -216,9 +221,9 @@ class CsvOutput:
     def _pairs(self, headers: pa.Array) -> list[str | None]:
         if headers.null_count == len(headers):
             return [None] * len(headers)
-        shown = self._shown
+        format_bytes = self._format_bytes
         return [
-            None if one is None else json.dumps([[h["key"], _maybe(shown, h["value"])] for h in one])
+            None if one is None else json.dumps([[h["key"], _maybe(format_bytes, h["value"])] for h in one])
             for one in headers.to_pylist()
         ]
 
@@ -312,18 +317,18 @@ def _base64(raw: bytes) -> str:
     return b64encode(raw).decode()
 
 
-def _maybe(shown: Callable[[bytes], str], value: bytes | None) -> str | None:
-    return None if value is None else shown(value)
+def _maybe(format_bytes: Callable[[bytes], str], value: bytes | None) -> str | None:
+    return None if value is None else format_bytes(value)
 
 
-def _text_array(raw: pa.Array, shown: Callable[[bytes], str]) -> pa.Array:
+def _text_array(raw: pa.Array, format_bytes: Callable[[bytes], str]) -> pa.Array:
     """Return bytes as text. Values are converted one by one only for base64, or if some are not UTF-8."""
-    if shown is not _base64:
+    if format_bytes is not _base64:
         try:
             return pc.cast(raw, pa.string())
         except pa.ArrowInvalid:
             pass
-    return pa.array([_maybe(shown, one) for one in raw.to_pylist()], pa.string())
+    return pa.array([_maybe(format_bytes, one) for one in raw.to_pylist()], pa.string())
 
 
 def row_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:

@@ -130,7 +130,7 @@ class Side(Protocol):
         None if the batches have other offsets than the source's, or if only a gap follows, up to ``end``.
         """
 
-    def decode(self, fetched: Fetched | None, offset: int, end: int) -> Window | None:
+    def decode(self, fetched_batches: Fetched | None, offset: int, end: int) -> Window | None:
         """Return the records of a fetch from ``offset`` to ``end``; None if ``fetch`` does not apply to this side."""
 
 
@@ -166,26 +166,28 @@ class PartitionSide:
         await self.consumer.assign({self.partition: offset}, ends={self.partition: end})
         deadline = time.monotonic() + self.timeout_s
         while time.monotonic() < deadline:
-            fetched = await self.consumer.fetch(_STEP_MS)
-            if fetched is not None:
-                return fetched
+            fetched_batches = await self.consumer.fetch(_STEP_MS)
+            if fetched_batches is not None:
+                return fetched_batches
             if await self.consumer.skip_gap(self.partition, end):
                 return None
         raise NetworkError(f"no records of {self.partition} arrived for {self.timeout_s:.0f} s")
 
-    def decode(self, fetched: Fetched | None, offset: int, end: int) -> Window:
+    def decode(self, fetched_batches: Fetched | None, offset: int, end: int) -> Window:
         """Return the records of a fetch from ``offset`` to ``end``.
 
         Raises:
             CorruptRecordError: a batch is damaged.
         """
-        if fetched is None:
+        if fetched_batches is None:
             return Window({}, end)
         on_damage = "drop" if self.skips_damage else "fail"
-        rows = chain.from_iterable(map(_iterate_records, fetched.read(_COLUMNS, end_offset=end, on_damage=on_damage)))
+        rows = chain.from_iterable(
+            map(_iterate_records, fetched_batches.read(_COLUMNS, end_offset=end, on_damage=on_damage))
+        )
         records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_ROWS))
-        next_offset = max(records) + 1 if len(records) == _MAX_ROWS else min(fetched.next_offset, end)
-        return Window(records, next_offset, len(fetched.data))
+        next_offset = max(records) + 1 if len(records) == _MAX_ROWS else min(fetched_batches.next_offset, end)
+        return Window(records, next_offset, len(fetched_batches.data))
 
 
 @dataclass(slots=True)
@@ -199,7 +201,7 @@ class MappedSide:
         """Return None, because the offsets in the batches are not those of the source."""
         return None
 
-    def decode(self, fetched: Fetched | None, offset: int, end: int) -> Window | None:
+    def decode(self, fetched_batches: Fetched | None, offset: int, end: int) -> Window | None:
         """Return None, because ``fetch`` does not apply."""
         return None
 
@@ -284,8 +286,8 @@ class Comparison:
             return equal
         source = self.source.decode(batches[0], offset, self.end) or await self.source.read(offset, self.end)
         copy = self.copy.decode(batches[1], offset, self.end) or await self.copy.read(offset, self.end)
-        bound = min(source.next_offset, copy.next_offset)
-        common = sorted(at for at in source.records.keys() & copy.records.keys() if at < bound)
+        common_end = min(source.next_offset, copy.next_offset)
+        common = sorted(at for at in source.records.keys() & copy.records.keys() if at < common_end)
         for at in common:
             if not source.records[at].is_copied_as(copy.records[at]):
                 raise LogDirError(
@@ -297,8 +299,8 @@ class Comparison:
         self._counted_end = max(self._counted_end, max(common, default=-1) + 1)
         if not common:  # continue at the first offset that both sides can have
             starts = (min(one.records, default=one.next_offset) for one in (source, copy))
-            bound = max(bound, *starts)
-        return max(bound, offset + 1), len(common), source.size_bytes + copy.size_bytes
+            common_end = max(common_end, *starts)
+        return max(common_end, offset + 1), len(common), source.size_bytes + copy.size_bytes
 
 
 async def holds_records(side: Side, first: int, end: int) -> bool:

@@ -35,24 +35,24 @@ _NOTHING_EXPIRES: Final = {
 
 
 @asynccontextmanager
-async def opened(
+async def open_cluster(
     endpoint: str,
     properties: Mapping[str, Any],
-    reached: Callable[[dict[str, Any]], Awaitable[None]],
+    is_reached: Callable[[dict[str, Any]], Awaitable[None]],
     say: Callable[[str], None],
     *,
     writes: bool,
-    lost: Callable[[str], None] = lambda _: None,
+    report_loss: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield client settings for the source or the target.
 
     Args:
         endpoint: bootstrap servers, or a log directory.
         properties: client settings from the user.
-        reached: waits until a cluster responds.
+        is_reached: waits until a cluster responds.
         say: receives messages about a directory, line by line.
         writes: whether a directory is written to.
-        lost: receives those messages that are about records that are not served.
+        report_loss: receives those messages that are about records that are not served.
 
     Raises:
         LogDirError: the directory cannot be served or written to.
@@ -60,32 +60,34 @@ async def opened(
     """
     if not is_directory(endpoint):
         client = {**properties, "bootstrap.servers": endpoint}
-        await reached(client)
+        await is_reached(client)
         yield client
         return
     data_dir, serve = (endpoint, None) if writes else (None, endpoint)
     async with Broker(data_dir=data_dir, serve=serve, journal=False, config=_NOTHING_EXPIRES) as broker:
-        reported: set[str] = set()
-        _tell(broker, reported, say, lost)
+        reported_topics: set[str] = set()
+        _tell(broker, reported_topics, say, report_loss)
         yield {"bootstrap.servers": broker.bootstrap_servers}
-        _tell(broker, reported, say, lost)  # findings since the broker opened the directory
+        _tell(broker, reported_topics, say, report_loss)  # findings since the broker opened the directory
 
 
-def _tell(broker: Broker, reported: set[str], say: Callable[[str], None], lost: Callable[[str], None]) -> None:
+def _tell(
+    broker: Broker, reported_topics: set[str], say: Callable[[str], None], report_loss: Callable[[str], None]
+) -> None:
     """Report findings that were not reported yet."""
     losses = set(broker.losses)
     for remark in broker.remarks:
-        if remark not in reported:
-            reported.add(remark)
+        if remark not in reported_topics:
+            reported_topics.add(remark)
             say(remark)
             if remark in losses:
-                lost(remark)
+                report_loss(remark)
 
 
 def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:
     """Return the topic settings in a log directory's own metadata; empty if it has no KRaft metadata."""
     try:
-        return {name: said.configs for name, said in metadata_of(discover(directory)).topics.items()}
+        return {name: message.configs for name, message in metadata_of(discover(directory)).topics.items()}
     except LogDirError:  # a store that only a broker can read, without controller metadata
         return {}
 
@@ -100,7 +102,7 @@ def transactions_of_directory(
     Raises:
         LogDirError: the directory cannot be read, or copies contradict each other.
     """
-    states, findings, hidden = dict[TopicPartition, TransactionState](), list[Finding](), list[HiddenRecords]()
+    states, findings, hidden_records = dict[TopicPartition, TransactionState](), list[Finding](), list[HiddenRecords]()
     for directory in one_log_of(discover(path), check=False).directories:
         for partition in directory.partitions:
             if partition.is_live and partition.topic in topics:
@@ -108,8 +110,8 @@ def transactions_of_directory(
                 states[TopicPartition(partition.topic, partition.partition)] = state
                 findings += state.findings
                 records = find_hidden_records(directory.filesystem, partition, state)
-                hidden += [] if records is None else [records]
-    return states, LogNotes(tuple(findings), tuple(hidden))
+                hidden_records += [] if records is None else [records]
+    return states, LogNotes(tuple(findings), tuple(hidden_records))
 
 
 def has_topic_id(path: str, topic: str) -> bool:
@@ -146,7 +148,7 @@ class SourceTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-async def selected_topics(
+async def select_topics(
     admin: AsyncAdmin, patterns: Iterable[str], source_configs: Mapping[str, Mapping[str, str]]
 ) -> list[SourceTopic]:
     """Return the selected topics of the source, without internal topics.
@@ -165,9 +167,9 @@ async def selected_topics(
     topics_read = []
     for topic in sorted(topics, key=lambda topic: topic.name):
         if is_selected(topic.name, names):
-            led = tuple(partitions_with_leader(topic))
+            topic_configs = tuple(partitions_with_leader(topic))
             configs = {**source_configs.get(topic.name, {}), **await own_configs(admin, topic.name)}
-            topics_read.append(SourceTopic(topic.name, str(topic.topic_id), led, configs))
+            topics_read.append(SourceTopic(topic.name, str(topic.topic_id), topic_configs, configs))
     return topics_read
 
 
@@ -208,13 +210,13 @@ def configs_for(topic: SourceTopic, *, keeps: bool, holds: bool) -> tuple[dict[s
     ({'retention.ms': '-1', 'retention.bytes': '-1'}, ['message.timestamp.type'])
     """
     configs = {name: value for name, value in topic.configs.items() if name not in _OF_THE_CLUSTER | {KEEP_SETTING}}
-    left = []
+    left_out_configs = []
     if not keeps and configs.get(_APPEND_TIME[0]) == _APPEND_TIME[1]:  # the target's broker would set its own time
-        left.append(_APPEND_TIME[0])
+        left_out_configs.append(_APPEND_TIME[0])
         configs.pop(_APPEND_TIME[0])
     if holds and "delete" in configs.get("cleanup.policy", "delete"):
         configs |= _HOLD
-    return configs | ({KEEP_SETTING: "keep"} if keeps else {}), left
+    return configs | ({KEEP_SETTING: "keep"} if keeps else {}), left_out_configs
 
 
 async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *, keeps: bool, holds: bool) -> None:
@@ -226,10 +228,10 @@ async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *
     count = max(topic.partitions, default=0) + 1
     there = (await admin.describe_cluster()).topics.get(topic.name)
     if there is None:
-        configs, left = configs_for(topic, keeps=keeps, holds=holds)
-        refused = await _create(admin, topic.name, count, configs)
-        if left or refused:
-            report.configs_left[topic.name] = sorted([*left, *refused])
+        configs, left_out_configs = configs_for(topic, keeps=keeps, holds=holds)
+        refused_keys = await _create(admin, topic.name, count, configs)
+        if left_out_configs or refused_keys:
+            report.configs_left[topic.name] = sorted([*left_out_configs, *refused_keys])
         report.created.append(topic.name)
         return
     if len(there.partitions) < count:
@@ -244,10 +246,10 @@ async def _create(admin: AsyncAdmin, name: str, count: int, configs: dict[str, s
     if await _takes(admin, topic):
         return []
     alone = {key: replace(topic, configs={key: value}) for key, value in configs.items()}
-    refused = [key for key, one in alone.items() if not await _takes(admin, one, validate_only=True)]
-    taken = {key: value for key, value in configs.items() if key not in refused}
-    await admin.create_topics([replace(topic, configs=taken)])
-    return refused
+    refused_keys = [key for key, one in alone.items() if not await _takes(admin, one, validate_only=True)]
+    accepted_keys = {key: value for key, value in configs.items() if key not in refused_keys}
+    await admin.create_topics([replace(topic, configs=accepted_keys)])
+    return refused_keys
 
 
 async def _takes(admin: AsyncAdmin, topic: NewTopic, *, validate_only: bool = False) -> bool:
@@ -281,8 +283,8 @@ async def source_commits(
     commits = {}
     for group in await admin.list_groups():
         if group.type.lower() in _KINDS and group.protocol_type in _PROTOCOLS:
-            committed = await admin.group_offsets(group.group_id)
-            mine = {partition: one for partition, one in committed.items() if partition in partitions}
+            committed_offsets = await admin.group_offsets(group.group_id)
+            mine = {partition: one for partition, one in committed_offsets.items() if partition in partitions}
             if mine:
                 commits[group.group_id] = mine
     return commits
@@ -307,28 +309,28 @@ async def copy_groups(
     """
     report.groups = report.commits = 0
     report.commits_left.clear()
-    for group, committed in commits.items():
-        known = await target.group_offsets(group)
-        moved, same = {}, 0
-        for partition, commit in committed.items():
+    for group, committed_offsets in commits.items():
+        target_offsets = await target.group_offsets(group)
+        translated_offsets, same = {}, 0
+        for partition, commit in committed_offsets.items():
             offset = translate(partition, commit.offset)
-            there = known.get(partition)
+            there = target_offsets.get(partition)
             if there is not None and there.offset > offset:
                 report.commits_left[IS_AHEAD] += 1
             elif there is not None and there.offset == offset:
                 same += 1
             else:
-                moved[partition] = CommittedOffset(offset, -1, commit.metadata)
-        if moved and not await _commit(target, group, moved):
-            report.commits_left[HAS_MEMBERS] += len(moved)
-            moved = {}
-        report.commits += len(moved) + same
-        report.groups += bool(moved or same)
+                translated_offsets[partition] = CommittedOffset(offset, -1, commit.metadata)
+        if translated_offsets and not await _commit(target, group, translated_offsets):
+            report.commits_left[HAS_MEMBERS] += len(translated_offsets)
+            translated_offsets = {}
+        report.commits += len(translated_offsets) + same
+        report.groups += bool(translated_offsets or same)
 
 
-async def _commit(target: AsyncAdmin, group: str, moved: Mapping[TopicPartition, CommittedOffset]) -> bool:
+async def _commit(target: AsyncAdmin, group: str, translated_offsets: Mapping[TopicPartition, CommittedOffset]) -> bool:
     try:
-        await target.alter_group_offsets(group, moved)
+        await target.alter_group_offsets(group, translated_offsets)
     except BrokerError as error:
         if error.code in _IS_IN_USE:
             return False

@@ -35,10 +35,10 @@ from kafkaframes.jobs.mirror.ends import (
     copy_groups,
     has_topic_id,
     keeps_offsets,
-    opened,
+    open_cluster,
     prepare,
     release,
-    selected_topics,
+    select_topics,
     source_commits,
     transactions_of_directory,
 )
@@ -84,8 +84,8 @@ async def mirror(
     """
     check_ends(source, target)
     if is_directory(source):
-        written = target if is_directory(target) else None
-        for directory in filter(None, (written, settings.state_dir)):
+        target_directory = target if is_directory(target) else None
+        for directory in filter(None, (target_directory, settings.state_dir)):
             refuse_inside(Path(directory), [source])
     async with AsyncExitStack() as stack:
         report = MirrorReport(source, target, is_dry_run=settings.dry_run)
@@ -110,18 +110,27 @@ class _Job:
     source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics whose copies were compared
 
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
-        settings, lost = self.settings, self.report.not_read.append
+        settings, report_loss = self.settings, self.report.not_read.append
         source = await stack.enter_async_context(
-            opened(self.source, settings.source_properties, self._reached, self.say, writes=False, lost=lost)
+            open_cluster(
+                self.source,
+                settings.source_properties,
+                self._wait_for_cluster,
+                self.say,
+                writes=False,
+                report_loss=report_loss,
+            )
         )
         admin = await stack.enter_async_context(AsyncAdmin(**select_client_options(source)))
         if is_directory(self.source):
             self.configs = configs_of_directory(self.source)
-        selected = await selected_topics(admin, settings.topics, self.configs)
+        selected = await select_topics(admin, settings.topics, self.configs)
         target = None  # created late, so that nothing is created if the source or its topics do not exist
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
-            there = opened(self.target, settings.target_properties, self._reached, self.say, writes=writes)
+            there = open_cluster(
+                self.target, settings.target_properties, self._wait_for_cluster, self.say, writes=writes
+            )
             target = await stack.enter_async_context(there)
         goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**select_client_options(target)))
         keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
@@ -154,10 +163,10 @@ class _Job:
         await self._finish(admin, goal, writer)
         return self.report
 
-    async def _reached(self, client: dict[str, Any]) -> None:
+    async def _wait_for_cluster(self, client: dict[str, Any]) -> None:
         """Wait until a cluster responds."""
-        known = ClientSettings.of(select_client_options(client))
-        await reach(known, waiting=self.say, timeout_s=self.settings.timeout_s)
+        known_id = ClientSettings.of(select_client_options(client))
+        await reach(known_id, waiting=self.say, timeout_s=self.settings.timeout_s)
 
     async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
         if self.settings.offsets == REASSIGN:
@@ -184,7 +193,7 @@ class _Job:
 
     async def _begin(
         self,
-        selected: list[SourceTopic],
+        selected_topics: list[SourceTopic],
         consumer: AsyncConsumer,
         goal: AsyncAdmin | None,
         writer: Writer | None,
@@ -199,20 +208,20 @@ class _Job:
         settings, keeps = self.settings, self.report.keeps_offsets
         holds = is_directory(self.source) and not settings.keep_retention
         there = {} if goal is None else (await goal.describe_cluster()).topics
-        for topic in selected:
+        for topic in selected_topics:
             if goal is None or settings.dry_run:
                 if topic.name not in there:
                     self.report.created.append(topic.name)
             else:
                 await prepare(goal, topic, self.report, keeps=keeps, holds=holds)
             self.copied.append(topic)
-        ids = await self._target_ids(selected, goal)
-        partitions = [TopicPartition(topic.name, number) for topic in selected for number in topic.partitions]
+        ids = await self._target_ids(selected_topics, goal)
+        partitions = [TopicPartition(topic.name, number) for topic in selected_topics for number in topic.partitions]
         starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
         if isinstance(writer, MappingWriter):
             stable = {one: state.last_stable_offset for one, state in writer.transactions.items() if state.open}
             ends = {partition: min(end, stable.get(partition, end)) for partition, end in ends.items()}
-        for topic in selected:
+        for topic in selected_topics:
             self._note_limits(topic, writer)
             for number in topic.partitions:
                 partition = TopicPartition(topic.name, number)
@@ -233,14 +242,14 @@ class _Job:
             return str(NIL_UUID)
         return topic.topic_id
 
-    async def _target_ids(self, selected: list[SourceTopic], goal: AsyncAdmin | None) -> dict[str, UUID]:
+    async def _target_ids(self, selected_topics: list[SourceTopic], goal: AsyncAdmin | None) -> dict[str, UUID]:
         """Return the ids of the target's topics. Wait for new topics, because brokers learn of them with a delay."""
         if goal is None:
             return {}
         if self.settings.dry_run:
             there = (await goal.describe_cluster()).topics
         else:
-            there = await goal.describe_topics([one.name for one in selected])
+            there = await goal.describe_topics([one.name for one in selected_topics])
         return {name: one.topic_id for name, one in there.items()}
 
     def _note_limits(self, topic: SourceTopic, writer: Writer | None) -> None:
@@ -302,18 +311,18 @@ class _Job:
         of_source, of_copy = self.readers
         skips, wait_s = self.settings.on_damage == "drop", max(self.settings.timeout_s, _STALLED_S)
         source = PartitionSide(of_source, partition, skips, wait_s)
-        copied = PartitionSide(of_copy, partition, timeout_s=wait_s)
+        copied_side = PartitionSide(of_copy, partition, timeout_s=wait_s)
         begins = (await of_copy.beginning_offsets([partition]))[partition]
-        copy: Side = copied
+        copy: Side = copied_side
         if isinstance(writer, MappingWriter):
             mapping = writer.mapping_of(partition)
             if mapping.first_source is None:
                 return 0
-            copy, begins = MappedSide(copied, mapping), mapping.source_of(begins)
+            copy, begins = MappedSide(copied_side, mapping), mapping.source_of(begins)
         comparison = Comparison(partition, source, copy, max(start, begins), at, is_complete=self._compares_all)
-        compared = await comparison.run()
-        if compared or not await holds_records(copy, begins, at):
-            return compared
+        is_compared = await comparison.run()
+        if is_compared or not await holds_records(copy, begins, at):
+            return is_compared
         if isinstance(writer, MappingWriter) and writer.proves_identity(partition):
             self.say(
                 f"{partition}: source and copy hold no common offset any more; continues by the mapping's topic ids"
@@ -335,12 +344,12 @@ class _Job:
             return self.settings.compare == "all"
         return is_directory(self.source) and is_directory(self.target)
 
-    async def _check_source(self, fetched: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
+    async def _check_source(self, fetched_batches: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
         """Compare again if the source's topic was recreated or its log was truncated after the last comparison."""
-        partition = fetched.partition
-        known = self.source_ids[partition.topic]
-        now = await consumer.current_topic_id(partition.topic) if known.int else known
-        if now != known or fetched.fetch_offset < self.reports[partition].until_offset:
+        partition = fetched_batches.partition
+        known_id = self.source_ids[partition.topic]
+        now = await consumer.current_topic_id(partition.topic) if known_id.int else known_id
+        if now != known_id or fetched_batches.fetch_offset < self.reports[partition].until_offset:
             await self._compare_again(partition, consumer, writer)
             self.source_ids[partition.topic] = now
 
@@ -368,11 +377,11 @@ class _Job:
         settings = self.settings
         groups_at = topics_at = moved_at = time.monotonic()
         while not self.stop.is_set() and (settings.follow or self._missing()):
-            fetched = await consumer.fetch(_STEP_MS)
+            fetched_batches = await consumer.fetch(_STEP_MS)
             now = time.monotonic()
-            if fetched is not None:
+            if fetched_batches is not None:
                 moved_at = now
-                await self._hand_over(fetched, consumer, writer)
+                await self._hand_over(fetched_batches, consumer, writer)
             elif not settings.follow and await self._skip_gaps(consumer):
                 moved_at = now
             elif not settings.follow and now - moved_at > _STALLED_S:
@@ -390,28 +399,30 @@ class _Job:
 
     async def _skip_gaps(self, consumer: AsyncConsumer) -> bool:
         """Finish partitions whose last offsets are a gap, and return whether there were any."""
-        done = [partition for partition in self._missing() if await consumer.skip_gap(partition, self.ends[partition])]
-        for partition in done:
+        skipped_partitions = [
+            partition for partition in self._missing() if await consumer.skip_gap(partition, self.ends[partition])
+        ]
+        for partition in skipped_partitions:
             self.reports[partition].until_offset = max(self.reports[partition].until_offset, self.ends[partition])
-        return bool(done)
+        return bool(skipped_partitions)
 
     def _missing(self) -> list[TopicPartition]:
         return [partition for partition, report in self.reports.items() if report.until_offset < self.ends[partition]]
 
-    async def _hand_over(self, fetched: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
+    async def _hand_over(self, fetched_batches: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
         """Write fetched batches concurrently with other partitions, after pending writes of the same partition."""
-        partition = fetched.partition
+        partition = fetched_batches.partition
         before = self.writing.get(partition)
         if before is not None:
             await before
-        await self._check_source(fetched, consumer, writer)
+        await self._check_source(fetched_batches, consumer, writer)
         running = [task for task in self.writing.values() if not task.done()]
         if len(running) >= _WRITES_AT_ONCE:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         report = self.reports[partition]
-        report.gone += max(fetched.fetch_offset - report.until_offset, 0)
-        report.until_offset = fetched.next_offset
-        self.writing[partition] = asyncio.ensure_future(writer.write(fetched, report))
+        report.gone += max(fetched_batches.fetch_offset - report.until_offset, 0)
+        report.until_offset = fetched_batches.next_offset
+        self.writing[partition] = asyncio.ensure_future(writer.write(fetched_batches, report))
 
     def _raise_failures(self) -> None:
         for task in self.writing.values():
@@ -422,7 +433,7 @@ class _Job:
         self, admin: AsyncAdmin, goal: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
     ) -> None:
         with suppress(OptionError):  # a pattern that no longer matches a topic
-            for topic in await selected_topics(admin, self.settings.topics, self.configs):
+            for topic in await select_topics(admin, self.settings.topics, self.configs):
                 await self._check_id(topic, consumer, writer)
                 new = tuple(one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports)
                 if new:

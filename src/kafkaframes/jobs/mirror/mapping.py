@@ -109,8 +109,8 @@ class Mapping:
     def first_source(self) -> int | None:
         """Return the source offset of the copy's first record; None if nothing was copied."""
         self._join()
-        copied = self.runs[self.runs[:, 2] > 0]
-        return int(copied[0, 0]) if len(copied) else None
+        copied_runs = self.runs[self.runs[:, 2] > 0]
+        return int(copied_runs[0, 0]) if len(copied_runs) else None
 
     def _join(self) -> None:
         """Merge added runs into the array."""
@@ -125,7 +125,7 @@ class Mapping:
             self._file = None
 
 
-def cut(runs: Runs, target_end: int) -> Runs:
+def truncate_mapping(runs: Runs, target_end: int) -> Runs:
     """Return the part of a mapping that took effect, given the copy's end offset.
 
     >>> cut(np.array([[10, 0, 5], [20, 5, 4], [30, 9, 0]]), 7).tolist()
@@ -133,11 +133,11 @@ def cut(runs: Runs, target_end: int) -> Runs:
     >>> cut(np.array([[10, 0, 5], [30, 5, 0]]), 5).tolist()
     [[10, 0, 5], [30, 5, 0]]
     """
-    kept = runs[(runs[:, 1] < target_end) | ((runs[:, 1] == target_end) & (runs[:, 2] == 0))].copy()
-    beyond = kept[:, 1] + kept[:, 2] > target_end
-    kept[beyond, 2] = target_end - kept[beyond, 1]
+    kept_runs = runs[(runs[:, 1] < target_end) | ((runs[:, 1] == target_end) & (runs[:, 2] == 0))].copy()
+    beyond = kept_runs[:, 1] + kept_runs[:, 2] > target_end
+    kept_runs[beyond, 2] = target_end - kept_runs[beyond, 1]
     whole = np.flatnonzero(beyond)
-    true: Runs = kept[: whole[0] + 1] if len(whole) else kept
+    true: Runs = kept_runs[: whole[0] + 1] if len(whole) else kept_runs
     return true
 
 
@@ -160,12 +160,12 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> Mapping:
         if whole and not whole.startswith(first):
             reason = "is a mapping of other topics: one was made anew, or the state is another mirror's"
             raise LogDirError(reason, file=path)
-        runs = _parsed(whole[len(first) :], path)
-    known = int(runs[-1, 1] + runs[-1, 2]) if len(runs) else 0
-    if target_end > known:
-        reason = f"the copy ends at {target_end:,}, and this knows of {known:,}: something else has written to it"
+        runs = _parse_mapping(whole[len(first) :], path)
+    mapped_end = int(runs[-1, 1] + runs[-1, 2]) if len(runs) else 0
+    if target_end > mapped_end:
+        reason = f"the copy ends at {target_end:,}, and this knows of {mapped_end:,}: something else has written to it"
         raise LogDirError(reason, file=path)
-    return Mapping(cut(runs, target_end))
+    return Mapping(truncate_mapping(runs, target_end))
 
 
 def begin_writing(mapping: Mapping, path: str, identity: str) -> Mapping:
@@ -192,7 +192,7 @@ def _lines(runs: Runs) -> bytes:
     return "".join(f"{source} {target} {count}\n" for source, target, count in runs.tolist()).encode()
 
 
-def _parsed(raw: bytes, path: str) -> Runs:
+def _parse_mapping(raw: bytes, path: str) -> Runs:
     try:
         return np.array(raw.split(), np.int64).reshape(-1, 3)
     except ValueError:
@@ -250,27 +250,27 @@ class Renumbered:
         return np.stack([source[starts], target[starts], np.add.reduceat(count, starts)], axis=1)
 
 
-def damaged_batches(fetched: Fetched, *, skip: bool) -> Flags:
+def find_damaged_batches(fetched_batches: Fetched, *, skip: bool) -> Flags:
     """Return which batches have a wrong CRC. For a wrapper of format 0 or 1 only its own CRC is checked.
 
     Raises:
         CorruptRecordError: a batch has a wrong CRC, and ``skip`` is false.
     """
-    batches = fetched.batches
-    damaged: Flags = check_crcs(as_array(fetched.data), batches) == 0
-    if damaged.any() and not skip:
-        offset = int(batches.column("last_offset")[int(np.flatnonzero(damaged)[0])])
+    batches = fetched_batches.batches
+    is_damaged: Flags = check_crcs(as_array(fetched_batches.data), batches) == 0
+    if is_damaged.any() and not skip:
+        offset = int(batches.column("last_offset")[int(np.flatnonzero(is_damaged)[0])])
         reason = (
             f"the batch that ends at offset {offset:,} does not have the CRC of its bytes (`on_damage`=drop omits it)"
         )
-        raise CorruptRecordError(reason, file=str(fetched.partition))
-    return damaged
+        raise CorruptRecordError(reason, file=str(fetched_batches.partition))
+    return is_damaged
 
 
 def renumber(
-    fetched: Fetched,
+    fetched_batches: Fetched,
     start: int,
-    damaged: Flags,
+    is_damaged: Flags,
     *,
     batch_bytes: int = BATCH_BYTES,
     transactions: TransactionState | None = None,
@@ -278,17 +278,17 @@ def renumber(
     """Return the batches of a fetch that have to be written.
 
     Args:
-        fetched: batches of a Fetch response.
+        fetched_batches: batches of a Fetch response.
         start: first source offset to write.
-        damaged: batches to omit.
+        is_damaged: batches to omit.
         batch_bytes: size of rebuilt batches.
         transactions: state for finding aborted batches; by default the Fetch response has them.
 
     Raises:
         CorruptRecordError: a batch that must be decoded is damaged.
     """
-    batches, made = fetched.batches, Renumbered()
-    why = _reasons(transactions or fetched.transactions, batches, start, damaged)
+    batches, renumbered = fetched_batches.batches, Renumbered()
+    why = _reasons(transactions or fetched_batches.transactions, batches, start, is_damaged)
     codecs = batches.codecs
     first = 0
     while first < len(batches):
@@ -297,12 +297,12 @@ def renumber(
         if reason == OLD_FORMAT:  # uncompressed messages are joined into one batch
             while last < len(batches) and why[last] == reason and codecs[last] == codecs[first]:
                 last += 1
-        _take(made, fetched, batches.part(first, last), reason, start, batch_bytes)
+        _take(renumbered, fetched_batches, batches.part(first, last), reason, start, batch_bytes)
         first = last
-    return made
+    return renumbered
 
 
-def _reasons(transactions: TransactionState, batches: Batches, start: int, damaged: Flags) -> list[str | None]:
+def _reasons(transactions: TransactionState, batches: Batches, start: int, is_damaged: Flags) -> list[str | None]:
     """Return the reason for omitting or decoding each batch; None for a batch that keeps its payload."""
     base, last, new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
     reasons = np.full(len(batches), None, object)
@@ -314,7 +314,7 @@ def _reasons(transactions: TransactionState, batches: Batches, start: int, damag
         (transactions.mask_aborted_batches(batches), ABORTED),
         (new & (batches.column("count") == 0), EMPTY),
         (batches.is_control, CONTROL_BATCH),
-        (damaged, DAMAGED),
+        (is_damaged, DAMAGED),
         (last < start, BEFORE),
     ):
         reasons[condition] = reason
@@ -322,60 +322,62 @@ def _reasons(transactions: TransactionState, batches: Batches, start: int, damag
 
 
 def _take(
-    made: Renumbered, fetched: Fetched, batches: Batches, reason: str | None, start: int, batch_bytes: int
+    renumbered: Renumbered, fetched_batches: Fetched, batches: Batches, reason: str | None, start: int, batch_bytes: int
 ) -> None:
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
     if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED, BEFORE):
         if reason != BEFORE:  # those were already read and counted
-            made.batches_left_out[str(reason)] += len(batches)
+            renumbered.batches_left_out[str(reason)] += len(batches)
         if reason in (ABORTED, CONTROL_BATCH):
-            made.records_read += count
-            made.left_out[str(reason)] += count
+            renumbered.records_read += count
+            renumbered.left_out[str(reason)] += count
         return
     if reason is None:
-        made.records_read += count
-        batch = fetched.data[position : position + int(batches.column("size")[0])]
-        made.batches.append(cleared(batch))
-        made.counts.append(count)
-        made.sources.append((int(batches.column("base_offset")[0]), count))
+        renumbered.records_read += count
+        batch = fetched_batches.data[position : position + int(batches.column("size")[0])]
+        renumbered.batches.append(clear_transaction(batch))
+        renumbered.counts.append(count)
+        renumbered.sources.append((int(batches.column("base_offset")[0]), count))
         return
-    made.opened[reason] += len(batches)
+    renumbered.opened[reason] += len(batches)
     end = int(batches.column("position")[-1] + batches.column("size")[-1])
-    _rebuild(made, fetched, (position, end), start, batch_bytes)
+    _rebuild(renumbered, fetched_batches, (position, end), start, batch_bytes)
 
 
-def cleared(batch: bytes | memoryview) -> bytes:
+def clear_transaction(batch: bytes | memoryview) -> bytes:
     """Return a format 2 batch with base offset 0, without producer, transaction and delete horizon, and a new CRC."""
-    changed = bytearray(batch)
-    (attributes,) = struct.unpack_from(">h", changed, _ATTRIBUTES_AT)
-    changed[:8] = bytes(8)
+    new_batch = bytearray(batch)
+    (attributes,) = struct.unpack_from(">h", new_batch, _ATTRIBUTES_AT)
+    new_batch[:8] = bytes(8)
     producer = slice(_PRODUCER_AT, _PRODUCER_AT + len(_NO_PRODUCER))
-    if attributes & _CLEARED or changed[producer] != _NO_PRODUCER:
-        struct.pack_into(">h", changed, _ATTRIBUTES_AT, attributes & ~_CLEARED)
-        changed[producer] = _NO_PRODUCER
-        struct.pack_into(">I", changed, _CRC_AT, crc32c(memoryview(changed)[_ATTRIBUTES_AT:]))
-    return bytes(changed)
+    if attributes & _CLEARED or new_batch[producer] != _NO_PRODUCER:
+        struct.pack_into(">h", new_batch, _ATTRIBUTES_AT, attributes & ~_CLEARED)
+        new_batch[producer] = _NO_PRODUCER
+        struct.pack_into(">I", new_batch, _CRC_AT, crc32c(memoryview(new_batch)[_ATTRIBUTES_AT:]))
+    return bytes(new_batch)
 
 
-def _rebuild(made: Renumbered, fetched: Fetched, where: tuple[int, int], start: int, batch_bytes: int) -> None:
+def _rebuild(
+    renumbered: Renumbered, fetched_batches: Fetched, where: tuple[int, int], start: int, batch_bytes: int
+) -> None:
     """Decode batches, and build new batches from their records as consumers see them."""
-    part = Fetched(fetched.partition, start, fetched.data[where[0] : where[1]])
+    part = Fetched(fetched_batches.partition, start, fetched_batches.data[where[0] : where[1]])
     codec = int(part.batches.codecs[0])
     for columns in part.read(_COLUMNS):
         if not columns.num_rows:
             continue
-        made.records_read += columns.num_rows
+        renumbered.records_read += columns.num_rows
         offsets = columns.column("offset").to_numpy()
-        made.sources += _runs_of(offsets)
+        renumbered.sources += _runs_of(offsets)
         rows = pa.table({name: columns.column(name) for name in _COLUMNS[1:]})
-        built = build_records(rows, codec=Codec(codec).name.lower(), batch_bytes=batch_bytes)
-        batches = scan_all(built)
+        new_records = build_records(rows, codec=Codec(codec).name.lower(), batch_bytes=batch_bytes)
+        batches = scan_all(new_records)
         for position, size, count in zip(
             *(batches.column(name).tolist() for name in ("position", "size", "count")), strict=True
         ):
-            made.batches.append(bytes(8) + built[position + 8 : position + size])
-            made.counts.append(count)
-            made.rebuilt += 1
+            renumbered.batches.append(bytes(8) + new_records[position + 8 : position + size])
+            renumbered.counts.append(count)
+            renumbered.rebuilt += 1
 
 
 def _runs_of(offsets: npt.NDArray[np.int64]) -> list[tuple[int, int]]:

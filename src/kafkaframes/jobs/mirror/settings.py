@@ -126,8 +126,8 @@ class PartitionReport(Values):
         """
         partition = f"{self.topic}-{self.partition}"
         check_row_counts(self.records_read, self.records_written, self.left_out, where=partition)
-        explained = sum(self.batches_left_out.values()) + sum(self.opened.values())
-        if self.batches_read != self.batches_written - self.rebuilt + explained:
+        explained_batches = sum(self.batches_left_out.values()) + sum(self.opened.values())
+        if self.batches_read != self.batches_written - self.rebuilt + explained_batches:
             reason = (
                 f"{count_text(self.batches_read, 'batch', 'batches')} "
                 f"{verb_text(self.batches_read, 'was', 'were')} read, "
@@ -171,34 +171,40 @@ class MirrorReport(Shown, Values):
     def lines(self) -> list[str]:
         """Return the lines of the summary."""
         how = "offsets kept" if self.keeps_offsets else "new offsets, kept in a mapping"
-        said = [f"{self.source} to {self.target}: {how}"]
+        lines = [f"{self.source} to {self.target}: {how}"]
         if self.created:
-            said.append(f"created: {', '.join(self.created)}")
-        said += [f"{topic}: the target does not take {', '.join(names)}" for topic, names in self.configs_left.items()]
-        said += [line for one in self.partitions for line in _lines_of(one, self.is_dry_run)]
+            lines.append(f"created: {', '.join(self.created)}")
+        lines += [f"{topic}: the target does not take {', '.join(names)}" for topic, names in self.configs_left.items()]
+        lines += [line for one in self.partitions for line in _lines_of(one, self.is_dry_run)]
         if not self.partitions and not self.created and not self.not_read:
-            said.append("no topics: the source has none, or none that may be seen")
-        said += self.not_read
+            lines.append("no topics: the source has none, or none that may be seen")
+        lines += self.not_read
         if self.groups or self.commits_left:
-            left = "".join(f", {number:,} left out ({reason})" for reason, number in sorted(self.commits_left.items()))
-            said.append(f"groups: {self.groups:,}, committed offsets: {self.commits:,}{left}")
+            left_out_text = "".join(
+                f", {number:,} left out ({reason})" for reason, number in sorted(self.commits_left.items())
+            )
+            lines.append(f"groups: {self.groups:,}, committed offsets: {self.commits:,}{left_out_text}")
         if self.is_dry_run:
-            return [*said, "nothing was written: a dry run"]
-        return [*said, *self._totals()]
+            return [*lines, "nothing was written: a dry run"]
+        return [*lines, *self._totals()]
 
     def _totals(self) -> list[str]:
         parts = self.partitions
-        opened = sum((report.opened for report in parts), Counter[str]())
-        batches, sent = sum(report.batches_read for report in parts), sum(report.batches_written for report in parts)
+        opened_batches = sum((report.opened for report in parts), Counter[str]())
+        batches, sent_batches = (
+            sum(report.batches_read for report in parts),
+            sum(report.batches_written for report in parts),
+        )
         records = counts_text(parts, "records_read", "records_written", "left_out")
-        said = [records, f"{count_text(batches, 'batch', 'batches')} read, {sent:,} written"]
-        if unopened := sum(report.unopened for report in parts):
+        lines = [records, f"{count_text(batches, 'batch', 'batches')} read, {sent_batches:,} written"]
+        if unopened_batches := sum(report.unopened for report in parts):
             kinds = "messages and sets of formats 0 and 1, unopened"
-            said.append(f"{unopened:,} of them {kinds}: their records are not counted")
-        said += [
-            f"opened: {count_text(number, 'batch', 'batches')} ({reason})" for reason, number in sorted(opened.items())
+            lines.append(f"{unopened_batches:,} of them {kinds}: their records are not counted")
+        lines += [
+            f"opened_batches: {count_text(number, 'batch', 'batches')} ({reason})"
+            for reason, number in sorted(opened_batches.items())
         ]
-        return said + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
+        return lines + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
 
 
 def _lines_of(report: PartitionReport, is_dry_run: bool) -> list[str]:
@@ -206,9 +212,9 @@ def _lines_of(report: PartitionReport, is_dry_run: bool) -> list[str]:
     verb = "would copy" if is_dry_run else "copied"
     went_on = f"resumed at {report.from_offset:,}, " if report.resumed else ""
     if report.from_offset == report.until_offset:
-        said = [f"{partition}: {went_on}nothing new at {report.until_offset:,}"]
+        lines = [f"{partition}: {went_on}nothing new at {report.until_offset:,}"]
     else:
-        said = [f"{partition}: {went_on}{verb} offsets {report.from_offset:,} to {report.until_offset:,}"]
-    return said + (
+        lines = [f"{partition}: {went_on}{verb} offsets {report.from_offset:,} to {report.until_offset:,}"]
+    return lines + (
         [f"{partition}: the source no longer had {count_text(report.gone, 'offset')}"] if report.gone else []
     )

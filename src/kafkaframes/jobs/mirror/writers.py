@@ -29,7 +29,7 @@ from kafkaframes.jobs.mirror.mapping import (
     DAMAGED,
     Mapping,
     begin_writing,
-    damaged_batches,
+    find_damaged_batches,
     read_mapping,
     renumber,
 )
@@ -87,11 +87,11 @@ class Parcel:
             base = self.target_ends[index - 1] if index else self.expected
             targets = [base + total for total in accumulate(count for _, count in parts)]
             parts = [(at_offset_0(data), count) for data, count in parts]
-        joined = b"".join((self.data[:start], *(data for data, _ in parts), self.data[end:]))
-        growth = len(joined) - len(self.data)
+        new_data = b"".join((self.data[:start], *(data for data, _ in parts), self.data[end:]))
+        growth = len(new_data) - len(self.data)
         ends = [*self.ends[:index], *(start + total for total in accumulate(sizes))]
         return Parcel(
-            memoryview(joined),
+            memoryview(new_data),
             [*ends, *(position + growth for position in self.ends[index + 1 :])],
             [*self.target_ends[:index], *targets, *self.target_ends[index + 1 :]],
             expected=self.expected,
@@ -137,13 +137,13 @@ async def deliver(
         NetworkError: the broker is unreachable for ``default_api_timeout_ms``.
     """
     index, failures = 0, 0
-    divided, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts
+    divided_count, parts, parts_end = 0, 0, 0  # all batches before ``parts_end`` are parts
     patience_s = cluster.settings.default_api_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     while index < len(parcel.ends):
         try:
             if failures:
-                index = await _arrived(cluster, partition, parcel, index)
+                index = await _find_arrived(cluster, partition, parcel, index)
             index = await _send(cluster, partition, parcel, index, request_bytes)
             failures, deadline = 0, time.monotonic() + patience_s
         except (BrokerError, NetworkError) as error:
@@ -153,7 +153,7 @@ async def deliver(
                     continue
                 if (smaller := parcel.divide(index)) is not None:
                     is_part, more = index < parts_end, len(smaller.ends) - len(parcel.ends)
-                    divided, parts = divided + (not is_part), parts + more + (not is_part)
+                    divided_count, parts = divided_count + (not is_part), parts + more + (not is_part)
                     parts_end = parts_end + more if is_part else index + more + 1
                     parcel = smaller
                     continue
@@ -161,7 +161,7 @@ async def deliver(
                 raise
             await asyncio.sleep(cluster.backoff_s(failures))
             failures += 1
-    return Divided(divided, parts)
+    return Divided(divided_count, parts)
 
 
 async def _send(
@@ -177,24 +177,24 @@ async def _send(
     return stop
 
 
-async def _arrived(cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int) -> int:
+async def _find_arrived(cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int) -> int:
     """Return the number of the first batch, from ``index`` on, that the copy does not have."""
     end = await end_of(cluster, partition)
-    arrived = max(bisect_right(parcel.target_ends, end), index)
-    if arrived < len(parcel.ends):
-        _check_base(partition, end, parcel.base(arrived))
-    return arrived
+    arrived_parts = max(bisect_right(parcel.target_ends, end), index)
+    if arrived_parts < len(parcel.ends):
+        _check_base(partition, end, parcel.base(arrived_parts))
+    return arrived_parts
 
 
-def _check_base(partition: TopicPartition, base: int, expected: int | None) -> None:
-    if expected is not None and base != expected:
+def _check_base(partition: TopicPartition, base: int, expected_base: int | None) -> None:
+    if expected_base is not None and base != expected_base:
         raise BrokerError(
-            f"{partition} of the target goes on at {base:,}, not at {expected:,}: something else writes to it"
+            f"{partition} of the target goes on at {base:,}, not at {expected_base:,}: something else writes to it"
         )
 
 
 TOO_LARGE: Final = "larger than the target accepts"
-_LEAST_REQUEST: Final = 14  # bytes, the minimum of segment.bytes
+_MIN_REQUEST_BYTES: Final = 14  # bytes, the minimum of segment.bytes
 
 
 @dataclass(slots=True)
@@ -214,39 +214,39 @@ class KeepingWriter:
         self._sets[partition] = await takes_sets(self.cluster, partition)
         return self._next[partition] or -1
 
-    async def write(self, fetched: Fetched, report: PartitionReport) -> None:
+    async def write(self, fetched_batches: Fetched, report: PartitionReport) -> None:
         """Write the batches that the copy does not have."""
-        partition, batches = fetched.partition, fetched.batches
+        partition, batches = fetched_batches.partition, fetched_batches.batches
         _check_order(partition, batches)
         is_new = batches.column("last_offset") >= self._next[partition]
-        damaged = damaged_batches(fetched, skip=self.skip_damaged) & is_new
-        kept = batches.select(is_new & ~damaged)
+        is_damaged = find_damaged_batches(fetched_batches, skip=self.skip_damaged) & is_new
+        batches_to_copy = batches.select(is_new & ~is_damaged)
         report.batches_read += int(is_new.sum())
-        if damaged.any():
-            report.batches_left_out[DAMAGED] += int(damaged.sum())
-        if len(kept):
-            await self._send(fetched, kept, report)
+        if is_damaged.any():
+            report.batches_left_out[DAMAGED] += int(is_damaged.sum())
+        if len(batches_to_copy):
+            await self._send(fetched_batches, batches_to_copy, report)
 
-    async def _send(self, fetched: Fetched, kept: Batches, report: PartitionReport) -> None:
-        partition = fetched.partition
-        positions, sizes = kept.column("position"), kept.column("size")
-        ends, last = np.cumsum(sizes), int(kept.column("last_offset")[-1])
+    async def _send(self, fetched_batches: Fetched, batches_to_copy: Batches, report: PartitionReport) -> None:
+        partition = fetched_batches.partition
+        positions, sizes = batches_to_copy.column("position"), batches_to_copy.column("size")
+        ends, last = np.cumsum(sizes), int(batches_to_copy.column("last_offset")[-1])
         start = int(positions[0])
-        data = memoryview(fetched.data)
+        data = memoryview(fetched_batches.data)
         if (positions == start + ends - sizes).all():  # no batch between them is omitted
             data = data[start : start + int(ends[-1])]
         else:
             data = memoryview(b"".join(data[at : at + size] for at, size in zip(positions, sizes, strict=True)))
-        targets = (kept.column("last_offset") + 1).tolist()
+        targets = (batches_to_copy.column("last_offset") + 1).tolist()
         parcel = Parcel(data, ends.tolist(), targets, as_set=self._sets[partition])
-        request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _LEAST_REQUEST)
-        divided = await deliver(self.cluster, partition, parcel, request_bytes=request_bytes)
-        counts = kept.column("count")
-        is_data = kept.is_v2 & ~kept.is_control
+        request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _MIN_REQUEST_BYTES)
+        divided_count = await deliver(self.cluster, partition, parcel, request_bytes=request_bytes)
+        counts = batches_to_copy.column("count")
+        is_data = batches_to_copy.is_v2 & ~batches_to_copy.is_control
         records = int(counts[is_data].sum())
-        report.batches_written += len(kept)
-        divided.add_to(report)
-        report.unopened += int((~kept.is_v2).sum())
+        report.batches_written += len(batches_to_copy)
+        divided_count.add_to(report)
+        report.unopened += int((~batches_to_copy.is_v2).sum())
         report.records_read += records
         report.records_written += records
         report.bytes_read += len(data)
@@ -301,53 +301,55 @@ class MappingWriter:
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await end_of(self.cluster, partition)
         path = os.path.join(self.state_dir, f"{partition}.offsets")
-        stored = read_mapping(path, identity, target_end=report.target_end)
-        mapping = stored if self.is_dry_run else begin_writing(stored, path, identity)
+        stored_mapping = read_mapping(path, identity, target_end=report.target_end)
+        mapping = stored_mapping if self.is_dry_run else begin_writing(stored_mapping, path, identity)
         self._mappings[partition], self._identities[partition] = mapping, identity
         return mapping.source_next
 
-    async def write(self, fetched: Fetched, report: PartitionReport) -> None:
+    async def write(self, fetched_batches: Fetched, report: PartitionReport) -> None:
         """Write the records that a read_committed consumer sees, after adding their offsets to the mapping."""
-        mapping, partition = self._mappings[fetched.partition], fetched.partition
-        fetched = self._stable_part(fetched)
-        start = max(mapping.source_next, fetched.fetch_offset)
-        damaged = damaged_batches(fetched, skip=self.skip_damaged)
+        mapping, partition = self._mappings[fetched_batches.partition], fetched_batches.partition
+        fetched_batches = self._stable_part(fetched_batches)
+        start = max(mapping.source_next, fetched_batches.fetch_offset)
+        is_damaged = find_damaged_batches(fetched_batches, skip=self.skip_damaged)
         batch_bytes = min(BATCH_BYTES, self.batch_bytes.get(partition.topic, BATCH_BYTES))
         transactions = self.transactions.get(partition)
-        made = renumber(fetched, start, damaged, batch_bytes=batch_bytes, transactions=transactions)
-        expected, ends, target_ends = mapping.target_next, list[int](), list[int]()
-        position, target = 0, expected
-        for batch, count in zip(made.batches, made.counts, strict=True):
+        renumbered = renumber(fetched_batches, start, is_damaged, batch_bytes=batch_bytes, transactions=transactions)
+        expected_base, ends, target_ends = mapping.target_next, list[int](), list[int]()
+        position, target = 0, expected_base
+        for batch, count in zip(renumbered.batches, renumbered.counts, strict=True):
             position, target = position + len(batch), target + count
             ends.append(position)
             target_ends.append(target)
-        mapping.add(made.runs(expected))
-        parcel = Parcel(memoryview(b"".join(made.batches)), ends, target_ends, expected=expected)
-        divided = await deliver(self.cluster, partition, parcel)
-        mapping.reach(fetched.next_offset)
-        report.batches_read += len(made.batches) - made.rebuilt + sum(made.opened.values())
-        report.batches_read += sum(made.batches_left_out.values())
-        report.batches_written += len(made.batches)
-        divided.add_to(report)
-        report.rebuilt += made.rebuilt
-        report.records_read += made.records_read
-        report.records_written += sum(made.counts)
-        report.bytes_read += sum(fetched.batches.column("size").tolist())
+        mapping.add(renumbered.runs(expected_base))
+        parcel = Parcel(memoryview(b"".join(renumbered.batches)), ends, target_ends, expected=expected_base)
+        divided_count = await deliver(self.cluster, partition, parcel)
+        mapping.reach(fetched_batches.next_offset)
+        report.batches_read += len(renumbered.batches) - renumbered.rebuilt + sum(renumbered.opened.values())
+        report.batches_read += sum(renumbered.batches_left_out.values())
+        report.batches_written += len(renumbered.batches)
+        divided_count.add_to(report)
+        report.rebuilt += renumbered.rebuilt
+        report.records_read += renumbered.records_read
+        report.records_written += sum(renumbered.counts)
+        report.bytes_read += sum(fetched_batches.batches.column("size").tolist())
         report.bytes_written += position
-        report.left_out += made.left_out
-        report.batches_left_out += made.batches_left_out
-        report.opened += made.opened
+        report.left_out += renumbered.left_out
+        report.batches_left_out += renumbered.batches_left_out
+        report.opened += renumbered.opened
         report.target_end = target
 
-    def _stable_part(self, fetched: Fetched) -> Fetched:
+    def _stable_part(self, fetched_batches: Fetched) -> Fetched:
         """Return the batches before the first open transaction by the markers in a source directory."""
-        state = self.transactions.get(fetched.partition)
+        state = self.transactions.get(fetched_batches.partition)
         if state is None or not state.open:
-            return fetched
-        beyond = np.flatnonzero(fetched.batches.column("last_offset") >= state.last_stable_offset)
+            return fetched_batches
+        beyond = np.flatnonzero(fetched_batches.batches.column("last_offset") >= state.last_stable_offset)
         if not len(beyond):
-            return fetched
-        return replace(fetched, data=fetched.data[: int(fetched.batches.column("position")[beyond[0]])])
+            return fetched_batches
+        return replace(
+            fetched_batches, data=fetched_batches.data[: int(fetched_batches.batches.column("position")[beyond[0]])]
+        )
 
     def mapping_of(self, partition: TopicPartition) -> Mapping:
         """Return the mapping of an opened partition."""

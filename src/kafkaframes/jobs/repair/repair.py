@@ -18,7 +18,7 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.convert.job import Log, broker_lock, copy_entry, exchange
-from kafkaframes.jobs.job import Done, Runner, check_row_counts, done_once, run_here
+from kafkaframes.jobs.job import Done, Runner, check_row_counts, run_here, run_once
 from kafkaframes.jobs.repair.salvage import Loss, is_sound, salvage
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, as_array, scan_all
@@ -137,8 +137,8 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
     Raises:
         LogDirError: a file cannot be read.
     """
-    shared = replace(directory, partitions=())
-    return list(run(_plan, [PlanTask(shared, one, as_kafka) for one in directory.partitions if one.is_live]))
+    empty_directory = replace(directory, partitions=())
+    return list(run(_plan, [PlanTask(empty_directory, one, as_kafka) for one in directory.partitions if one.is_live]))
 
 
 def _plan(task: PlanTask) -> PartitionRepair:
@@ -151,36 +151,40 @@ def _plan(task: PlanTask) -> PartitionRepair:
     plan = plan_layout(task.directory, task.partition)
     nexts = [*(one.base_offset for one in plan.segments), 2**63 - 1][1:]
     segments = [
-        _segment(plan.view or task.directory.filesystem, kept, min(after, kept.base_offset + MAX_INT32 + 1))
-        for kept, after in zip(plan.segments, nexts, strict=True)
+        _segment(
+            plan.view or task.directory.filesystem, kept_segment, min(after, kept_segment.base_offset + MAX_INT32 + 1)
+        )
+        for kept_segment, after in zip(plan.segments, nexts, strict=True)
     ]
     records = sum(one.records for one in segments)
     return PartitionRepair(name, plan, segments, records_read=records)
 
 
-def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> SegmentRepair:
-    with filesystem.open(kept.path) as read_at:
+def _segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int) -> SegmentRepair:
+    with filesystem.open(kept_segment.path) as read_at:
         counts: list[int] = []
-        windows = _counted(scan_segment(read_at, size_bytes=kept.size_bytes, whole=True, file=kept.path), counts)
-        limits = {"base_offset": kept.base_offset, "end_offset": end_offset}
-        if is_sound(windows, **limits, size_bytes=kept.size_bytes):
-            return SegmentRepair(kept.name, kept.size_bytes, True, records=sum(counts))
-    data = np.frombuffer(filesystem.read(kept.path), np.uint8)
-    salvaged = salvage(data, **limits)
-    pairs = zip(salvaged.kept, salvaged.kept[1:], strict=False)
+        windows = _count_windows(
+            scan_segment(read_at, size_bytes=kept_segment.size_bytes, whole=True, file=kept_segment.path), counts
+        )
+        limits = {"base_offset": kept_segment.base_offset, "end_offset": end_offset}
+        if is_sound(windows, **limits, size_bytes=kept_segment.size_bytes):
+            return SegmentRepair(kept_segment.name, kept_segment.size_bytes, True, records=sum(counts))
+    data = np.frombuffer(filesystem.read(kept_segment.path), np.uint8)
+    salvage_result = salvage(data, **limits)
+    pairs = zip(salvage_result.kept, salvage_result.kept[1:], strict=False)
     holes = [(one.next_offset, two.base_offset) for one, two in pairs if one.end != two.start]
     return SegmentRepair(
-        kept.name,
-        sum(one.end - one.start for one in salvaged.kept),
+        kept_segment.name,
+        sum(one.end - one.start for one in salvage_result.kept),
         False,
-        salvaged.ranges(),
-        salvaged.lost,
+        salvage_result.ranges(),
+        salvage_result.lost,
         tuple(hole for hole in holes if hole[0] < hole[1]),
-        sum(count_records(data[a:b], scan_all(data[a:b], rules=FILE)) for a, b in salvaged.ranges()),
+        sum(count_records(data[a:b], scan_all(data[a:b], rules=FILE)) for a, b in salvage_result.ranges()),
     )
 
 
-def _counted(windows: Iterable[Window], counts: list[int]) -> Iterator[Window]:
+def _count_windows(windows: Iterable[Window], counts: list[int]) -> Iterator[Window]:
     """Yield the windows unchanged, and append the number of records in each to ``counts``."""
     for window in windows:
         counts.append(count_records(as_array(window.data), window.in_data()))
@@ -191,7 +195,7 @@ def _count_file(filesystem: FileSystem, path: str, size_bytes: int) -> int:
     """Return the number of records in the valid batches at the start of a file."""
     counts: list[int] = []
     with filesystem.open(path) as read_at:
-        for _ in _counted(scan_segment(read_at, size_bytes=size_bytes, whole=True, file=path), counts):
+        for _ in _count_windows(scan_segment(read_at, size_bytes=size_bytes, whole=True, file=path), counts):
             pass
     return sum(counts)
 
@@ -211,19 +215,19 @@ def write_repaired(
     Raises:
         LogDirError: a file cannot be read or written, or the output has another number of records than expected.
     """
-    done = {split_path(repair.plan.partition.directory)[1] for repair in repairs}
+    repaired_names = {split_path(repair.plan.partition.directory)[1] for repair in repairs}
     for info in directory.filesystem.list_directory(directory.path):
-        if info.name not in done and info.name not in _LEFT_OUT:
+        if info.name not in repaired_names and info.name not in _LEFT_OUT:
             copy_entry(directory.filesystem, info, empty / info.name)
-    shared, tasks = replace(directory, partitions=()), []
+    empty_directory, tasks = replace(directory, partitions=()), []
     for repair in repairs:
         path = empty / split_path(repair.plan.partition.directory)[1]
         with atomic.writing(path):
             path.mkdir()
-        tasks.append(WriteTask(shared, repair, settings, str(path)))
-    for repair, written in zip(repairs, run(_write, tasks), strict=True):
-        repair.records_written = written
-        check_row_counts(repair.records_read, written, {}, where=repair.name)
+        tasks.append(WriteTask(empty_directory, repair, settings, str(path)))
+    for repair, written_records in zip(repairs, run(_write, tasks), strict=True):
+        repair.records_written = written_records
+        check_row_counts(repair.records_read, written_records, {}, where=repair.name)
 
 
 def _write(task: WriteTask) -> int:
@@ -247,10 +251,10 @@ def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tupl
     """Yield the valid parts of segments, and the small files except those that are derived from segments."""
     segments = {segment.name: segment for segment in repair.segments}
     for name, content in after_actions(filesystem, repair.plan).items():
-        parsed, segment = FileName.parse(name), segments.get(name)
+        file_name, segment = FileName.parse(name), segments.get(name)
         if segment is not None and not segment.is_whole and isinstance(content, Slice):
             yield name, replace(content, ranges=segment.ranges) if segment.ranges else b""
-        elif parsed is None or parsed.temporary or parsed.kind not in _DERIVED:
+        elif file_name is None or file_name.temporary or file_name.kind not in _DERIVED:
             yield name, content
 
 
@@ -258,19 +262,19 @@ def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> 
     """Rebuild the derived files with a recovery, which has nothing left to truncate."""
     if not repair.segments:
         return
-    (made,) = discover(str(path))
-    (partition,) = made.partitions
-    plan = plan_recovery(made, replace(partition, checkpointed_offsets=_log_start(repair.plan.partition)))
+    (log_directory,) = discover(str(path))
+    (partition,) = log_directory.partitions
+    plan = plan_recovery(log_directory, replace(partition, checkpointed_offsets=_log_start(repair.plan.partition)))
     if plan.bytes_lost:
         raise LogDirError("a repaired segment is not sound: please report this", file=str(path))
-    recovered = work_out(made, plan, settings)
-    write_files(made.filesystem, {n: c for n, c in recovered.files.items() if isinstance(c, bytes)}, path)
+    recovered_log = work_out(log_directory, plan, settings)
+    write_files(log_directory.filesystem, {n: c for n, c in recovered_log.files.items() if isinstance(c, bytes)}, path)
 
 
 def _log_start(partition: Partition) -> dict[str, int]:
     """Keep the log start offset, so that deleted records stay deleted. Without a recovery point, all is checked."""
-    known = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT)
-    return {} if known is None else {names.LOG_START_CHECKPOINT: known}
+    log_start = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT)
+    return {} if log_start is None else {names.LOG_START_CHECKPOINT: log_start}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -320,7 +324,7 @@ def repair_directory(
     """
     path = str(source).rstrip("/") or "/"
     with broker_lock(Path(path), create=False):
-        return _repaired(path, None if destination is None else Path(destination), settings, as_kafka, run)
+        return _repair_directory(path, None if destination is None else Path(destination), settings, as_kafka, run)
 
 
 def repair_in_place(
@@ -337,19 +341,21 @@ def repair_in_place(
         LogDirError: as ``repair_directory``, or the backup exists.
         OptionError: as ``repair_directory``, or the backup would be on another disk.
     """
-    old, kept = Path(source).absolute(), Path(backup).absolute()
-    make = partial(_repaired, str(old), settings=settings, as_kafka=as_kafka, run=run)
-    return replace(exchange(old, kept, make, suffix=_REPAIRED, create_lock=False), destination=str(old))
+    old, kept_segment = Path(source).absolute(), Path(backup).absolute()
+    make = partial(_repair_directory, str(old), settings=settings, as_kafka=as_kafka, run=run)
+    return replace(exchange(old, kept_segment, make, suffix=_REPAIRED, create_lock=False), destination=str(old))
 
 
-def _repaired(
+def _repair_directory(
     source: str, destination: Path | None, settings: RecoverySettings, as_kafka: bool, run: Runner
 ) -> RepairReport:
     if destination is not None:
         atomic.refuse_inside(destination, [source])
     directory = _only(source)
-    requested = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
-    report = RepairReport(source, str(destination or ""), requested, Log(source, "directory", directory).fingerprint)
+    settings_json = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
+    report = RepairReport(
+        source, str(destination or ""), settings_json, Log(source, "directory", directory).fingerprint
+    )
     if destination is None:
         report.partitions = [one.as_json() for one in plan_repair(directory, as_kafka=as_kafka, run=run)]
         return report
@@ -359,7 +365,7 @@ def _repaired(
         write_repaired(directory, repairs, settings, empty, run=run)
         report.partitions = [one.as_json() for one in repairs]
 
-    return done_once(report, fill)
+    return run_once(report, fill)
 
 
 def _only(path: str) -> LogDirectory:

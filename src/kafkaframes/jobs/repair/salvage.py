@@ -22,7 +22,11 @@ from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check
 from kafkaframes.storage.files.scan import Window
 
 _AT_MAGIC = 16
-_FEWEST = {0: 14, 1: 22, 2: BATCH_V2.size - OVERHEAD_BYTES}  # minimum number of bytes after the size field, by magic
+_MIN_BATCH_BYTES = {
+    0: 14,
+    1: 22,
+    2: BATCH_V2.size - OVERHEAD_BYTES,
+}  # minimum number of bytes after the size field, by magic
 _SEARCH_BYTES = 1 << 20
 _WORK = 32  # limit of the bytes in CRC computations, per byte of the segment
 
@@ -53,13 +57,13 @@ class Salvage:
 
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """Return the byte ranges to keep. Adjacent ranges are merged."""
-        joined: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for batch in self.kept:
-            if joined and joined[-1][1] == batch.start:
-                joined[-1] = (joined[-1][0], batch.end)
+            if ranges and ranges[-1][1] == batch.start:
+                ranges[-1] = (ranges[-1][0], batch.end)
             else:
-                joined.append((batch.start, batch.end))
-        return tuple(joined)
+                ranges.append((batch.start, batch.end))
+        return tuple(ranges)
 
 
 def is_sound(windows: Iterable[Window], *, base_offset: int, end_offset: int, size_bytes: int) -> bool:
@@ -93,9 +97,9 @@ def salvage(data: bytes | Bytes, *, base_offset: int, end_offset: int) -> Salvag
     array = as_array(data)
     good = list(_good_batches(array, base_offset, end_offset))
     chain = _ascending(good)
-    kept = [good[index] for index in chain]
+    good_batches = [good[index] for index in chain]
     backwards = {good[index].start for index in set(range(len(good))) - set(chain)}
-    return Salvage(tuple(kept), tuple(_losses(array, kept, backwards)))
+    return Salvage(tuple(good_batches), tuple(_losses(array, good_batches, backwards)))
 
 
 def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Good]:
@@ -104,13 +108,15 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Go
         batches = scan(data, position=position, rules=FILE)
         good = are_good(data, batches, base_offset, end_offset)
         budget -= batches.end.position - position
-        trusted = _before_doubt(good, ends_well=batches.end.goes_on or batches.end.position == data.size)
-        yield from _goods(batches, np.flatnonzero(good[:trusted]))
-        if trusted == len(batches) and (batches.end.goes_on or batches.end.position == data.size):
+        trusted_count = _before_doubt(good, ends_well=batches.end.goes_on or batches.end.position == data.size)
+        yield from _goods(batches, np.flatnonzero(good[:trusted_count]))
+        if trusted_count == len(batches) and (batches.end.goes_on or batches.end.position == data.size):
             position = batches.end.position
             continue
-        broken = int(batches.column("position")[trusted]) if trusted < len(batches) else batches.end.position
-        position = _search(data, broken + 1, base_offset, end_offset)
+        broken_position = (
+            int(batches.column("position")[trusted_count]) if trusted_count < len(batches) else batches.end.position
+        )
+        position = _search(data, broken_position + 1, base_offset, end_offset)
 
 
 def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
@@ -129,8 +135,8 @@ def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -
 
 def _before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
     """Return the number of batches before the first invalid one without a valid successor, whose size may be wrong."""
-    followed = np.append(good[1:], ends_well)
-    doubtful = np.flatnonzero(~good & ~followed)
+    is_followed = np.append(good[1:], ends_well)
+    doubtful = np.flatnonzero(~good & ~is_followed)
     return int(doubtful[0]) if len(doubtful) else len(good)
 
 
@@ -155,13 +161,15 @@ def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> in
 
 def _candidates(data: Bytes, position: int, base_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
     """Yield positions of possible headers, whose magic, offset and size are plausible, with the size of the batch."""
-    last = data.size - OVERHEAD_BYTES - min(_FEWEST.values())
+    last = data.size - OVERHEAD_BYTES - min(_MIN_BATCH_BYTES.values())
     while position <= last:
         until = min(position + _SEARCH_BYTES, last + 1)
         magics = data[position + _AT_MAGIC : until + _AT_MAGIC]
-        positions = position + np.flatnonzero((magics <= max(_FEWEST)) & (data[position:until][: len(magics)] < 0x80))
+        positions = position + np.flatnonzero(
+            (magics <= max(_MIN_BATCH_BYTES)) & (data[position:until][: len(magics)] < 0x80)
+        )
         offsets, lengths = _big_endian(data, positions, 8), _big_endian(data, positions + 8, 4)
-        fewest = np.array([_FEWEST[magic] for magic in sorted(_FEWEST)])[data[positions + _AT_MAGIC]]
+        fewest = np.array([_MIN_BATCH_BYTES[magic] for magic in sorted(_MIN_BATCH_BYTES)])[data[positions + _AT_MAGIC]]
         fits = (offsets >= base_offset) & (offsets < end_offset)
         fits &= (lengths >= fewest) & (positions + OVERHEAD_BYTES + lengths <= data.size)
         for at, length in zip(positions[fits].tolist(), lengths[fits].tolist(), strict=True):
@@ -196,15 +204,15 @@ def _ascending(good: list[Good]) -> list[int]:
     return chain[::-1]
 
 
-def _losses(data: Bytes, kept: list[Good], backwards: set[int]) -> Iterator[Loss]:
+def _losses(data: Bytes, good_batches: list[Good], backwards: set[int]) -> Iterator[Loss]:
     position = 0
-    for start, end in (*((one.start, one.end) for one in kept), (data.size, data.size)):
+    for start, end in (*((one.start, one.end) for one in good_batches), (data.size, data.size)):
         if start > position:
             yield Loss(position, start, _reason(data[position:start], position in backwards))
         position = end
 
 
-def _reason(lost: Bytes, is_backwards: bool) -> str:
+def _reason(lost_bytes: Bytes, is_backwards: bool) -> str:
     if is_backwards:
         return "batches whose offsets go back or lie beyond their neighbours'"
-    return "zeros: never written" if not lost.any() else "no batch with a right CRC"
+    return "zeros: never written" if not lost_bytes.any() else "no batch with a right CRC"

@@ -63,7 +63,7 @@ def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) ->
     marks = steps(largest, binary=binary)
     end = marks[-1]
     lines = f"--step:{_percent(marks[1], end)}"
-    drawn = [
+    bars = [
         tag(
             "div",
             tag(
@@ -84,7 +84,7 @@ def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) ->
         tag("div", (_mark(mark, end, axis) for mark in marks), class_="scale"),
         class_="bar axis",
     )
-    return tag("div", drawn, scale, class_="bars")
+    return tag("div", bars, scale, class_="bars")
 
 
 def _part(part: Part, end: float) -> Markup:
@@ -116,12 +116,12 @@ def columns(
     lines = [
         tag("line", x1=0, x2=count, y1=_y(mark, marks[-1]), y2=_y(mark, marks[-1]), class_="grid") for mark in marks[1:]
     ]
-    drawn = [tag("g", _stack(index, one, marks[-1]), tag("title", one.tip)) for index, one in enumerate(columns)]
+    bars = [tag("g", _stack(index, one, marks[-1]), tag("title", one.tip)) for index, one in enumerate(columns)]
     svg = tag(
-        "svg", lines, drawn,
+        "svg", lines, bars,
         viewBox=f"0 0 {count} {HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,
     )  # fmt: skip
-    left = tag(
+    axis = tag(
         "div",
         (tag("span", short_text(mark), style=f"bottom:{_percent(mark, marks[-1])}") for mark in marks),
         class_="y",
@@ -130,7 +130,7 @@ def columns(
         "div", (_tick(one, count) for one in ticks), class_="x two" if any("\n" in one.label for one in ticks) else "x"
     )
     return tag(
-        "div", tag("div", y_name, class_="y-name"), left, tag("div", svg, class_="plot"), below,
+        "div", tag("div", y_name, class_="y-name"), axis, tag("div", svg, class_="plot"), below,
         tag("div", x_name, class_="x-name"), class_="columns",
     )  # fmt: skip
 
@@ -148,13 +148,13 @@ def _y(value: float, end: float) -> str:
 
 def _stack(index: int, column: Column, end: float) -> list[Markup]:
     """Draw a column's parts from below, and a pane over the whole height that answers to the pointer."""
-    drawn, below = [], 0.0
+    bars, below = [], 0.0
     for part in column.parts:
         if part.value:
             top = below + max(part.value, end / HEIGHT / 2)  # one record among millions is still seen
             height = HEIGHT * (top - below) / end
             x, y = index + _GAP / 2, HEIGHT - HEIGHT * top / end
-            drawn.append(
+            bars.append(
                 tag(
                     "rect",
                     x=f"{x:.2f}",
@@ -165,7 +165,7 @@ def _stack(index: int, column: Column, end: float) -> list[Markup]:
                 )
             )
             below = top
-    return [tag("rect", x=index, y=0, width=1, height=HEIGHT, class_="pane"), *drawn]
+    return [tag("rect", x=index, y=0, width=1, height=HEIGHT, class_="pane"), *bars]
 
 
 def share(parts: Sequence[Part], *, text: Text) -> Markup:

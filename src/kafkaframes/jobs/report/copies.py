@@ -96,18 +96,18 @@ class Joined:
         return self.merged.decisions if self.merged else ()
 
 
-def joined_copies(
-    directories: Iterable[LogDirectory], named: Collection[str], options: Mapping[str, Any]
+def join_copies(
+    directories: Iterable[LogDirectory], topics: Collection[str], options: Mapping[str, Any]
 ) -> list[Joined]:
     """Return each topic partition's logs, by name; reads the headers of those that are there more than once.
 
-    ``named`` are the paths that the caller named.
+    ``topics`` are the paths that the caller named.
     """
     result: list[Joined] = []
-    for _, copies in sorted(group(copies_of(directories, named)).items()):
-        for clustered, cluster_apart in _split(copies, _cluster, OTHER_CLUSTER):
-            for ours, topic_apart in _split(clustered, _topic_id, OTHER_TOPIC):
-                result.append(_joined(tuple(ours), options, topic_apart or cluster_apart))
+    for _, copies in sorted(group(copies_of(directories, topics)).items()):
+        for cluster_groups, cluster_apart in _split_by_id(copies, _cluster, OTHER_CLUSTER):
+            for ours, topic_apart in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
+                result.append(_join_group(tuple(ours), options, topic_apart or cluster_apart))
     return result
 
 
@@ -119,40 +119,40 @@ def _topic_id(entry: CopySource) -> str | None:
     return entry.partition.metadata.topic_id if entry.partition.metadata else None
 
 
-def _split(
+def _split_by_id(
     copies: Sequence[CopySource], key: Callable[[CopySource], str | None], verdict: str
 ) -> Iterator[tuple[list[CopySource], str]]:
     """Tell copies apart by an id; those without one go with the first. All but the first are given the verdict."""
     ids = list(dict.fromkeys(name for one in copies if (name := key(one)) is not None))
     for index, name in enumerate(ids or [None]):
-        kept = [one for one in copies if key(one) == name or (index == 0 and key(one) is None)]
-        yield kept, verdict if index else ""
+        kept_copies = [one for one in copies if key(one) == name or (index == 0 and key(one) is None)]
+        yield kept_copies, verdict if index else ""
 
 
-def _joined(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> Joined:
+def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> Joined:
     first = max(result, key=lambda entry: entry.partition.size_bytes)
     alone = Joined(result, first.partition, first.filesystem, apart=apart)
     if len(result) == 1:
         return alone
     view = View(options)
     try:
-        merged = merge_copies(result, check=True, scan=True)
-        partition = view.add_merged(merged, result)
+        merged_log = merge_copies(result, check=True, scan=True)
+        partition = view.add_merged(merged_log, result)
     except LogDirError as problem:
         return Joined(result, first.partition, first.filesystem, apart=apart, problem=problem)
-    return Joined(result, partition, view.filesystem, merged, apart)
+    return Joined(result, partition, view.filesystem, merged_log, apart)
 
 
-def copy_reports(joined: Iterable[Joined], errors: Mapping[str, int]) -> list[CopyReport]:
+def copy_reports(joined_copies: Iterable[Joined], errors: Mapping[str, int]) -> list[CopyReport]:
     """Return what is said of each copy, of partitions that were found more than once.
 
     ``errors`` are the numbers of findings of that severity, by directory.
     """
-    listed = list(joined)
-    several = {one.partition.topic_partition for one in listed if len(one.copies) > 1 or one.apart}
+    joined_list = list(joined_copies)
+    several = {one.partition.topic_partition for one in joined_list if len(one.copies) > 1 or one.apart}
     return [
         _report(one, index, errors.get(copy.partition.directory, 0))
-        for one in listed
+        for one in joined_list
         if one.partition.topic_partition in several
         for index, copy in enumerate(one.copies)
     ]

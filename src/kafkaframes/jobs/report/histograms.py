@@ -2,10 +2,10 @@
 
 Both are small, pickle, and merge: the result does not depend on how the records were split between processes.
 
-Distinct keys are counted in bounded memory: exactly up to ``MOST`` of them, then from the smallest hashes. Hashes of 64
-bits are spread evenly, so where the ``MOST`` smallest ones end says how many there are in all (KMV: "k minimum values",
-the sketch behind theta sketches). The standard error is 1 / sqrt(MOST - 2): 0.8 %. Unlike a HyperLogLog it is exact
-while it is small, and joining two is joining two sets.
+Distinct keys are counted in bounded memory: exactly up to ``MAX_KEYS`` of them, then from the smallest hashes.
+Hashes of 64 bits are spread evenly, so the largest of the ``MAX_KEYS`` smallest hashes gives the total number (KMV: "k
+minimum values", as in theta sketches). The standard error is 1 / sqrt(MAX_KEYS - 2): 0.8 %. It is exact while it is
+small, unlike a HyperLogLog, and two are merged as sets.
 
 A chart of times (``timeline``) has round buckets of a calendar in UTC, some dozens, for where the records are. A few
 records of a strange time (a client's clock, a test's 1970) would squeeze all others into one bucket: they are counted
@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from kafkaframes.jobs.report import _kernels
 
-MOST = 1 << 14
-STANDARD_ERROR = 1 / math.sqrt(MOST - 2)
+MAX_KEYS = 1 << 14
+STANDARD_ERROR = 1 / math.sqrt(MAX_KEYS - 2)
 _SPAN = 2.0**64
 
 Hashes = npt.NDArray[np.uint64]
@@ -47,13 +47,13 @@ class Distinct:
 
     def add(self, hashes: Hashes) -> None:
         """Note more keys."""
-        if self.hashes.size == MOST:
+        if self.hashes.size == MAX_KEYS:
             hashes = hashes[hashes <= self.hashes[-1]]
         if hashes.size:
             result = np.sort(np.concatenate((self.hashes, hashes)))  # np.unique took three times as long (numpy 2.4)
             result = result[np.append(result[1:] != result[:-1], True)]
-            self.is_exact = self.is_exact and result.size <= MOST
-            self.hashes = result[:MOST].copy()
+            self.is_exact = self.is_exact and result.size <= MAX_KEYS
+            self.hashes = result[:MAX_KEYS].copy()
 
     def merge(self, other: Distinct) -> None:
         """Note what another has seen."""
@@ -64,14 +64,14 @@ class Distinct:
         """Return the number of distinct keys: exact, or an estimate."""
         if self.is_exact:
             return int(self.hashes.size)
-        return round((MOST - 1) * _SPAN / (float(self.hashes[-1]) + 1.0))
+        return round((MAX_KEYS - 1) * _SPAN / (float(self.hashes[-1]) + 1.0))
 
 
 Ints = npt.NDArray[np.int64]
 
 _PER_OCTAVE = 8  # buckets between two powers of two: a quantile is right within 1/16
 _OCTAVES = 42
-_LARGEST = (1 << (_OCTAVES + 2)) - 1
+_MAX_INDEX = (1 << (_OCTAVES + 2)) - 1
 
 
 class Bin(NamedTuple):
@@ -137,19 +137,19 @@ class Sizes:
             Bin(_lower(start), _lower(end), int(count))
             for start, end, count in zip(starts, [*starts[1:], self.counts.size], counts, strict=True)
         ]
-        used = [index for index, one in enumerate(result) if one.count]
-        return result[used[0] : used[-1] + 1] if used else []
+        used_buckets = [index for index, one in enumerate(result) if one.count]
+        return result[used_buckets[0] : used_buckets[-1] + 1] if used_buckets else []
 
 
 def _buckets(values: npt.NDArray[Any]) -> Ints:
     if values.max() < _TABLE.size:
         result: Ints = _TABLE[values]
         return result
-    return _computed(values)
+    return _compute_hashes(values)
 
 
-def _computed(values: npt.NDArray[Any]) -> Ints:
-    small = np.minimum(values.astype(np.int64), _LARGEST)
+def _compute_hashes(values: npt.NDArray[Any]) -> Ints:
+    small = np.minimum(values.astype(np.int64), _MAX_INDEX)
     exponents = np.frexp(small.astype(np.float64))[1].astype(np.int64) - 1
     shifts = np.maximum(exponents - 3, 0)
     buckets: Ints = np.where(
@@ -158,7 +158,7 @@ def _computed(values: npt.NDArray[Any]) -> Ints:
     return buckets
 
 
-_TABLE: Ints = _computed(np.arange(1 << 16))
+_TABLE: Ints = _compute_hashes(np.arange(1 << 16))
 
 
 def _lower(bucket: int) -> int:
@@ -184,11 +184,11 @@ WIDTHS: tuple[int, ...] = (
     DAY,
     *(DAY * 10**n for n in range(1, 9)),
 )
-MOST_BUCKETS = 2048
+MAX_BUCKETS = 2048
 
 
 class Times:
-    """How many records there are of which time: only buckets with records are kept, up to ``MOST_BUCKETS``.
+    """How many records there are of which time: only buckets with records are kept, up to ``MAX_BUCKETS``.
 
     One record of a strange time costs one bucket; it does not make the others coarser. ``starts`` of the buckets are
     ascending milliseconds; ``without`` counts the records that have no timestamp; ``first`` and ``last`` are exact, -1
@@ -210,12 +210,12 @@ class Times:
 
     def add(self, timestamps: Ints) -> None:
         """Note the timestamps of records, in milliseconds; a negative one means that there is none."""
-        known = timestamps[timestamps >= 0] if timestamps.size and timestamps.min() < 0 else timestamps
-        self.without += int(timestamps.size - known.size)
-        if known.size == 0:
+        known_times = timestamps[timestamps >= 0] if timestamps.size and timestamps.min() < 0 else timestamps
+        self.without += int(timestamps.size - known_times.size)
+        if known_times.size == 0:
             return
-        self._extremes(int(known.min()), int(known.max()))
-        starts = known - known % self.width_ms
+        self._extremes(int(known_times.min()), int(known_times.max()))
+        starts = known_times - known_times % self.width_ms
         turns = np.flatnonzero(
             np.diff(starts, prepend=starts[0] - 1)
         )  # most logs go on in time: few runs, many records
@@ -237,14 +237,14 @@ class Times:
         starts, counts = np.concatenate((self.starts, starts)), np.concatenate((self.counts, counts))
         while True:
             self.starts, indexes = np.unique(starts - starts % self.width_ms, return_inverse=True)
-            if self.starts.size <= MOST_BUCKETS or self._rung == len(WIDTHS) - 1:
+            if self.starts.size <= MAX_BUCKETS or self._rung == len(WIDTHS) - 1:
                 break
             self._rung += 1
         self.counts = np.zeros(self.starts.size, np.int64)
         np.add.at(self.counts, indexes, counts)
 
 
-MOST_COLUMNS = 72
+MAX_COLUMNS = 72
 _TAIL = 0.005  # of the records, on each side, may be left out ...
 _SQUEEZE = 8  # ... if that makes the timeline this many times shorter
 LAST_MS = 253_402_300_799_000  # the end of the year 9999: no calendar goes on
@@ -274,7 +274,7 @@ class Timeline(NamedTuple):
 
     def of(self, times: Times) -> list[int]:
         """Return the counts of other records in the same buckets."""
-        return _counted(self.edges, times.starts, times.counts)[0] if self.edges else []
+        return _count_by_edge(self.edges, times.starts, times.counts)[0] if self.edges else []
 
 
 def timeline(times: Times) -> Timeline:
@@ -283,13 +283,13 @@ def timeline(times: Times) -> Timeline:
     if high < 0:
         return Timeline([], [], 0, int(times.counts.sum()), "")
     edges, unit = calendar_edges(low, high, times.width_ms)
-    counts, before, after = _counted(edges, times.starts, times.counts)
+    counts, before, after = _count_by_edge(edges, times.starts, times.counts)
     return Timeline(edges, counts, before, after, unit)
 
 
 def _range(times: Times) -> tuple[int, int]:
-    known = times.starts <= LAST_MS
-    starts, counts = times.starts[known], times.counts[known]
+    known_times = times.starts <= LAST_MS
+    starts, counts = times.starts[known_times], times.counts[known_times]
     if starts.size == 0:
         return -1, -1
     first, last = int(starts[0]), int(starts[-1])
@@ -301,7 +301,7 @@ def _range(times: Times) -> tuple[int, int]:
     return (low, high) if (high - low + 1) * _SQUEEZE < last - first else (first, last)
 
 
-def _counted(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[int], int, int]:
+def _count_by_edge(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[int], int, int]:
     indexes = np.searchsorted(np.asarray(edges, np.int64), starts, side="right")
     result = np.bincount(indexes, counts, minlength=len(edges) + 1).astype(np.int64).tolist()
     return result[1 : len(edges)], result[0], sum(result[len(edges) :])
@@ -313,11 +313,11 @@ def calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
     ``width`` (milliseconds) is how exactly the times are known: no bucket is narrower.
     """
     for step in _STEPS:
-        if step % width == 0 and high // step - low // step < MOST_COLUMNS:
+        if step % width == 0 and high // step - low // step < MAX_COLUMNS:
             return list(range(low - low % step, high + step + 1, step)), width_text(step)
     for months in _MONTHS:
         edges = list(_months(low, high, months))
-        if len(edges) <= MOST_COLUMNS + 1:
+        if len(edges) <= MAX_COLUMNS + 1:
             break
     return edges, _months_text(months)
 
@@ -373,12 +373,12 @@ def ticks(edges: list[int], *, about: int = 8) -> list[Tick]:
     for step in _STEPS:
         if (high - low) / step <= about:
             result = list(range(-(-low // step) * step, high + 1, step))
-            return _labelled(result, next(label for least, label in _LABELS if step >= least))
+            return _label_ticks(result, next(label for least, label in _LABELS if step >= least))
     for months in _MONTHS:
         result = [one for one in _months(low, high, months) if low <= one <= min(high, LAST_MS)]
         if len(result) <= about + 1:
             break
-    return _labelled(result, _YEARS if months >= 12 else _OF_MONTHS)
+    return _label_ticks(result, _YEARS if months >= 12 else _OF_MONTHS)
 
 
 # The label of a time, and of the greater unit; the first of the table for steps of at least that many milliseconds.
@@ -392,7 +392,7 @@ _LABELS = (
 _YEARS, _OF_MONTHS = (_YEAR, ""), ("{0:%b}", _YEAR)
 
 
-def _labelled(result: list[int], label: tuple[str, str]) -> list[Tick]:
+def _label_ticks(result: list[int], label: tuple[str, str]) -> list[Tick]:
     ticks, before = [], None
     for at in result:
         small, great = (text.format(_time(at), at % SECOND) for text in label)

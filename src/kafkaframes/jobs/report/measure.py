@@ -192,8 +192,8 @@ class _Watcher:
     def see(self, window: Window) -> None:
         """Measure the batches of a window."""
         batches = window.batches
-        chosen = batches.is_transactional
-        self._transactional.append(batches.table[[COLUMN[name] for name in IN_TRANSACTIONS]][:, chosen])
+        is_chosen = batches.is_transactional
+        self._transactional.append(batches.table[[COLUMN[name] for name in IN_TRANSACTIONS]][:, is_chosen])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
         for chunk in parts_of(whole, self._ratio, _PART_BYTES):
             self._measure(chunk)
@@ -220,8 +220,8 @@ class _Watcher:
         is_data = sound & ~batches.is_control
         measure = self._segment.measure
         _add_batches(measure, batches, index.rows, raw, sound, is_data)
-        kept = index if is_data.all() else index.take(part.of_batch(is_data), part.owners)
-        _add_records(measure, kept, sections.buf)
+        data_index = index if is_data.all() else index.take(part.of_batch(is_data), part.owners)
+        _add_records(measure, data_index, sections.buf)
         append = batches.flag(LOG_APPEND_TIME) & is_data
         measure.append_time += int(index.rows[append].sum())
 
@@ -230,9 +230,13 @@ class _Watcher:
             return int(part.batches.column(name)[row])
 
         position = part.position(row)
-        known = value("base_offset"), value("last_offset")
-        self._segment.losses.append(Loss(self._path, position, value("size"), *known, value("count"), readable, reason))
-        self._segment.measure.offsets_seen += max(known[1] - known[0] + 1, 0) if value("magic") >= 2 else readable
+        known_offsets = value("base_offset"), value("last_offset")
+        self._segment.losses.append(
+            Loss(self._path, position, value("size"), *known_offsets, value("count"), readable, reason)
+        )
+        self._segment.measure.offsets_seen += (
+            max(known_offsets[1] - known_offsets[0] + 1, 0) if value("magic") >= 2 else readable
+        )
 
 
 def _add_batches(
@@ -249,12 +253,12 @@ def _add_batches(
     kinds = np.minimum(magics, 2) * (len(CODECS) + 1) + codecs
     for kind in np.unique(kinds[sound]).tolist():
         magic, codec = divmod(kind, len(CODECS) + 1)
-        chosen = sound & (kinds == kind)
+        is_chosen = sound & (kinds == kind)
         cell = measure.cells.setdefault((magic, CODECS[codec]), Cell(f"v{magic}", CODECS[codec]))
-        cell.batches += int(chosen.sum())
-        cell.records += int(rows[chosen & is_data].sum())
-        cell.log_bytes += int(sizes[chosen].sum())
-        cell.raw_bytes += int((raw + headers)[chosen].sum())
+        cell.batches += int(is_chosen.sum())
+        cell.records += int(rows[is_chosen & is_data].sum())
+        cell.log_bytes += int(sizes[is_chosen].sum())
+        cell.raw_bytes += int((raw + headers)[is_chosen].sum())
     measure.control_records += int(rows[sound & ~is_data].sum())
     measure.offsets_seen += int(rows[sound].sum())
     measure.batch_sizes.add(sizes[sound])
@@ -289,9 +293,9 @@ def _add_records(measure: Measure, index: Index, buf: npt.NDArray[np.uint8]) -> 
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
     measure.record_sizes.add(sizes)
     measure.times.add(index.timestamps)
-    keyed = int(has_key.sum())
-    measure.keyed += keyed
-    if keyed:
+    keyed_records = int(has_key.sum())
+    measure.keyed += keyed_records
+    if keyed_records:
         measure.tombstones += int((has_key & (index.value_size < 0)).sum())
         measure.keys.add(hash_keys(buf, index.key_at, index.key_size))
     measure.with_headers += int((index.header_counts > 0).sum())

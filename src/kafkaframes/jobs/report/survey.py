@@ -14,7 +14,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.job import Runner, run_here
-from kafkaframes.jobs.report.copies import Joined, copy_reports, joined_copies
+from kafkaframes.jobs.report.copies import Joined, copy_reports, join_copies
 from kafkaframes.jobs.report.histograms import STANDARD_ERROR, Sizes, Times, timeline
 from kafkaframes.jobs.report.measure import Loss, Measure, Measured, ProducerCounts, Task, measure_segment
 from kafkaframes.jobs.report.metadata import (
@@ -221,7 +221,7 @@ def make_report(
     if not any(directory.partitions for directory in listed):
         raise OptionError(f"{', '.join(paths)}: there is no topic partition to report on")
     named = {plain_path(path).rstrip("/") for path in paths}
-    joined = joined_copies(listed, named, options or {})
+    joined = join_copies(listed, named, options or {})
     survey = _pass(listed, joined, run)
     topics = topics_of(survey.topics, compacted_topics(listed), survey.findings)
     times = times_of(survey.topics, topics)

@@ -12,7 +12,7 @@ from kafkaframes.errors import ErrorCode
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.analyze.proposals import FLEXIBLE, INFLEXIBLE, RAISED
 from kafkaframes.jobs.audit.audit import ALL, FINE, NOTHING, PART, REMOVED, Audit, ClientAudit, Finding
-from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, judged_text, library_text, notes, second_text
+from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, describe_coverage, library_text, notes, second_text
 from kafkaframes.jobs.report import charts
 from kafkaframes.jobs.report.charts import Bar, Column, Part
 from kafkaframes.jobs.report.histograms import calendar_edges
@@ -30,7 +30,7 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     cards = [
-        *_unread_cards("" if audit.judged == ALL else judged_text(audit), audit.unread),
+        *_unread_cards("" if audit.judged == ALL else describe_coverage(audit), audit.unread),
         _audited_clients(audit),
         card(
             "disk",

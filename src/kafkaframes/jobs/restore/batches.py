@@ -268,27 +268,27 @@ class Renumbering:
 
     def _open(self, data: Bytes, batches: Batches, to_open: Flags) -> Iterator[Opened | None]:
         """Decode batches in order, within the memory budget. ``None`` is a batch that cannot be decoded."""
-        for decoded in decode_steps(data, batches.select(to_open)):
-            bad = self._undecodable(decoded)
-            offsets = decoded.index.offsets
+        for content in decode_steps(data, batches.select(to_open)):
+            bad = self._undecodable(content)
+            offsets = content.index.offsets
             in_range = offsets < self.end_offset
             if self._settings.moves_offsets:
                 in_range &= offsets >= self.first_offset
-            self._count_left_out(data, decoded.batches, bad)
-            index = decoded.index.take(in_range, decoded.owners)
+            self._count_left_out(data, content.batches, bad)
+            index = content.index.take(in_range, content.owners)
             self.left_out[OUTSIDE] -= sum(int(count) for at, count in enumerate(index.rows) if at not in bad)
-            yield from _each_opened(decoded, index, bad)
+            yield from _each_opened(content, index, bad)
 
-    def _undecodable(self, decoded: Decoded) -> set[int]:
+    def _undecodable(self, content: Decoded) -> set[int]:
         """Return the batches that cannot be decoded.
 
         Raises:
             LogDirError: a batch cannot be decoded, and damage is not skipped.
         """
-        bad = {at: problem.reason for at, problem in decoded.problems.items()}
+        bad = {at: problem.reason for at, problem in content.problems.items()}
         if bad and self._settings.on_damage != DROP:
             at = min(bad)
-            raise LogDirError(f"{bad[at]}: nothing was restored", position=int(decoded.batches.column("position")[at]))
+            raise LogDirError(f"{bad[at]}: nothing was restored", position=int(content.batches.column("position")[at]))
         if bad:
             self.dropped["batches that cannot be decoded"] += len(bad)
         return set(bad)
@@ -313,11 +313,11 @@ class Renumbering:
                 self.end_offset, self._to_time = min(self.end_offset, offset), None
 
 
-def _each_opened(decoded: Decoded, index: Index, bad: Collection[int]) -> Iterator[Opened | None]:
+def _each_opened(content: Decoded, index: Index, bad: Collection[int]) -> Iterator[Opened | None]:
     """Yield the selected records of each batch, which are those that ``index`` has."""
-    rows = rows_of_index(decoded.sections, index, offsets=index.offsets.copy())
+    rows = rows_of_index(content.sections, index, offsets=index.offsets.copy())
     for at, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
-        is_whole = count == int(decoded.index.rows[at])
+        is_whole = count == int(content.index.rows[at])
         yield None if at in bad else Opened(rows, index.offsets[end - count : end], end - count, end, is_whole)
 
 

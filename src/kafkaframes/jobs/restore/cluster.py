@@ -37,7 +37,7 @@ _CONTROL_VERSION: Final = (0).to_bytes(2)
 _TOPIC_RESOURCE: Final = 2
 _NO_LEADER: Final = -1
 _BATCH_BYTES: Final = 1 << 20
-_MOST_REGISTERED: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
+_MAX_REGISTERED: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
 _VERSIONS: Final = {"PartitionRecord": 1}  # 1 has directories (metadata.version 3.7 and later); other records are at 0
 
 
@@ -67,7 +67,7 @@ class Node:
     release: str = DEFAULT_RELEASE
 
 
-def registered_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
+def broker_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
     """Return the partition numbers to register with a controller for a topic, given the partitions that have a log.
 
     Kafka numbers partitions from 0 without gaps, and producers rely on it. The missing partitions are therefore
@@ -82,7 +82,7 @@ def registered_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int
         count: number of the topic's partitions in the source.
     """
     count = max(max(have) + 1, count)
-    return range(count) if count <= _MOST_REGISTERED else sorted(have)
+    return range(count) if count <= _MAX_REGISTERED else sorted(have)
 
 
 def layouts_of(
@@ -97,7 +97,7 @@ def layouts_of(
         have.setdefault(partition.topic, set()).add(partition.partition)
     layouts = []
     for topic, some in sorted(have.items()):
-        numbers = registered_numbers(some, count=counts.get(topic, 0))
+        numbers = broker_numbers(some, count=counts.get(topic, 0))
         epochs = {number: leader_epochs.get(TopicPartition(topic, number), 0) for number in numbers}
         layouts.append(TopicLayout(topic, topic_ids[topic], epochs, configs.get(topic, {})))
     return layouts

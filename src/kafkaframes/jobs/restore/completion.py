@@ -26,7 +26,7 @@ GROUP_OFFSETS_CSV = "group-offsets.csv"
 _DEFAULT_OFFSETS_PARTITIONS = 50
 _PRODUCER_ID_BLOCK = 1000  # number of producer ids that a broker requests from the controller
 _OFFSETS_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
-_LEAST = {"segment.bytes": 1 << 20}  # a 4.x broker does not start if a topic has a smaller value (KIP-1030)
+_MIN_VALUES = {"segment.bytes": 1 << 20}  # a 4.x broker does not start if a topic has a smaller value (KIP-1030)
 _HOLD = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -55,7 +55,7 @@ class Completion:
 
     def note_held(self) -> None:
         """Add the topics with unlimited retention to the report."""
-        self._report.held = sorted(name for name, said in self._configs().items() if _is_held(said))
+        self._report.held = sorted(name for name, configs in self._configs().items() if _is_held(configs))
 
     def write(self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups) -> None:
         """Write everything except the restored partitions.
@@ -86,8 +86,8 @@ class Completion:
         self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups
     ) -> dict[TopicPartition, int]:
         count = self._settings.offsets_partitions or groups.partitions or _DEFAULT_OFFSETS_PARTITIONS
-        known, requested = self._offsets_topic_ids, dict(self._settings.topic_ids).get(OFFSETS_TOPIC)
-        topic_id = requested or (known[0] if len(known) == 1 else self._new_id())
+        known_ids, requested_ids = self._offsets_topic_ids, dict(self._settings.topic_ids).get(OFFSETS_TOPIC)
+        topic_id = requested_ids or (known_ids[0] if len(known_ids) == 1 else self._new_id())
         self._report.topic_ids[OFFSETS_TOPIC] = topic_id
         return write_groups(
             directory,
@@ -125,17 +125,17 @@ class Completion:
         sources = {self._settings.new_name(topic): said for topic, said in self._metadata.topics.items()}
         configs = {topic: self._configs_of(topic, sources.get(topic)) for topic in self._report.topic_ids}
         if self._settings.groups:
-            configs[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._requested(OFFSETS_TOPIC)
+            configs[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._check_topic_ids(OFFSETS_TOPIC)
         return configs
 
     def _configs_of(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
         configs = dict(source.configs) if source is not None else {}
-        configs |= {name: str(least) for name, least in _LEAST.items() if _is_below(configs.get(name), least)}
+        configs |= {name: str(least) for name, least in _MIN_VALUES.items() if _is_below(configs.get(name), least)}
         if not self._settings.keep_retention and "delete" in configs.get("cleanup.policy", "delete"):
             configs |= _HOLD
-        return configs | self._requested(topic)
+        return configs | self._check_topic_ids(topic)
 
-    def _requested(self, topic: str) -> dict[str, str]:
+    def _check_topic_ids(self, topic: str) -> dict[str, str]:
         pairs = [(name.rpartition(":"), value) for name, value in self._settings.topic_configs]
         return {name: value for (of, _, name), value in pairs if of in ("", topic)}
 
@@ -148,9 +148,9 @@ def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
     """
     (log_directory,) = discover(str(directory))
     for partition in log_directory.partitions:
-        said = partition.metadata.topic_id if partition.metadata is not None else None
-        if said != topic_ids.get(partition.topic):
-            reason = f"its topic id is {said}, that of {partition.topic} is {topic_ids.get(partition.topic)}"
+        configs = partition.metadata.topic_id if partition.metadata is not None else None
+        if configs != topic_ids.get(partition.topic):
+            reason = f"its topic id is {configs}, that of {partition.topic} is {topic_ids.get(partition.topic)}"
             raise LogDirError(reason, file=partition.directory)
 
 

@@ -79,12 +79,12 @@ class Groups:
     partitions: int = 0
     unread: int = 0
 
-    def committed(self) -> dict[TopicPartition, tuple[int, ...]]:
+    def committed_offsets(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the committed offsets of each source partition."""
-        committed: dict[TopicPartition, set[int]] = {}
+        committed_offsets: dict[TopicPartition, set[int]] = {}
         for key, commit in self.commits.items():
-            committed.setdefault(TopicPartition(key.topic, key.partition), set()).add(commit.offset)
-        return {partition: tuple(sorted(offsets)) for partition, offsets in committed.items()}
+            committed_offsets.setdefault(TopicPartition(key.topic, key.partition), set()).add(commit.offset)
+        return {partition: tuple(sorted(offsets)) for partition, offsets in committed_offsets.items()}
 
 
 # ---------------------------------------------------------------------------------------------------------- reading
@@ -135,19 +135,19 @@ def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]
     for segment in partition.segments:
         part = SegmentPart(directory.filesystem, segment.path, segment.base_offset, segment.size_bytes, is_last=True)
         for run in good_batches(part, [], skip=True):
-            for decoded in decode_steps(run.data, run.batches):
-                yield from _ordered(decoded, waiting, partition.log_start_offset)
+            for content in decode_steps(run.data, run.batches):
+                yield from _order_records(content, waiting, partition.log_start_offset)
 
 
-def _ordered(decoded: Decoded, waiting: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
-    producers = decoded.batches.column("producer_id").tolist()
-    control, transactional = decoded.batches.is_control.tolist(), decoded.batches.is_transactional.tolist()
-    for owner, offset, key, value in _rows(decoded):
+def _order_records(content: Decoded, waiting: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
+    producers = content.batches.column("producer_id").tolist()
+    control, transactional = content.batches.is_control.tolist(), content.batches.is_transactional.tolist()
+    for owner, offset, key, value in _rows(content):
         producer = producers[owner]
         if control[owner]:
-            ended = waiting.pop(producer, [])
+            ended_records = waiting.pop(producer, [])
             if control_type(key) == "COMMIT":
-                yield from ended
+                yield from ended_records
         elif key is not None and offset >= start:
             if transactional[owner]:
                 waiting.setdefault(producer, []).append((offset, key, value))
@@ -155,9 +155,9 @@ def _ordered(decoded: Decoded, waiting: dict[int, list[_Record]], start: int) ->
                 yield offset, key, value
 
 
-def _rows(decoded: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    index, whole = decoded.index, decoded.sections.buf.data
-    columns = (decoded.owners, index.offsets, index.key_at, index.key_size, index.value_at, index.value_size)
+def _rows(content: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+    index, whole = content.index, content.sections.buf.data
+    columns = (content.owners, index.offsets, index.key_at, index.key_size, index.value_at, index.value_size)
     for owner, offset, key_at, key_size, value_at, value_size in zip(*(one.tolist() for one in columns), strict=True):
         key = None if key_size < 0 else bytes(whole[key_at : key_at + key_size])
         yield owner, offset, key, None if value_size < 0 else bytes(whole[value_at : value_at + value_size])
@@ -185,7 +185,7 @@ class GroupsReport(Values):
 Translate = Callable[[TopicPartition, int], tuple[TopicPartition, int] | None]
 
 
-def translated(
+def translate_commits(
     groups: Groups, translate: Translate, *, now_ms: int, keep_times: bool, keep_epochs: bool
 ) -> tuple[dict[CommitKey, Commit], GroupsReport]:
     """Return the commits with new topic names and offsets.
@@ -202,11 +202,11 @@ def translated(
         if 0 <= commit.expire_timestamp_ms <= now_ms:
             report.dropped["expired"] += 1
             continue
-        moved = translate(TopicPartition(key.topic, key.partition), commit.offset)
-        if moved is None:
+        new_partition = translate(TopicPartition(key.topic, key.partition), commit.offset)
+        if new_partition is None:
             report.dropped["of a partition that is not restored"] += 1
             continue
-        target, offset = moved
+        target, offset = new_partition
         report.moved += offset != commit.offset
         commits[CommitKey(key.group, target.topic, target.partition)] = Commit(
             offset,
@@ -299,10 +299,10 @@ def csv_text(commits: Mapping[CommitKey, Commit]) -> str:
     '"g","orders",0,7\\n'
     """
     return "".join(
-        f"{_quoted(key.group)},{_quoted(key.topic)},{key.partition},{commit.offset}\n"
+        f"{_quote_text(key.group)},{_quote_text(key.topic)},{key.partition},{commit.offset}\n"
         for key, commit in sorted(commits.items())
     )
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'

@@ -17,7 +17,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.attempts import move_attempt
-from kafkaframes.jobs.job import Runner, described, done_once, paths_of, run_here
+from kafkaframes.jobs.job import Runner, paths_of, run_here, run_once, settings_as_json
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import (
     Commit,
@@ -25,7 +25,7 @@ from kafkaframes.jobs.restore.groups import (
     Groups,
     GroupsReport,
     read_groups,
-    translated,
+    translate_commits,
 )
 from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, RestoreTask, restore_partition
 from kafkaframes.jobs.restore.plan import NewId, RestorePlan, plan_restore
@@ -55,15 +55,15 @@ def restore(
     Raises:
         LogDirError, OptionError, EncodeError: as ``restore_segments`` and ``parquet.restore_parquet``.
     """
-    named = paths_of(sources)
+    source_paths = paths_of(sources)
     options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": new_id, "run": run, "dry_run": dry_run}
-    if kind == PARQUET or (kind == AUTO and is_parquet(named)):
-        if len(named) != 1:
+    if kind == PARQUET or (kind == AUTO and is_parquet(source_paths)):
+        if len(source_paths) != 1:
             raise OptionError("give one Parquet file or one directory of them")
         from kafkaframes.jobs.restore.parquet import restore_parquet
 
-        return restore_parquet(named[0], Path(to), settings, **options)
-    return restore_segments(named, Path(to), settings, storage=settings.storage, **options)
+        return restore_parquet(source_paths[0], Path(to), settings, **options)
+    return restore_segments(source_paths, Path(to), settings, storage=settings.storage, **options)
 
 
 def new_id() -> str:
@@ -71,15 +71,15 @@ def new_id() -> str:
     return uuid_to_text(uuid.uuid4())
 
 
-def is_parquet(named: Sequence[str]) -> bool:
+def is_parquet(source_paths: Sequence[str]) -> bool:
     """Return whether the first source is a Parquet file, or a local directory that contains one.
 
     >>> is_parquet(["s3://backup/orders.parquet"])
     True
     """
-    if not named or named[0].endswith(_SUFFIX):
-        return bool(named)
-    return "://" not in named[0] and next(Path(named[0]).rglob(f"*{_SUFFIX}"), None) is not None
+    if not source_paths or source_paths[0].endswith(_SUFFIX):
+        return bool(source_paths)
+    return "://" not in source_paths[0] and next(Path(source_paths[0]).rglob(f"*{_SUFFIX}"), None) is not None
 
 
 def restore_segments(
@@ -111,27 +111,29 @@ def restore_segments(
         OptionError: no record is to be restored, or a setting does not apply to the sources.
     """
     target = Path(destination)
-    named = [sources] if isinstance(sources, str) else list(sources)
-    directories = discover(named, options=storage)
-    report = RestoreReport(named, str(target), described(settings), _fingerprint(directories), dry_run=dry_run)
+    source_paths = [sources] if isinstance(sources, str) else list(sources)
+    directories = discover(source_paths, options=storage)
+    report = RestoreReport(
+        source_paths, str(target), settings_as_json(settings), _fingerprint(directories), dry_run=dry_run
+    )
     if dry_run:
         _Job(directories, settings, report, now_ms, new_id, storage).preview()
         return report
-    atomic.refuse_inside(target, [*named, *(one.path for one in directories)])
-    return done_once(
+    atomic.refuse_inside(target, [*source_paths, *(one.path for one in directories)])
+    return run_once(
         report, lambda directory: _Job(directories, settings, report, now_ms, new_id, storage).write(directory, run)
     )
 
 
 def _fingerprint(directories: Sequence[LogDirectory]) -> str:
     """Return a digest of the segments' names, sizes and modification times, so that a changed source is another job."""
-    listed = [
+    file_facts = [
         (file.path, file.log.size_bytes, file.log.mtime_ms)
         for directory in directories
         for one in directory.partitions
         for file in one.segments
     ]
-    return hashlib.sha256(repr(listed).encode()).hexdigest()
+    return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
 
 class _Job:
@@ -174,7 +176,7 @@ class _Job:
         def stays(source: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
             return (targets[source], offset) if source in targets else None
 
-        _, self._report.groups = self._translated(stays)
+        _, self._report.groups = self._translate_commits(stays)
         self._end.note_held()
 
     def write(self, directory: Path, run: Runner) -> None:
@@ -183,11 +185,11 @@ class _Job:
         for task, attempt in zip(tasks, run(restore_partition, tasks), strict=True):
             move_attempt(attempt.path, directory / str(task.target))
             self._report.partitions.append(attempt.result)
-        commits = self._restored_commits()
+        commits = self._restore_commits()
         self._end.write(directory, commits, self._groups)
 
     def _tasks(self, directory: Path) -> list[RestoreTask]:
-        committed = self._groups.committed()
+        committed_offsets = self._groups.committed_offsets()
         return [
             RestoreTask(
                 target=one.target,
@@ -196,7 +198,7 @@ class _Job:
                 settings=self._settings,
                 parts=one.parts,
                 log_start_offset=one.log_start_offset,
-                committed=committed.get(one.source, ()),
+                committed=committed_offsets.get(one.source, ()),
                 now_ms=self._now_ms,
             )
             for one in self._plan.partitions
@@ -204,26 +206,26 @@ class _Job:
 
     # ------------------------------------------------------------------------------------------------------ groups
 
-    def _restored_commits(self) -> dict[CommitKey, Commit]:
-        moved = {
+    def _restore_commits(self) -> dict[CommitKey, Commit]:
+        moved_commits = {
             one.source: (one.target, dict(report.committed))
             for one, report in zip(self._plan.partitions, self._report.partitions, strict=True)
         }
 
         def follow(source: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
-            if source not in moved:
+            if source not in moved_commits:
                 return None
-            target, offsets = moved[source]
+            target, offsets = moved_commits[source]
             return target, offsets[offset]
 
-        commits, self._report.groups = self._translated(follow)
+        commits, self._report.groups = self._translate_commits(follow)
         return commits
 
-    def _translated(self, translate: Any) -> tuple[dict[CommitKey, Commit], GroupsReport | None]:
+    def _translate_commits(self, translate: Any) -> tuple[dict[CommitKey, Commit], GroupsReport | None]:
         if not self._settings.groups:
             return {}, None
         settings = self._settings
-        return translated(
+        return translate_commits(
             self._groups,
             translate,
             now_ms=self._now_ms,

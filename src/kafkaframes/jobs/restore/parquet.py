@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.attempts import Attempt, begin_attempt, move_attempt
-from kafkaframes.jobs.job import Runner, check_row_counts, described, done_once, run_here
+from kafkaframes.jobs.job import Runner, check_row_counts, run_here, run_once, settings_as_json
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import Groups
 from kafkaframes.jobs.restore.parquet_rows import column_names, read_rows
@@ -100,11 +100,11 @@ def restore_parquet(
     }
     if not targets:
         raise OptionError(f"nothing to restore: {source} has no rows that are selected")
-    report = RestoreReport([source], str(destination), described(settings), table.fingerprint, dry_run=dry_run)
-    requested = dict(settings.topic_ids)
+    report = RestoreReport([source], str(destination), settings_as_json(settings), table.fingerprint, dry_run=dry_run)
+    settings_json = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):
         check_topic_name(topic)
-        report.topic_ids[topic] = requested.get(topic) or new_id()
+        report.topic_ids[topic] = settings_json.get(topic) or new_id()
     if dry_run:
         report.partitions = [
             PartitionReport(target.topic, target.partition, bytes_read=table.size_of(one))
@@ -119,7 +119,7 @@ def restore_parquet(
             report.partitions.append(attempt.result)
         complete(directory, report, settings, now_ms=now_ms, new_id=new_id)
 
-    return done_once(report, write)
+    return run_once(report, write)
 
 
 def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId) -> None:
@@ -177,8 +177,8 @@ class _Files:
     @property
     def fingerprint(self) -> str:
         """A digest of the files' names and sizes, and of their offsets if the footers have them."""
-        listed = sorted((path, self._sizes[path], self._firsts[path]) for path in self._sizes)
-        return hashlib.sha256(repr(listed).encode()).hexdigest()
+        file_facts = sorted((path, self._sizes[path], self._firsts[path]) for path in self._sizes)
+        return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
     def size_of(self, partition: TopicPartition) -> int:
         """Return the size of the files that have rows of a partition."""
@@ -186,11 +186,11 @@ class _Files:
 
     def task(self, source: TopicPartition, target: TopicPartition, directory: Path, topic_id: str) -> ParquetTask:
         """Return the task that restores a partition."""
-        named = sorted(self.by_partition[source], key=lambda path: (self._firsts[path], path))
+        source_name = sorted(self.by_partition[source], key=lambda path: (self._firsts[path], path))
         return ParquetTask(
             target=target,
             source=source,
-            files=tuple(_full(self._base, path) for path in named),
+            files=tuple(_full(self._base, path) for path in source_name),
             is_hive=self.is_hive,
             directory=str(directory),
             topic_id=topic_id,
@@ -208,8 +208,8 @@ class _Files:
         counts: Counter[TopicPartition] = Counter()
         for batch in fragment.to_batches(columns=["topic", "partition"], schema=self._dataset.schema):
             names = pa.Table.from_arrays([_plain(column) for column in batch.columns], batch.schema.names)
-            counted = names.group_by(["topic", "partition"]).aggregate([([], "count_all")])
-            for row in counted.to_pylist():
+            row_counts = names.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+            for row in row_counts.to_pylist():
                 counts[_partition(row["topic"], row["partition"], fragment.path)] += row["count_all"]
         return dict(sorted(counts.items()))
 
@@ -231,13 +231,13 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
         lacking.append("timestamp")
     if lacking:
         raise OptionError(f"no column {', '.join(lacking)}; there are {', '.join(sorted(have))}")
-    for name, (fits, expected) in _COLUMN_TYPES.items():
+    for name, (fits, expected_types) in _COLUMN_TYPES.items():
         if name not in have:
             continue
         kind = schema.field(name).type
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not pa.types.is_null(plain) and not any(fit(plain) for fit in fits):
-            raise OptionError(f"column {name} is {kind} and must be {expected}: cast it")
+            raise OptionError(f"column {name} is {kind} and must be {expected_types}: cast it")
 
 
 _INTEGER = ((pa.types.is_integer,), "an integer")
@@ -300,10 +300,10 @@ def _in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
         if _is_ordered(task):
             yield from _batches(task, _READ)
             return
-        yield _sorted(task)
+        yield _sort_rows(task)
 
 
-def _sorted(task: ParquetTask) -> pa.Table:
+def _sort_rows(task: ParquetTask) -> pa.Table:
     most_bytes = min(SORTED_RATIO * task.budget_bytes, MAX_SORTED_BYTES)
     batches, size_bytes = [], 0
     for batch in _batches(task, _READ):

@@ -112,12 +112,15 @@ class PartitionReport(Values):
         """The start and end offsets of the new log."""
         return Ends(self.log_start_offset, self.first_segment_offset, self.log_end_offset)
 
-    def note(self, written: WrittenPartition, *, records: int) -> None:
+    def note(self, written_partition: WrittenPartition, *, records: int) -> None:
         """Set the facts about a written partition, and add the number of records read."""
-        self.segments, self.bytes_written = len(written.segments), written.size_bytes
-        self.batches = sum(one.batches for one in written.segments)
-        self.log_end_offset, self.first_segment_offset = written.log_end_offset, written.log_start_offset
-        self.leader_epoch = latest_epoch(written)
+        self.segments, self.bytes_written = len(written_partition.segments), written_partition.size_bytes
+        self.batches = sum(one.batches for one in written_partition.segments)
+        self.log_end_offset, self.first_segment_offset = (
+            written_partition.log_end_offset,
+            written_partition.log_start_offset,
+        )
+        self.leader_epoch = latest_epoch(written_partition)
         self.records_written = records
 
     def check_records(self) -> None:
@@ -131,9 +134,9 @@ class PartitionReport(Values):
         )
 
 
-def latest_epoch(written: WrittenPartition) -> int:
+def latest_epoch(written_partition: WrittenPartition) -> int:
     """Return the latest leader epoch of a log; -1 if none."""
-    return max((one.leader_epoch for one in written.epochs), default=-1)
+    return max((one.leader_epoch for one in written_partition.epochs), default=-1)
 
 
 def restore_partition(task: RestoreTask) -> Attempt[PartitionReport]:
@@ -155,14 +158,14 @@ class _Restoring:
         self._directory = directory
         self._report = PartitionReport(task.target.topic, task.target.partition, bytes_read=task.size_bytes)
         self._translation = Translation(task.committed if settings.moves_offsets else ())
-        self._chosen = Renumbering(settings, log_start_offset=task.log_start_offset, translation=self._translation)
+        self._renumbering = Renumbering(settings, log_start_offset=task.log_start_offset, translation=self._translation)
         self._writer: PartitionWriter | None = None
 
     def run(self) -> PartitionReport:
         try:
             for part in self._task.parts:
                 self._segment(part)
-                if self._chosen.is_done:
+                if self._renumbering.is_done:
                     break
             return self._finish()
         finally:
@@ -176,7 +179,7 @@ class _Restoring:
             for chunk in self._chunks(part, run):
                 self._writer_for(part, is_first=is_first).append(chunk, mtime_ms=part.mtime_ms)
                 is_first = False
-            if self._chosen.is_done:
+            if self._renumbering.is_done:
                 return
 
     def _chunks(self, part: SegmentPart, run: Run) -> list[bytes]:
@@ -184,7 +187,7 @@ class _Restoring:
         self._report.records_read += count_records(run.data, run.batches)
         self._report.last_producer_id = max(self._report.last_producer_id, int(ids.max(initial=-1)))
         try:
-            return [chunk for chunk in self._chosen.take(run.data, run.batches) if chunk]
+            return [chunk for chunk in self._renumbering.take(run.data, run.batches) if chunk]
         except LogDirError as error:
             error.file, error.position = part.path, (error.position or 0) + run.start
             raise
@@ -201,47 +204,53 @@ class _Restoring:
 
     def _new_writer(self, start_offset: int) -> PartitionWriter:
         settings = self._task.settings
-        cut = SegmentSettings(
+        segment_settings = SegmentSettings(
             segment_bytes=settings.segment_bytes or MAX_INT32, index_interval_bytes=settings.index_interval_bytes
         )
-        return PartitionWriter(self._directory, start_offset=start_offset, settings=cut, topic_id=self._task.topic_id)
+        return PartitionWriter(
+            self._directory, start_offset=start_offset, settings=segment_settings, topic_id=self._task.topic_id
+        )
 
     # ---------------------------------------------------------------------------------------------------- the end
 
     def _finish(self) -> PartitionReport:
-        report, chosen, settings = self._report, self._chosen, self._task.settings
+        report, renumbering, settings = self._report, self._renumbering, self._task.settings
         writer = self._writer = self._writer or self._new_writer(self._empty_start())
         self._end_transactions(writer)
         if self._source_end() > writer.result.log_end_offset:  # the source's last segment is empty
             writer.roll(self._source_end())
-        written = writer.close()
-        report.note(written, records=written.records - report.aborted)
-        start = written.log_start_offset if settings.moves_offsets else chosen.first_offset
-        report.log_start_offset = min(max(start, written.log_start_offset), written.log_end_offset)
-        report.dropped, report.records_left_out = chosen.dropped, chosen.left_out
+        written_partition = writer.close()
+        report.note(written_partition, records=written_partition.records - report.aborted)
+        start = written_partition.log_start_offset if settings.moves_offsets else renumbering.first_offset
+        report.log_start_offset = min(max(start, written_partition.log_start_offset), written_partition.log_end_offset)
+        report.dropped, report.records_left_out = renumbering.dropped, renumbering.left_out
         report.check_records()
-        report.committed = sorted(self._translated().items())
+        report.committed = sorted(self._translate_offsets().items())
         return report
 
     def _empty_start(self) -> int:
         """Return the start offset of a log without selected records: the source end if offsets are kept."""
         if self._task.settings.moves_offsets:
             return self._task.settings.start_offset
-        return max(self._source_end(), self._chosen.seen_end, self._chosen.first_offset if not self._task.parts else 0)
+        return max(
+            self._source_end(),
+            self._renumbering.seen_end,
+            self._renumbering.first_offset if not self._task.parts else 0,
+        )
 
     def _source_end(self) -> int:
         """Return the base offset of the source's last segment if all is selected: a lower bound of its end offset."""
-        is_all = not self._task.settings.moves_offsets and not self._chosen.is_done and self._task.parts
+        is_all = not self._task.settings.moves_offsets and not self._renumbering.is_done and self._task.parts
         return self._task.parts[-1].base_offset if is_all else 0
 
     def _end_transactions(self, writer: PartitionWriter) -> None:
         writer.end_segment()
-        opened = writer.open_transactions
+        open_transactions = writer.open_transactions
         if self._task.settings.open_transactions != ABORT:
-            self._report.open_transactions = [entry.producer_id for entry in opened]
+            self._report.open_transactions = [entry.producer_id for entry in open_transactions]
             return
         leader_epoch = latest_epoch(writer.result)
-        for entry in opened:
+        for entry in open_transactions:
             marker = build_end_transaction(
                 writer.result.log_end_offset,
                 commit=False,
@@ -252,9 +261,9 @@ class _Restoring:
                 leader_epoch=leader_epoch,
             )
             writer.append(marker)
-        self._report.aborted = len(opened)
+        self._report.aborted = len(open_transactions)
 
-    def _translated(self) -> dict[int, int]:
+    def _translate_offsets(self) -> dict[int, int]:
         """Return the new value of each committed offset. Kept offsets are only limited to the log's range."""
         report = self._report
         if self._task.settings.moves_offsets:
@@ -342,14 +351,18 @@ class RowsWriter:
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         self._report.bytes_read += table.nbytes
-        selected = self._range.take(table)
+        selected_rows = self._range.take(table)
         self._report.records_read += table.num_rows
-        if table.num_rows > selected.num_rows:
-            self._report.records_left_out[OUTSIDE] += table.num_rows - selected.num_rows
-        if selected.num_rows:
-            if self._first_offset is None and "offset" in selected.column_names and not self._settings.moves_offsets:
-                self._first_offset = selected.column("offset")[0].as_py()
-            self._write(self._builder.add(selected))
+        if table.num_rows > selected_rows.num_rows:
+            self._report.records_left_out[OUTSIDE] += table.num_rows - selected_rows.num_rows
+        if selected_rows.num_rows:
+            if (
+                self._first_offset is None
+                and "offset" in selected_rows.column_names
+                and not self._settings.moves_offsets
+            ):
+                self._first_offset = selected_rows.column("offset")[0].as_py()
+            self._write(self._builder.add(selected_rows))
 
     def close(self) -> PartitionReport:
         """Complete the directory, and return the report.
@@ -358,10 +371,10 @@ class RowsWriter:
             LogDirError: not every selected row was written, or a file cannot be written.
         """
         self._write(self._builder.finish())
-        writer = self._writer = self._writer or self._opened()
-        written, report = writer.close(), self._report
-        report.note(written, records=written.records)
-        report.log_start_offset = written.log_start_offset
+        writer = self._writer = self._writer or self._open_writer()
+        written_partition, report = writer.close(), self._report
+        report.note(written_partition, records=written_partition.records)
+        report.log_start_offset = written_partition.log_start_offset
         report.check_records()
         return report
 
@@ -373,10 +386,10 @@ class RowsWriter:
     def _write(self, batches: Iterable[bytes]) -> None:
         for batch in batches:
             if self._writer is None:
-                self._writer = self._opened()
+                self._writer = self._open_writer()
             self._writer.append(batch)
 
-    def _opened(self) -> PartitionWriter:
+    def _open_writer(self) -> PartitionWriter:
         """Return the writer of the log, which starts at its first record."""
         first = self._first_offset
         start_offset = self._settings.start_offset if first is None else first
@@ -421,5 +434,5 @@ def _first_reaching(table: pa.Table, timestamp_ms: int) -> int | None:
     column = table.column("timestamp")
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-    reached = np.flatnonzero(pc.fill_null(column, -1).to_numpy() >= timestamp_ms)
-    return int(reached[0]) if len(reached) else None
+    matching_rows = np.flatnonzero(pc.fill_null(column, -1).to_numpy() >= timestamp_ms)
+    return int(matching_rows[0]) if len(matching_rows) else None

@@ -18,7 +18,7 @@ from typing import Any
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC
 from kafkaframes.jobs.restore.settings import ABORT, KRAFT, RestoreSettings
-from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart
+from kafkaframes.jobs.restore.source import MAX_OFFSET, SegmentPart
 from kafkaframes.records.reasons import DROP
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import one_log_of
@@ -96,7 +96,7 @@ def plan_restore(
         OptionError: no partition is to be restored, or a topic of the topic map does not exist.
     """
     plan = RestorePlan()
-    log = one_log_of([_chosen_of(directory, settings, plan) for directory in directories], options=storage)
+    log = one_log_of([_select_partitions(directory, settings, plan) for directory in directories], options=storage)
     plan.decisions = log.decisions
     _refuse_undecided(plan.decisions, settings)
     copies: dict[TopicPartition, _Copy] = {}
@@ -108,7 +108,7 @@ def plan_restore(
     _check_names(copies, settings)
     for source, (directory, partition) in sorted(copies.items()):
         target = replace(source, topic=settings.new_name(source.topic))
-        plan.partitions.append(_planned(target, directory, partition))
+        plan.partitions.append(_plan_partition(target, directory, partition))
     if not plan.partitions:
         raise OptionError("nothing to restore: no live partition of the sources is selected")
     plan.topic_ids = _topic_ids(copies, settings, new_id)
@@ -116,17 +116,17 @@ def plan_restore(
     return plan
 
 
-def _chosen_of(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
+def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
     """Return a source with the partitions to read, and add the others to the plan's ``left_out``."""
-    chosen = []
+    selected_partitions = []
     for partition in directory.partitions:
         is_offsets = settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live
         reason = "" if is_offsets else _reason_to_leave(partition, settings)
         if reason:
             plan.left_out.append((partition.directory, reason))
         else:
-            chosen.append(partition)
-    return replace(directory, partitions=tuple(chosen))
+            selected_partitions.append(partition)
+    return replace(directory, partitions=tuple(selected_partitions))
 
 
 def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
@@ -202,14 +202,16 @@ def check_topic_name(name: str) -> None:
 # ------------------------------------------------------------------------------------------------------- partitions
 
 
-def _planned(target: TopicPartition, directory: LogDirectory, partition: Partition) -> PlannedPartition:
+def _plan_partition(target: TopicPartition, directory: LogDirectory, partition: Partition) -> PlannedPartition:
     parts = list(_parts(directory, partition))
-    nexts = [*(part.base_offset for part in parts), LARGEST_OFFSET][1:]
-    limited = tuple(
+    nexts = [*(part.base_offset for part in parts), MAX_OFFSET][1:]
+    limited_segments = tuple(
         replace(part, end_offset=min(after, part.base_offset + MAX_INT32 + 1), is_last=part is parts[-1])
         for part, after in zip(parts, nexts, strict=True)
     )
-    return PlannedPartition(target, partition.topic_partition, limited, partition.log_start_offset, partition.directory)
+    return PlannedPartition(
+        target, partition.topic_partition, limited_segments, partition.log_start_offset, partition.directory
+    )
 
 
 def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPart]:
@@ -218,8 +220,14 @@ def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPar
     times |= {file.path: file.mtime_ms for file in partition.temporary}
     plan = plan_layout(directory, partition)
     filesystem = plan.view or directory.filesystem
-    for kept in plan.segments:
-        yield SegmentPart(filesystem, kept.path, kept.base_offset, kept.size_bytes, times.get(kept.path))
+    for kept_segment in plan.segments:
+        yield SegmentPart(
+            filesystem,
+            kept_segment.path,
+            kept_segment.base_offset,
+            kept_segment.size_bytes,
+            times.get(kept_segment.path),
+        )
 
 
 # -------------------------------------------------------------------------------------------------------- topic ids
@@ -236,15 +244,15 @@ def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings
         of_topic = by_topic.setdefault(source.topic, {})
         if partition.metadata is not None:
             of_topic.setdefault(partition.metadata.topic_id, partition.directory)
-    requested = dict(settings.topic_ids)
-    if unknown := requested.keys() - {settings.new_name(topic) for topic in by_topic}:
+    topic_ids = dict(settings.topic_ids)
+    if unknown := topic_ids.keys() - {settings.new_name(topic) for topic in by_topic}:
         raise OptionError(f"a topic id is given for {', '.join(sorted(unknown))}, which is not restored")
     ids: dict[str, str] = {}
-    for topic, said in sorted(by_topic.items()):
+    for topic, directories_by_id in sorted(by_topic.items()):
         name = settings.new_name(topic)
-        if name not in requested and len(said) > 1:
-            where = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in said.items())
+        if name not in topic_ids and len(directories_by_id) > 1:
+            where = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in directories_by_id.items())
             raise LogDirError(f"{topic} has two ids ({where}): name one source, or give the id")
-        kept = next(iter(said), None) if name == topic else None
-        ids[name] = requested.get(name) or kept or new_id()
+        kept_segment = next(iter(directories_by_id), None) if name == topic else None
+        ids[name] = topic_ids.get(name) or kept_segment or new_id()
     return ids

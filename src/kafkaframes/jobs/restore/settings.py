@@ -121,10 +121,10 @@ class RestoreSettings(PartitionSettings, Checked):
             raise OptionError("a topic map names a topic twice")
         for _, text in self.topic_ids:
             uuid_of(text)
-        for name, bound in (("start", self.start), ("end", self.end)):
-            if isinstance(bound, Mapping):
+        for name, limit in (("start", self.start), ("end", self.end)):
+            if isinstance(limit, Mapping):
                 raise OptionError(f"`{name}` is one offset or time; restore partitions with other ranges separately")
-            log_bound(name, bound, unset=EARLIEST)
+            log_bound(name, limit, unset=EARLIEST)
         if log_bound("start", self.start, unset=EARLIEST) == LATEST:
             raise OptionError("`start`: a restore cannot start at latest")
 

@@ -27,7 +27,7 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.scan import Window, scan_segment
 
-LARGEST_OFFSET = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SegmentPart:
     base_offset: int
     size_bytes: int
     mtime_ms: int | None = None
-    end_offset: int = LARGEST_OFFSET
+    end_offset: int = MAX_OFFSET
     is_last: bool = False
 
 
@@ -71,12 +71,12 @@ class Run(NamedTuple):
     start: int
 
 
-def good_batches(part: SegmentPart, lost: list[Lost], *, skip: bool) -> Iterator[Run]:
+def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterator[Run]:
     """Yield the valid batches of a segment, some megabytes at a time.
 
     Args:
         part: segment to read.
-        lost: receives the lost byte ranges.
+        losses: receives the lost byte ranges.
         skip: whether to omit damaged batches instead of failing.
 
     Raises:
@@ -95,7 +95,7 @@ def good_batches(part: SegmentPart, lost: list[Lost], *, skip: bool) -> Iterator
                 continue
             else:
                 stop = _Stop(window.batches.end.position, batches.end.reason, batches.end.status == TORN)
-            yield from _rest(part, read_at, stop, next_offset, lost, skip)
+            yield from _rest(part, read_at, stop, next_offset, losses, skip)
             return
 
 
@@ -116,7 +116,7 @@ def _good_until(window: Window, part: SegmentPart, next_offset: int) -> int:
 
 
 def _rest(
-    part: SegmentPart, read_at: ReadAt, stop: _Stop, next_offset: int, lost: list[Lost], skip: bool
+    part: SegmentPart, read_at: ReadAt, stop: _Stop, next_offset: int, losses: list[Lost], skip: bool
 ) -> Iterator[Run]:
     """Yield the valid batches after the first damage."""
     if stop.position >= part.size_bytes:
@@ -125,13 +125,15 @@ def _rest(
     is_empty = not rest.any()
     if part.is_last and (stop.is_torn or is_empty):
         what = "zeros: never written" if is_empty else "a batch that was not written to its end"
-        lost.append(Lost(part.path, stop.position, part.size_bytes, what, is_tail=True))
+        losses.append(Lost(part.path, stop.position, part.size_bytes, what, is_tail=True))
         return
     if not skip:
         raise LogDirError(f"{stop.reason}: nothing was restored", position=stop.position, file=part.path)
-    salvaged = salvage(rest, base_offset=next_offset, end_offset=part.end_offset)
-    lost += [Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in salvaged.lost]
-    for start, end in salvaged.ranges():
+    salvage_result = salvage(rest, base_offset=next_offset, end_offset=part.end_offset)
+    losses += [
+        Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in salvage_result.lost
+    ]
+    for start, end in salvage_result.ranges():
         chunk = rest[start:end]
         yield Run(chunk, scan_all(chunk, rules=FILE), stop.position + start)
 
@@ -217,8 +219,12 @@ def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
 
 def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:
     for run in good_batches(part, [], skip=True):
-        for decoded in decode_steps(run.data, run.batches):
-            index, buf = decoded.index, decoded.sections.buf
-            selected = ~decoded.batches.is_control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
-            for at, size in zip(index.value_at[selected].tolist(), index.value_size[selected].tolist(), strict=True):
+        for content in decode_steps(run.data, run.batches):
+            index, buf = content.index, content.sections.buf
+            is_selected = (
+                ~content.batches.is_control[content.owners] & (index.offsets >= start) & (index.value_size >= 0)
+            )
+            for at, size in zip(
+                index.value_at[is_selected].tolist(), index.value_size[is_selected].tolist(), strict=True
+            ):
                 yield buf[at : at + size].tobytes()

@@ -86,36 +86,36 @@ def files_of(root: str, run: str) -> set[str]:
 
 def remove_orphans(root: str, table: Table) -> Orphans:
     """Remove data files of dead runs below a table's root, if the history shows that they are not used."""
-    removed: list[str] = []
+    removed_files: list[str] = []
     doubtful: list[str] = []
     if "://" in root:
         return Orphans()
     for path in sorted(Path(root, RUNS).glob("*.json")):
-        with _dead(path) as said:
-            if said is None:
+        with _dead(path) as note:
+            if note is None:
                 continue
-            files, since = _remaining(root, path.stem, removed), said.get("since")
+            files, since = _remaining(root, path.stem, removed_files), note.get("since")
             version = since if isinstance(since, int) else None
-            committed = table.has_committed(path.stem, since=version) if files else True
-            if committed is False:
+            is_committed = table.has_committed(path.stem, since=version) if files else True
+            if is_committed is False:
                 for file in files:
                     Path(file).unlink(missing_ok=True)
-                removed += files
-            if committed is None:
+                removed_files += files
+            if is_committed is None:
                 doubtful += files
             else:
                 path.unlink(missing_ok=True)
-    return Orphans(tuple(removed), tuple(doubtful))
+    return Orphans(tuple(removed_files), tuple(doubtful))
 
 
-def _remaining(root: str, run: str, removed: list[str]) -> list[str]:
+def _remaining(root: str, run: str, removed_files: list[str]) -> list[str]:
     """Remove a dead run's staged files, and return its other files."""
     files = sorted(files_of(root, run))
-    staged = [file for file in files if Path(file).is_relative_to(Path(root, STAGED))]
-    for file in staged:
+    staged_files = [file for file in files if Path(file).is_relative_to(Path(root, STAGED))]
+    for file in staged_files:
         Path(file).unlink(missing_ok=True)
-    removed += staged
-    return [file for file in files if file not in staged]
+    removed_files += staged_files
+    return [file for file in files if file not in staged_files]
 
 
 @contextmanager
@@ -132,10 +132,10 @@ def _dead(path: Path) -> Iterator[dict[str, Any] | None]:
         except BlockingIOError:
             yield None
             return
-        said = json_object(file.read())
-        is_ours = said.get("host", socket.gethostname()) == socket.gethostname()
+        note = json_object(file.read())
+        is_ours = note.get("host", socket.gethostname()) == socket.gethostname()
         age = time.time() - os.fstat(file.fileno()).st_mtime
-        yield said if is_ours or age > FOREIGN_SECONDS else None
+        yield note if is_ours or age > FOREIGN_SECONDS else None
 
 
 # ------------------------------------------------------------------------------------------------------------ commits
@@ -162,9 +162,9 @@ def _shorten(value: Any) -> str:
 class Committer:
     """Commits to one table. ``chosen`` are its settings (``state.table_settings``). ``commits`` is their number."""
 
-    def __init__(self, table: Table, chosen: Mapping[str, Any]) -> None:
+    def __init__(self, table: Table, settings: Mapping[str, Any]) -> None:
         self.commits = 0
-        self._table, self._chosen = table, chosen
+        self._table, self._settings = table, settings
 
     def check_settings(self, state: TableState) -> None:
         """Check that this run selects the same records as the table's earlier runs.
@@ -173,8 +173,8 @@ class Committer:
             OptionError: the settings differ.
         """
         before = state.settings or {}
-        if before and dict(before) != dict(self._chosen):
-            earlier, current = _options_of(before), _options_of(self._chosen)
+        if before and dict(before) != dict(self._settings):
+            earlier, current = _options_of(before), _options_of(self._settings)
             names = [name for name in sorted({*earlier, *current}) if earlier.get(name) != current.get(name)]
             differs = ", ".join(
                 f"`{name}` was {_shorten(earlier.get(name))} and is {_shorten(current.get(name))}" for name in names
@@ -219,12 +219,12 @@ class Committer:
             OptionError: the outcome is unknown. The commit's files are not removed.
         """
         try:
-            landed = self._table.has_committed(commit.run, since=since)
+            is_landed = self._table.has_committed(commit.run, since=since)
         except Exception as error:
             raise UnknownOutcomeError(self._table.shown, commit.run, str(error)) from error
-        if landed is None:
+        if is_landed is None:
             raise UnknownOutcomeError(self._table.shown, commit.run, "its log does not reach back far enough")
-        return landed
+        return is_landed
 
     def _reread(self, commit: Commit) -> TableState | None:
         state = self._table.read()
@@ -272,10 +272,10 @@ def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _last_of(rows: pa.Table, by: list[str], order: str) -> pa.Table:
     """Return the row with the largest ``order`` of each group. Among equal rows the last one is returned."""
-    ordered = rows.sort_by([(order, "ascending")])
-    numbered = ordered.select(by).append_column("row", pa.array(np.arange(ordered.num_rows)))
-    last = numbered.group_by(by).aggregate([("row", "max")]).column("row_max")
-    return ordered.take(last)
+    sorted_rows = rows.sort_by([(order, "ascending")])
+    numbered_rows = sorted_rows.select(by).append_column("row", pa.array(np.arange(sorted_rows.num_rows)))
+    last = numbered_rows.group_by(by).aggregate([("row", "max")]).column("row_max")
+    return sorted_rows.take(last)
 
 
 def _read(path: str) -> pa.Table:
@@ -289,8 +289,8 @@ def _read(path: str) -> pa.Table:
 
 def without_tombstones(changes: pa.Table) -> pa.Table:
     """Return the rows that are not tombstones, with the table's columns."""
-    kept: Any = changes.filter(pc.invert(changes.column(TOMBSTONE)))
-    return kept.drop_columns([TOMBSTONE])
+    kept_rows: Any = changes.filter(pc.invert(changes.column(TOMBSTONE)))
+    return kept_rows.drop_columns([TOMBSTONE])
 
 
 SETTINGS = {"holds": "dead letters"}
@@ -304,18 +304,18 @@ class DeadLetters:
         self._table, self._columns = table, dead_letter_schema(headers=headers)
         self._committer = Committer(table, SETTINGS)
         self._state: TableState | None = None
-        self._kept: set[str] = set()
+        self._kept_files: set[str] = set()
 
     @contextmanager
     def claim(self, run: str) -> Iterator[None]:
         """Hold a run's lock on the dead-letter table, and read the table's state."""
-        self._state = self._opened()
+        self._state = self._open_table()
         with claim(self._table.root, run, since=None if self._state is None else self._state.version):
             yield
-        if self._state is None and not self._kept:
+        if self._state is None and not self._kept_files:
             _remove_empty(self._table.root)
 
-    def _opened(self) -> TableState | None:
+    def _open_table(self) -> TableState | None:
         table = self._table
         state = table.read()
         table.check(self._columns)
@@ -354,14 +354,14 @@ class DeadLetters:
             latest=False,
             replaces=False,
         )
-        self._kept |= {one.path for one in result}  # from now on a commit may refer to them
+        self._kept_files |= {one.path for one in result}  # from now on a commit may refer to them
         self._committer.make(own, self._state)
         self.records += sum(one.records for one in result)
 
     def discard(self, run: str, files: Iterable[DataFile]) -> None:
         """Remove files of bad records that are not part of a commit."""
         paths = {one.dead.path for one in files if one.dead is not None} | files_of(self._table.root, run)
-        discard(paths, keep=self._kept)
+        discard(paths, keep=self._kept_files)
 
     def about(self) -> dict[str, Any]:
         """Return facts about the run's dead letters, for the user."""

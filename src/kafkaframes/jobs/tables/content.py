@@ -59,12 +59,12 @@ class ColumnChange:
     is_new: bool
 
 
-def column_changes(there: pa.Schema, requested: pa.Schema, *, where: str, widening: str = "") -> list[ColumnChange]:
-    """Return the changes that a table needs before rows with the columns ``requested`` can be written.
+def column_changes(there: pa.Schema, new_schema: pa.Schema, *, where: str, widening: str = "") -> list[ColumnChange]:
+    """Return the changes that a table needs before rows with the columns ``new_schema`` can be written.
 
     Args:
         there: the table's columns.
-        requested: columns of the new rows.
+        new_schema: columns of the new rows.
         where: the table, for error messages.
         widening: reason why types of this table format cannot be widened, with a remedy; empty if they can.
 
@@ -72,12 +72,14 @@ def column_changes(there: pa.Schema, requested: pa.Schema, *, where: str, wideni
         OptionError: the rules of this module forbid a change. The message contains a remedy.
     """
     changes: list[ColumnChange] = []
-    _compare_fields(there, requested, (), changes, where)
+    _compare_fields(there, new_schema, (), changes, where)
     for field in there:
-        if field.name not in requested.names:
+        if field.name not in new_schema.names:
             _check_can_stay_empty(field, where)
-    if gone := [one.path[0] for one in changes if one.is_new and one.path[0] in _COLUMNS.names]:
-        raise OptionError(f"{where}: has lost the column {', '.join(gone)}: add it again, or export to a new table")
+    if missing_columns := [one.path[0] for one in changes if one.is_new and one.path[0] in _COLUMNS.names]:
+        raise OptionError(
+            f"{where}: has lost the column {', '.join(missing_columns)}: add it again, or export to a new table"
+        )
     wider = next((one for one in changes if not one.is_new), None)
     if wider is not None and widening:
         raise OptionError(
@@ -88,14 +90,14 @@ def column_changes(there: pa.Schema, requested: pa.Schema, *, where: str, wideni
 
 def _compare_fields(
     there: Iterable[pa.Field],
-    requested: Iterable[pa.Field],
+    new_schema: Iterable[pa.Field],
     path: tuple[str, ...],
     changes: list[ColumnChange],
     where: str,
 ) -> None:
     by_name = {field.name: field for field in there}
     spellings = {name.lower(): name for name in by_name}
-    for field in requested:
+    for field in new_schema:
         inner = (*path, field.name)
         if field.name in by_name:
             _compare_types(by_name[field.name].type, field.type, inner, changes, where)
@@ -109,21 +111,21 @@ def _compare_fields(
 
 
 def _compare_types(
-    there: pa.DataType, requested: pa.DataType, path: tuple[str, ...], changes: list[ColumnChange], where: str
+    there: pa.DataType, new_schema: pa.DataType, path: tuple[str, ...], changes: list[ColumnChange], where: str
 ) -> None:
-    if pa.types.is_struct(there) and pa.types.is_struct(requested):
-        _compare_fields(there, requested, path, changes, where)
-    elif _is_list(there) and _is_list(requested):
-        _compare_types(there.value_type, requested.value_type, (*path, "element"), changes, where)
-    elif pa.types.is_map(there) and pa.types.is_map(requested) and plain(there.key_type) == plain(requested.key_type):
-        _compare_types(there.item_type, requested.item_type, (*path, "value"), changes, where)
-    elif plain(there) == plain(requested):
+    if pa.types.is_struct(there) and pa.types.is_struct(new_schema):
+        _compare_fields(there, new_schema, path, changes, where)
+    elif _is_list(there) and _is_list(new_schema):
+        _compare_types(there.value_type, new_schema.value_type, (*path, "element"), changes, where)
+    elif pa.types.is_map(there) and pa.types.is_map(new_schema) and plain(there.key_type) == plain(new_schema.key_type):
+        _compare_types(there.item_type, new_schema.item_type, (*path, "value"), changes, where)
+    elif plain(there) == plain(new_schema):
         pass
-    elif _is_wider(requested, there):
-        changes.append(ColumnChange(path, requested, is_new=False))
+    elif _is_wider(new_schema, there):
+        changes.append(ColumnChange(path, new_schema, is_new=False))
     else:
         raise OptionError(
-            f"{where}: column {'.'.join(path)} is {plain(there)} and would have to be {plain(requested)}: "
+            f"{where}: column {'.'.join(path)} is {plain(there)} and would have to be {plain(new_schema)}: "
             "give it its type back, or export to a new table"
         )
 
@@ -142,27 +144,27 @@ def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
     return any(than == narrow and kind == wide for narrow, wide in _WIDER_NUMBERS)
 
 
-def merge_columns(there: pa.Schema, requested: pa.Schema) -> pa.Schema:
+def merge_columns(there: pa.Schema, new_schema: pa.Schema) -> pa.Schema:
     """Return a table's columns after the changes of ``column_changes``."""
-    return pa.schema(_merge_fields(there, requested))
+    return pa.schema(_merge_fields(there, new_schema))
 
 
-def _merge_fields(there: Iterable[pa.Field], requested: Iterable[pa.Field]) -> list[pa.Field]:
+def _merge_fields(there: Iterable[pa.Field], new_schema: Iterable[pa.Field]) -> list[pa.Field]:
     result = {field.name: field for field in there}
-    for field in requested:
+    for field in new_schema:
         old = result.get(field.name)
         result[field.name] = field if old is None else old.with_type(_merge_types(old.type, field.type))
     return list(result.values())
 
 
-def _merge_types(there: pa.DataType, requested: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(there) and pa.types.is_struct(requested):
-        return pa.struct(_merge_fields(there, requested))
-    if _is_list(there) and _is_list(requested):
-        return pa.list_(pa.field("element", _merge_types(there.value_type, requested.value_type)))
-    if pa.types.is_map(there) and pa.types.is_map(requested):
-        return pa.map_(there.key_type, _merge_types(there.item_type, requested.item_type))
-    return requested
+def _merge_types(there: pa.DataType, new_schema: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(there) and pa.types.is_struct(new_schema):
+        return pa.struct(_merge_fields(there, new_schema))
+    if _is_list(there) and _is_list(new_schema):
+        return pa.list_(pa.field("element", _merge_types(there.value_type, new_schema.value_type)))
+    if pa.types.is_map(there) and pa.types.is_map(new_schema):
+        return pa.map_(there.key_type, _merge_types(there.item_type, new_schema.item_type))
+    return new_schema
 
 
 def _check_can_stay_empty(field: pa.Field, index: str) -> None:
@@ -185,9 +187,9 @@ def check_partitioning(there: tuple[str, ...], *, where: str) -> None:
         OptionError: it is partitioned differently.
     """
     if there != PARTITIONED_BY:
-        shown = ", ".join(there) or "nothing"
+        column_list = ", ".join(there) or "nothing"
         raise OptionError(
-            f"{where}: is partitioned by {shown}, an export by {', '.join(PARTITIONED_BY)}: export to a new table"
+            f"{where}: is partitioned by {column_list}, an export by {', '.join(PARTITIONED_BY)}: export to a new table"
         )
 
 

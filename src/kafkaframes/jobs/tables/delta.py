@@ -35,8 +35,8 @@ from kafkaframes.jobs.tables.state import (
     RacedError,
     TableState,
     TopicPartition,
+    fingerprints_of_note,
     flat,
-    noted_fingerprints,
     parse_note,
     partition_path,
     topic_number,
@@ -87,15 +87,15 @@ class DeltaTable:
         return self._state(self._table)
 
     def _state(self, table: Any) -> TableState:
-        note, restored = self._last_note(table)
-        at = table if restored is None else self._library.DeltaTable(self.root, version=restored)
-        if restored is not None:  # txn actions of later versions are still valid, but their rows are removed
+        note, restored_version = self._last_note(table)
+        at = table if restored_version is None else self._library.DeltaTable(self.root, version=restored_version)
+        if restored_version is not None:  # txn actions of later versions are still valid, but their rows are removed
             earlier = self._state(at)
-            named = dict.fromkeys(flat((note or {}).get("offsets")), FORGOTTEN)
+            offsets = dict.fromkeys(flat((note or {}).get("offsets")), FORGOTTEN)
             return TableState(
                 earlier.end_of,
                 earlier.topic_number_of,
-                named | dict(earlier.ends),
+                offsets | dict(earlier.ends),
                 earlier.settings,
                 table.version(),
                 is_reset=True,
@@ -105,23 +105,23 @@ class DeltaTable:
         ends = {name: end for name in flat((note or {}).get("offsets")) if (end := _end_of(at, name)) is not None}
         return TableState(
             lambda name: _end_of(at, name),
-            lambda topic: _known(at.transaction_version(_topic_app(topic))),
+            lambda topic: _check_version(at.transaction_version(_topic_app(topic))),
             ends,
             self._settings(table),
             table.version(),
             topic_ids=(note or {}).get("topicIds") or {},
-            fingerprints=noted_fingerprints(note or {}),
+            fingerprints=fingerprints_of_note(note or {}),
         )
 
     def _last_note(self, table: Any) -> tuple[dict[str, Any] | None, int | None]:
         """Return the newest note in the history, and the version to which the table was restored after it."""
-        restored: int | None = None
+        restored_version: int | None = None
         for _, entry in self._history(table.version()):
             if (note := parse_note(entry.get(NOTE))) is not None:
-                return note, restored
-            if entry.get("operation") == "RESTORE" and restored is None:
-                restored = int(entry.get("operationParameters", {}).get("version", -1))
-        return None, restored
+                return note, restored_version
+            if entry.get("operation") == "RESTORE" and restored_version is None:
+                restored_version = int(entry.get("operationParameters", {}).get("version", -1))
+        return None, restored_version
 
     def _history(self, version: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the commits up to a version with their versions, newest first.
@@ -130,17 +130,17 @@ class DeltaTable:
         numbers them downwards. Commits are therefore numbered from a version that was the newest one before and after
         the listing.
         """
-        seen = version + 1
+        next_version = version + 1
         for limit in (HISTORY_PAGE, None):
             table = self._library.DeltaTable(self.root)
-            listed = table.history(limit)
+            versions = table.history(limit)
             while self._library.DeltaTable(self.root).version() != table.version():
                 table = self._library.DeltaTable(self.root)
-                listed = table.history(limit)
-            for number, entry in zip(range(table.version(), -1, -1), listed, strict=False):
-                if number < seen:
+                versions = table.history(limit)
+            for number, entry in zip(range(table.version(), -1, -1), versions, strict=False):
+                if number < next_version:
                     yield number, entry
-                    seen = number
+                    next_version = number
 
     def _settings(self, table: Any) -> Mapping[str, Any] | None:
         for field in table.schema().fields:
@@ -167,7 +167,7 @@ class DeltaTable:
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
-        schema = self._library.Schema.from_arrow(_marked(commit))
+        schema = self._library.Schema.from_arrow(_mark_columns(commit))
         try:
             (self._change if commit.latest else self._append)(commit, state, schema)
         except self._library.exceptions.CommitFailedError as error:
@@ -233,11 +233,11 @@ class DeltaTable:
 
     def _properties(self, commit: Commit, state: TableState | None) -> Any:
         ends: dict[TopicPartition, int] = dict(commit.after)
-        known = {} if state is None else dict(state.ends)
+        known_ends = {} if state is None else dict(state.ends)
         if commit.replaces:
-            ends = dict.fromkeys(known, FORGOTTEN) | ends
+            ends = dict.fromkeys(known_ends, FORGOTTEN) | ends
         elif state is not None and state.is_reset:
-            ends = known | ends
+            ends = known_ends | ends
         marks = {_app(name): end for name, end in ends.items()}
         marks |= {_topic_app(topic): topic_number(topic_id) for topic, topic_id in commit.topic_ids.items()}
         return self._library.CommitProperties(
@@ -303,26 +303,28 @@ def _topic_app(topic: str) -> str:
 
 
 def _end_of(table: Any, name: TopicPartition) -> int | None:
-    return _known(table.transaction_version(_app(name)))
+    return _check_version(table.transaction_version(_app(name)))
 
 
-def _known(version: int | None) -> int | None:
+def _check_version(version: int | None) -> int | None:
     return None if version is None or version == FORGOTTEN else version
 
 
-def _marked(commit: Commit) -> pa.Schema:
+def _mark_columns(commit: Commit) -> pa.Schema:
     """Return the commit's columns, with the table's settings in the metadata of the column ``offset``."""
     index = commit.columns.get_field_index("offset")
-    marked = commit.columns.field(index).with_metadata({SETTINGS: json.dumps(dict(commit.settings), sort_keys=True)})
-    return commit.columns.set(index, marked)
+    marked_field = commit.columns.field(index).with_metadata(
+        {SETTINGS: json.dumps(dict(commit.settings), sort_keys=True)}
+    )
+    return commit.columns.set(index, marked_field)
 
 
 def _statistics(file: DataFile) -> dict[str, Any]:
     """Return Delta's statistics of a file, by which readers skip it."""
     facts: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, (least, greatest, nulls) in file.bounds.items():
-        shown = _instant if name == "timestamp" else int
-        pair = shown(least), shown(greatest)
+        convert_value = _instant if name == "timestamp" else int
+        pair = convert_value(least), convert_value(greatest)
         if None not in pair:
             facts["minValues"][name], facts["maxValues"][name] = pair
         facts["nullCount"][name] = nulls

@@ -130,17 +130,17 @@ class _Watch:
         self._state = TransactionState(result.task.aborted)
 
     def __call__(self, batches: Batches) -> npt.NDArray[np.bool_]:
-        reached = int(batches.column("last_offset").max(initial=-1)) + 1
-        self.end_offset = max(reached, self.end_offset or 0)
+        end_offset = int(batches.column("last_offset").max(initial=-1)) + 1
+        self.end_offset = max(end_offset, self.end_offset or 0)
         if not self._result.task.aborted:
             return np.zeros(len(batches), np.bool_)
-        aborted = self._state.mask_aborted_batches(batches)
+        is_aborted = self._state.mask_aborted_batches(batches)
         if first := self._result.task.first_offset:  # an earlier run counted the aborted batches below it
-            aborted &= batches.column("last_offset") >= first
-        if aborted.any():
-            records, size = (int(batches.column(name).sum(where=aborted)) for name in ("count", "size"))
-            self._result.tally.drop(ABORTED, Counts(int(aborted.sum()), records, size))
-        return aborted
+            is_aborted &= batches.column("last_offset") >= first
+        if is_aborted.any():
+            records, size = (int(batches.column(name).sum(where=is_aborted)) for name in ("count", "size"))
+            self._result.tally.drop(ABORTED, Counts(int(is_aborted.sum()), records, size))
+        return is_aborted
 
 
 def write_data_file(job: FileJob) -> DataFile:
@@ -150,16 +150,16 @@ def write_data_file(job: FileJob) -> DataFile:
         OptionError: the destination cannot be written.
     """
     with writing(job.settings.to):
-        failed: list[SegmentResult] = []
+        failed_results: list[SegmentResult] = []
         tasks = job.tasks
         while tasks:
-            written = _attempt(job, tasks)
-            if not written.failed:
-                written.results += failed
-                return written
-            failed = written.results[-1:]
-            tasks = tasks[: len(written.results) - 1]
-        return DataFile(job, failed)
+            written_files = _attempt(job, tasks)
+            if not written_files.failed:
+                written_files.results += failed_results
+                return written_files
+            failed_results = written_files.results[-1:]
+            tasks = tasks[: len(written_files.results) - 1]
+        return DataFile(job, failed_results)
 
 
 class _Sinks:
@@ -179,7 +179,7 @@ class _Sinks:
         """Write a batch of records."""
         job = self._job
         good, bad = job.content.split(table_batch(batch, headers=job.settings.headers))
-        self.good.write(_placed(good, job.topic_partition) if job.names_inside else good)
+        self.good.write(_add_partition(good, job.topic_partition) if job.names_inside else good)
         if bad is None:
             return
         self.bad_rows += bad.num_rows
@@ -188,7 +188,7 @@ class _Sinks:
         new = bad.filter(pc.greater_equal(bad.column("offset"), job.dead.first_offset))
         if new.num_rows and not self.dead.is_begun:
             _make_directory(job.dead.directory)
-        self.dead.write(_placed(new, job.topic_partition) if job.dead.names_inside else new)
+        self.dead.write(_add_partition(new, job.topic_partition) if job.dead.names_inside else new)
 
     def remove(self) -> None:
         """Remove both files."""
@@ -199,47 +199,52 @@ class _Sinks:
 
 def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
     """Write the segments of these tasks. If one fails, no file is left."""
-    made, sinks = DataFile(job, []), _Sinks(job)
+    data_file, sinks = DataFile(job, []), _Sinks(job)
     _make_directory(job.directory)
     try:
         with sinks.good, sinks.dead, lent_memory() as memory:
             for task in tasks:
-                made.results.append(SegmentResult(task))
-                _copy(made, job, sinks.write, memory)
-        check_rows(sinks.good.rows + sinks.bad_rows, made.results, where=tasks[0].path)
+                data_file.results.append(SegmentResult(task))
+                _copy(data_file, job, sinks.write, memory)
+        check_rows(sinks.good.rows + sinks.bad_rows, data_file.results, where=tasks[0].path)
     except (LogDirError, CorruptRecordError) as error:
         sinks.remove()
-        made.results[-1] = SegmentResult(tasks[len(made.results) - 1], failed=str(error))
-        return made
+        data_file.results[-1] = SegmentResult(tasks[len(data_file.results) - 1], failed=str(error))
+        return data_file
     except BaseException:
         sinks.remove()
         raise
-    _describe(made, sinks.good, sinks.path)
+    _describe(data_file, sinks.good, sinks.path)
     if sinks.dead.footer is not None:
-        made.dead = DataFile(job, [])
-        _describe(made.dead, sinks.dead, sinks.dead_path)
-    return made
+        data_file.dead = DataFile(job, [])
+        _describe(data_file.dead, sinks.dead, sinks.dead_path)
+    return data_file
 
 
-def _describe(made: DataFile, output: Output, path: str) -> None:
+def _describe(data_file: DataFile, output: Output, path: str) -> None:
     """Set the facts about a closed file that a commit needs."""
     if (footer := output.footer) is not None:
-        made.path, made.size_bytes, made.records, made.bounds = path, _size(path), footer.num_rows, _bounds(footer)
-        made.has_far_times = FAR_TIMES in footer.schema.names
+        data_file.path, data_file.size_bytes, data_file.records, data_file.bounds = (
+            path,
+            _size(path),
+            footer.num_rows,
+            _bounds(footer),
+        )
+        data_file.has_far_times = FAR_TIMES in footer.schema.names
 
 
-def _copy(made: DataFile, job: FileJob, write: Callable[[pa.RecordBatch], None], memory: Recycler) -> None:
-    result = made.results[-1]
+def _copy(data_file: DataFile, job: FileJob, write: Callable[[pa.RecordBatch], None], memory: Recycler) -> None:
+    result = data_file.results[-1]
     if isinstance(result.task, TopicTask):
         copy_topic(result, result.task, job.settings, write, memory=memory)
-        made.end_offset = result.task.end_offset
+        data_file.end_offset = result.task.end_offset
         return
     watch = _Watch(result)
     copy_segment(result, job.settings, write, memory=memory, look=watch)
     if watch.end_offset is not None:
         limit = result.task.end_offset
-        reached = watch.end_offset if limit is None else min(watch.end_offset, limit)
-        made.end_offset = max(reached, made.end_offset or 0)
+        end_offset = watch.end_offset if limit is None else min(watch.end_offset, limit)
+        data_file.end_offset = max(end_offset, data_file.end_offset or 0)
 
 
 def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
@@ -253,7 +258,7 @@ def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _placed(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.RecordBatch:
+def _add_partition(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.RecordBatch:
     """Return rows with columns for topic and partition."""
     # Looking up a name for each row took a third of the extra cost of Iceberg compared to Delta.
     same = pa.array(np.zeros(rows.num_rows, np.int32))
@@ -271,10 +276,10 @@ def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
     result = {}
     for name in MEASURED:
         parts = [group.column(indexes[name]).statistics for group in groups]
-        known = [part for part in parts if part is not None and part.has_min_max]
+        known_parts = [part for part in parts if part is not None and part.has_min_max]
         nulls = sum(part.null_count for part in parts if part is not None)
-        if known and len(parts) == sum(part is not None for part in parts):
-            result[name] = min(part.min_raw for part in known), max(part.max_raw for part in known), nulls
+        if known_parts and len(parts) == sum(part is not None for part in parts):
+            result[name] = min(part.min_raw for part in known_parts), max(part.max_raw for part in known_parts), nulls
     return result
 
 
@@ -296,9 +301,9 @@ def _size(path: str) -> int:
 
 def discard(paths: Iterable[str], *, keep: Iterable[str]) -> None:
     """Delete data files except those in ``keep``, also if a commit has already moved them. File names are unique."""
-    kept = {split_path(path)[1] for path in keep}
+    kept_names = {split_path(path)[1] for path in keep}
     for path in sorted(paths):
-        if split_path(path)[1] not in kept:
+        if split_path(path)[1] not in kept_names:
             remove(path)
 
 
@@ -367,9 +372,9 @@ def copy_topic(
         BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``SILENCE_MS``.
     """
     with Consumer(**{**_READER, **task.client}) as consumer:
-        for fetched in iter(_stretch(consumer, task).next, None):
+        for fetched_batches in iter(_stretch(consumer, task).next, None):
             result.tally.begin_source()
-            for batch in fetched.read(SOURCE_COLUMNS, end_offset=task.end_offset, memory=memory):
+            for batch in fetched_batches.read(SOURCE_COLUMNS, end_offset=task.end_offset, memory=memory):
                 write(result.tally.take(batch, settings.keep))
 
 

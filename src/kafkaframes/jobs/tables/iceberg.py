@@ -42,9 +42,9 @@ from kafkaframes.jobs.tables.state import (
     RacedError,
     TableState,
     TopicPartition,
-    noted_state,
     parse_note,
     partition_path,
+    state_of_note,
 )
 from kafkaframes.storage.files.filesystem import join
 
@@ -137,7 +137,7 @@ class IcebergTable:
         note = next(filter(None, notes), None) or self._property_note() or {}
         snapshot = self._table.current_snapshot()
         version = None if snapshot is None else snapshot.snapshot_id
-        return noted_state(note, note.get("topicIds") or {}, settings, version)
+        return state_of_note(note, note.get("topicIds") or {}, settings, version)
 
     def _property_note(self) -> dict[str, Any] | None:
         """Return the note in the table property, for a table whose snapshots have expired; None if none has expired.
@@ -179,8 +179,8 @@ class IcebergTable:
         schema = self._table.schema()
         fields = self._table.spec().fields
         names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
-        shown = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
-        check_partitioning(shown, where=self.shown)
+        partition_fields = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
+        check_partitioning(partition_fields, where=self.shown)
         return column_changes(schema.as_arrow(), columns, where=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
@@ -204,7 +204,7 @@ class IcebergTable:
                 if commit.replaces:
                     _delete(transaction, AlwaysTrue(), {})
                 settings = json.dumps(dict(commit.settings), sort_keys=True)
-                transaction.set_properties({LAST: note, SETTINGS: settings, **unmeasured(changes)})
+                transaction.set_properties({LAST: note, SETTINGS: settings, **columns_without_metrics(changes)})
                 if commit.latest:
                     self._change(transaction, commit, {NOTE: note})
                 else:
@@ -231,7 +231,7 @@ class IcebergTable:
                 iceberg_schema(self._columns),
                 location=self._location,
                 partition_spec=_spec(),
-                properties={SETTINGS: "{}", **unmeasured(_additions(self._columns))},
+                properties={SETTINGS: "{}", **columns_without_metrics(_additions(self._columns))},
             )
         except TableAlreadyExistsError:
             self.read()
@@ -252,11 +252,11 @@ class IcebergTable:
         """Return the changes for which the table has no newer row from another partition."""
         columns = ("topic", "key", "partition", "timestamp")
         there = self._table.scan(row_filter=_same_keys(changes), selected_fields=columns).to_arrow()
-        known = {(row["topic"], row["key"]): row for row in _numbered_times(there).to_pylist()}
-        if not known:
+        rows_by_key = {(row["topic"], row["key"]): row for row in _times_as_numbers(there).to_pylist()}
+        if not rows_by_key:
             return changes
-        rows = _numbered_times(changes.select(columns)).to_pylist()
-        return changes.filter(pa.array([_is_due(row, known.get((row["topic"], row["key"]))) for row in rows]))
+        rows = _times_as_numbers(changes.select(columns)).to_pylist()
+        return changes.filter(pa.array([_is_due(row, rows_by_key.get((row["topic"], row["key"]))) for row in rows]))
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Return whether a run committed after a snapshot; None if that snapshot has expired."""
@@ -297,17 +297,17 @@ def _spec() -> Any:
     return PartitionSpec(*(PartitionField(n, 999 + n, IdentityTransform(), name) for n, name in fields))
 
 
-def _numbered_times(rows: pa.Table) -> pa.Table:
+def _times_as_numbers(rows: pa.Table) -> pa.Table:
     """Return rows with timestamps as numbers, because Python's datetime cannot represent all of them."""
     index = rows.schema.get_field_index("timestamp")
     return rows.set_column(index, "timestamp", rows.column(index).cast(pa.int64()))
 
 
-def _is_due(row: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+def _is_due(row: Mapping[str, Any], rows_by_key: Mapping[str, Any] | None) -> bool:
     """Return whether a change applies, given the table's row of the same key."""
-    if known is None or known["partition"] == row["partition"] or known["timestamp"] is None:
+    if rows_by_key is None or rows_by_key["partition"] == row["partition"] or rows_by_key["timestamp"] is None:
         return True
-    return row["timestamp"] is not None and bool(row["timestamp"] >= known["timestamp"])
+    return row["timestamp"] is not None and bool(row["timestamp"] >= rows_by_key["timestamp"])
 
 
 def _same_keys(changes: pa.Table) -> Any:
@@ -406,7 +406,7 @@ _PLAIN = {
 }
 
 
-def unmeasured(changes: Iterable[ColumnChange]) -> dict[str, str]:
+def columns_without_metrics(changes: Iterable[ColumnChange]) -> dict[str, str]:
     """Return table properties that turn off statistics of these columns, for which pyiceberg would print warnings."""
     leaves = (name for one in changes for name in _leaves(".".join(one.path), one.type))
     names = [name for name in leaves if "." in name or name in _LONG_BYTES]

@@ -50,10 +50,10 @@ def check_identity(
     """
     if state is None:
         return
-    resumed = {name: end for name in names if (end := state.end_of(name))}
-    expected = {name: state.fingerprints.get(name, ()) for name in resumed}
-    source = look_up({name: rows for name, rows in expected.items() if rows})
-    for name, rows in expected.items():
+    resumed_ends = {name: end for name in names if (end := state.end_of(name))}
+    expected_fingerprints = {name: state.fingerprints.get(name, ()) for name in resumed_ends}
+    source = look_up({name: rows for name, rows in expected_fingerprints.items() if rows})
+    for name, rows in expected_fingerprints.items():
         there = source.get(name, {})
         for row in rows:
             if row.offset in there and there[row.offset] != row:
@@ -79,20 +79,22 @@ def _missing_text(rows: tuple[Fingerprint, ...]) -> str:
 def look_up_in_logs(segments: list[Segment], logs: Logs, options: ReadOptions) -> Lookup:
     """Return a lookup in logs on disk or in a store. Damaged records and unreadable segments have no fingerprint."""
 
-    def look_up(expected: Fingerprints) -> Mapping[Name, Mapping[int, Fingerprint]]:
-        result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected}
-        chosen = [one for one in segments if (one.topic, one.partition) in expected]
+    def look_up(expected_fingerprints: Fingerprints) -> Mapping[Name, Mapping[int, Fingerprint]]:
+        result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected_fingerprints}
+        segments_to_check = [one for one in segments if (one.topic, one.partition) in expected_fingerprints]
         whole = ReadOptions(
             options.paths,
-            start={name: rows[0].offset for name, rows in expected.items()},
-            end={name: rows[-1].offset + 1 for name, rows in expected.items()},
+            start={name: rows[0].offset for name, rows in expected_fingerprints.items()},
+            end={name: rows[-1].offset + 1 for name, rows in expected_fingerprints.items()},
             isolation="read_uncommitted",
             storage=options.storage,
         )
-        slices, _ = cut_slices(chosen, whole, logs) if chosen else ([], None)
+        slices, _ = cut_slices(segments_to_check, whole, logs) if segments_to_check else ([], None)
         for part in slices:
             name = part.segment.topic, part.segment.partition
-            result[name].update(read_fingerprints(task_of(part, whole), expected[name], storage=options.storage))
+            result[name].update(
+                read_fingerprints(task_of(part, whole), expected_fingerprints[name], storage=options.storage)
+            )
         return result
 
     return look_up
@@ -106,16 +108,16 @@ def look_up_in_topics(consumer: Consumer, silence_ms: int) -> Lookup:
         silence_ms: longest time without records, in milliseconds.
     """
 
-    def look_up(expected: Fingerprints) -> Mapping[Name, Mapping[int, Fingerprint]]:
-        result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected}
-        for name, rows in expected.items():
+    def look_up(expected_fingerprints: Fingerprints) -> Mapping[Name, Mapping[int, Fingerprint]]:
+        result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected_fingerprints}
+        for name, rows in expected_fingerprints.items():
             first, end = rows[0].offset, rows[-1].offset + 1
             stretch = Stretch(
                 consumer, TopicPartition(*name), first, end, lost=lambda problem: None, silence_ms=silence_ms
             )
             collect = collector(rows, result[name])
-            for fetched in iter(stretch.next, None):
-                for batch in fetched.read(SOURCE_COLUMNS, end_offset=end, on_damage="drop"):
+            for fetched_batches in iter(stretch.next, None):
+                for batch in fetched_batches.read(SOURCE_COLUMNS, end_offset=end, on_damage="drop"):
                     collect(batch)
         consumer.assign({})
         return result

@@ -27,9 +27,9 @@ from kafkaframes.jobs.tables.state import (
     RacedError,
     TableState,
     TopicPartition,
-    noted_state,
     parse_note,
-    staged_directory,
+    staging_directory,
+    state_of_note,
 )
 from kafkaframes.storage.files.local_disk import flush_path
 
@@ -63,18 +63,18 @@ class ParquetTable:
         if not result:
             self._version = self._columns = None
             return None
-        said = self._said(result[-1])
+        commit = self._read_commit(result[-1])
         self._version = int(result[-1].stem)
-        self._columns = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said["columns"])))
-        self._move(said["files"])
-        note = said["note"]
-        return noted_state(note, said["topicIds"], note["settings"], self._version)
+        self._columns = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(commit["columns"])))
+        self._move(commit["files"])
+        note = commit["note"]
+        return state_of_note(note, commit["topicIds"], note["settings"], self._version)
 
-    def _said(self, path: Path) -> dict[str, Any]:
+    def _read_commit(self, path: Path) -> dict[str, Any]:
         try:
-            said = json.loads(path.read_bytes())
-            if parse_note(said["note"]) is not None and isinstance(said["files"], list):
-                return {"topicIds": {}, **said}
+            commit = json.loads(path.read_bytes())
+            if parse_note(commit["note"]) is not None and isinstance(commit["files"], list):
+                return {"topicIds": {}, **commit}
         except (ValueError, KeyError, TypeError):
             pass
         raise OptionError(f"{path}: is no commit of a table of Parquet files")
@@ -86,14 +86,14 @@ class ParquetTable:
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return the staging directory for data files, in which they remain until the commit."""
-        return staged_directory(self.root, name)
+        return staging_directory(self.root, name)
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
         if commit.replaces or commit.latest:
             raise OptionError(f"{self.shown}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
         number = 0 if self._version is None else self._version + 1
-        before = {} if self._version is None else self._said(self._path(self._version))["topicIds"]
+        before = {} if self._version is None else self._read_commit(self._path(self._version))["topicIds"]
         columns = commit.columns if self._columns is None else merge_columns(self._columns, commit.columns)
         names = [str(Path(file.path).relative_to(Path(self.root, STAGED))) for file in commit.files]
         said = {
@@ -116,16 +116,16 @@ class ParquetTable:
     def _move(self, names: list[str]) -> None:
         """Move committed files from the staging directory to their final directories."""
         for name in names:
-            staged, final = Path(self.root, STAGED, name), Path(self.root, name)
-            if staged.exists():
+            staged_path, final = Path(self.root, STAGED, name), Path(self.root, name)
+            if staged_path.exists():
                 final.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(staged, final)
+                os.replace(staged_path, final)
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Return whether a run committed after a version."""
         self.read()
         for path in sorted(Path(self.root, COMMITS).glob("*.json"), reverse=True):
-            if self._said(path)["note"]["run"] == run:
+            if self._read_commit(path)["note"]["run"] == run:
                 return since is None or int(path.stem) > since
         return False
 

@@ -49,17 +49,17 @@ def table_plan(options: ReadOptions) -> Plan:
             raise OptionError("an export into a table needs whole logs: name their directories, not single files")
         if options.replicas == "all":
             raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")
-        chosen = choose(result, options, cores=os.cpu_count() or 1)
-        part = chosen.parts[0][0]
+        choice = choose(result, options, cores=os.cpu_count() or 1)
+        part = choice.parts[0][0]
         if not initial_partitions:
             initial_partitions.update(logs_of(part))
-        planned = _planned(options, part, state, chosen.internal_topics, initial_partitions)
-        return replace(planned, notes=chosen.notes + planned.notes)
+        planned_tasks = _plan_tasks(options, part, state, choice.internal_topics, initial_partitions)
+        return replace(planned_tasks, notes=choice.notes + planned_tasks.notes)
 
     return plan
 
 
-def _planned(
+def _plan_tasks(
     options: ReadOptions,
     part: OneOfEach,
     state: TableState | None,
@@ -115,19 +115,19 @@ def _check_same_topic(topic: str, topic_id: str, state: TableState | None, remed
         )
 
 
-def start_of(name: tuple[str, int], entry: Log, requested: int, end: int | None) -> tuple[int, Gap | None]:
+def start_of(name: tuple[str, int], entry: Log, requested_offset: int, end: int | None) -> tuple[int, Gap | None]:
     """Return the first offset to add, and the gap before it if the log has deleted offsets that the table lacks.
 
     Args:
         name: topic partition.
         entry: its log.
-        requested: first selected offset; NO_START for all.
+        requested_offset: first selected offset; NO_START for all.
         end: end offset of the partition in the table; None if the table does not have the partition.
 
     Raises:
         OptionError: the log ends before the table's end offset: it was truncated, or is another log.
     """
-    first = max(requested, entry.partition.log_start_offset)
+    first = max(requested_offset, entry.partition.log_start_offset)
     if end is None:
         return first, None
     if first > end:
@@ -200,14 +200,15 @@ def _open_transactions(ends: Mapping[TopicPartition, int], client: Mapping[str, 
         ends: end offsets under the isolation level of ``client``.
     """
     notes = []
-    for hidden in find_open_transactions(ends, client):
+    for hidden_records in find_open_transactions(ends, client):
         message = (
-            f"{hidden.topic}-{hidden.partition}: the transaction of {hidden.producer} is open since offset "
-            f"{hidden.first_offset}; the table has no records from there on; up to "
-            f"{hidden.end_offset - hidden.first_offset:,} are in the topic"
+            f"{hidden_records.topic}-{hidden_records.partition}: the transaction of {hidden_records.producer} "
+            "is open since offset "
+            f"{hidden_records.first_offset}; the table has no records from there on; up to "
+            f"{hidden_records.end_offset - hidden_records.first_offset:,} are in the topic"
         )
         servers = str(client.get("bootstrap.servers", client.get("bootstrap_servers")))
-        notes.append(Finding(Severity.NOTE, "open-transaction", message, servers, offset=hidden.first_offset))
+        notes.append(Finding(Severity.NOTE, "open-transaction", message, servers, offset=hidden_records.first_offset))
     return tuple(notes)
 
 
@@ -219,7 +220,7 @@ def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, st
 
 
 def _gaps(
-    known: Mapping[TopicPartition, int | None],
+    known_ends: Mapping[TopicPartition, int | None],
     firsts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     *,
@@ -230,7 +231,7 @@ def _gaps(
     Raises:
         OptionError: such a loss is not allowed, or a topic ends before the table's end offset.
     """
-    for partition, end in known.items():
+    for partition, end in known_ends.items():
         if end is None:
             continue
         if ends[partition] < end:

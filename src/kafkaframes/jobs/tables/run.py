@@ -38,7 +38,7 @@ from kafkaframes.jobs.tables.state import (
     Table,
     TableState,
     TopicPartition,
-    staged_directory,
+    staging_directory,
 )
 from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
@@ -85,7 +85,7 @@ class TableExport:
         self,
         table: Table,
         settings: Settings,
-        chosen: Mapping[str, Any],
+        content_settings: Mapping[str, Any],
         *,
         run: Runner = run_here,
         content: Content = RAW,
@@ -93,14 +93,14 @@ class TableExport:
         commit_bytes: int = COMMIT_BYTES,
     ) -> None:
         self.orphans = Orphans()
-        self._table, self._settings, self._chosen, self._run = table, settings, chosen, run
+        self._table, self._settings, self._content_settings, self._run = table, settings, content_settings, run
         self._content = content
         self._commit_bytes = min(commit_bytes, content.wave_bytes or commit_bytes)
         self._columns = content.columns(headers=settings.headers)
-        self._committer = Committer(table, chosen)
+        self._committer = Committer(table, content_settings)
         self._dead = None if dead_letters is None else DeadLetters(dead_letters, headers=settings.headers)
         self._files: list[DataFile] = []
-        self._broken: set[TopicPartition] = set()  # partitions with a segment that could not be read
+        self._broken_partitions: set[TopicPartition] = set()  # partitions with a segment that could not be read
 
     def export(self, plan: Plan, *, incremental: bool = False, overwrite: bool = False) -> Outcome:
         """Add the new offsets of the source to the table.
@@ -114,18 +114,18 @@ class TableExport:
             OptionError: the table does not match the settings or cannot be written, or another exporter was faster.
             KafkaframesError: ``plan`` failed.
         """
-        started = time.monotonic()
-        state = self._opened(incremental, overwrite)
-        planned = plan(None if overwrite else state)
+        start = time.monotonic()
+        state = self._open_table(incremental, overwrite)
+        table_plan = plan(None if overwrite else state)
         whole = overwrite and state is not None
-        waves = shares(planned.tasks, self._commit_bytes, attrgetter("bytes_to_read"))
-        for wave in [planned.tasks] if whole else waves:
-            state = self._wave(wave, planned, state, replaces=whole)
-        if whole and not planned.tasks:
+        waves = shares(table_plan.tasks, self._commit_bytes, attrgetter("bytes_to_read"))
+        for wave in [table_plan.tasks] if whole else waves:
+            state = self._wave(wave, table_plan, state, replaces=whole)
+        if whole and not table_plan.tasks:
             raise OptionError(f"{self._table.shown}: there is nothing to replace its content with")
-        return self._outcome(planned, time.monotonic() - started)
+        return self._outcome(table_plan, time.monotonic() - start)
 
-    def _opened(self, incremental: bool, overwrite: bool) -> TableState | None:
+    def _open_table(self, incremental: bool, overwrite: bool) -> TableState | None:
         table = self._table
         state = table.read()
         if state is not None and state.settings is None:
@@ -143,7 +143,7 @@ class TableExport:
         return state
 
     def _wave(
-        self, tasks: Sequence[ExportTask], planned: TablePlan, state: TableState | None, *, replaces: bool
+        self, tasks: Sequence[ExportTask], table_plan: TablePlan, state: TableState | None, *, replaces: bool
     ) -> TableState | None:
         """Write and commit some tasks, and return the table's new state."""
         run = uuid.uuid4().hex[:16]
@@ -151,7 +151,7 @@ class TableExport:
         with claim(self._table.root, run, since=None if state is None else state.version), dead_claim:
             files = self._write(run, tasks)
             try:
-                commit = self._commit_of(run, files, planned, state, replaces=replaces)
+                commit = self._commit_of(run, files, table_plan, state, replaces=replaces)
                 if commit is not None:
                     if self._dead is not None:  # first, so that bad records are stored even if the table's commit fails
                         self._dead.commit(commit, files)
@@ -168,7 +168,9 @@ class TableExport:
         files: list[DataFile] = []
         jobs = [
             self._job(run, group)
-            for group in neighbours(task for task in tasks if (task.topic, task.partition) not in self._broken)
+            for group in neighbours(
+                task for task in tasks if (task.topic, task.partition) not in self._broken_partitions
+            )
         ]
         try:
             for file in self._run(write_data_file, jobs):
@@ -176,22 +178,24 @@ class TableExport:
         except BaseException:
             self._discard(run, files)
             raise
-        left = [task for task in tasks if (task.topic, task.partition) in self._broken]
-        return files + [DataFile(FileJob("", run, (task,), self._settings), [_waiting(task)]) for task in left]
+        remaining_tasks = [task for task in tasks if (task.topic, task.partition) in self._broken_partitions]
+        return files + [
+            DataFile(FileJob("", run, (task,), self._settings), [_waiting(task)]) for task in remaining_tasks
+        ]
 
     def _job(self, run: str, group: tuple[ExportTask, ...]) -> FileJob:
         table, name = self._table, (group[0].topic, group[0].partition)
         job = FileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
         if self._content.latest:
-            job = replace(job, directory=staged_directory(table.root, name), names_inside=True)
+            job = replace(job, directory=staging_directory(table.root, name), names_inside=True)
         return job if self._dead is None else replace(job, dead=self._dead.directory_of(name))
 
     def _commit_of(
-        self, run: str, files: Sequence[DataFile], planned: TablePlan, state: TableState | None, *, replaces: bool
+        self, run: str, files: Sequence[DataFile], table_plan: TablePlan, state: TableState | None, *, replaces: bool
     ) -> Commit | None:
         """Return the commit of a wave; None if there are no new offsets."""
-        ends, kept = reached(files, self._broken)
-        if replaces and self._broken:
+        ends, kept_files = reached_ends(files, self._broken_partitions)
+        if replaces and self._broken_partitions:
             reason = next(result.failed for file in files for result in file.results if result.failed)
             raise OptionError(f"{self._table.shown}: nothing is replaced: {reason}")
         before = {name: None if state is None else state.end_of(name) for name in ends}
@@ -202,14 +206,14 @@ class TableExport:
             run=run,
             before={name: before[name] for name in after},
             after=after,
-            topic_ids={topic: planned.topic_ids[topic] for topic, _ in after if topic in planned.topic_ids},
-            settings=self._chosen,
-            files=tuple(file for file in kept if file.records),
-            columns=columns_with_far_times(self._columns, kept),
-            gaps=tuple(gap for gap in planned.gaps if (gap.topic, gap.partition) in after),
+            topic_ids={topic: table_plan.topic_ids[topic] for topic, _ in after if topic in table_plan.topic_ids},
+            settings=self._content_settings,
+            files=tuple(file for file in kept_files if file.records),
+            columns=columns_with_far_times(self._columns, kept_files),
+            gaps=tuple(gap for gap in table_plan.gaps if (gap.topic, gap.partition) in after),
             replaces=replaces,
             latest=self._content.latest,
-            fingerprints=last_fingerprints(kept, after, None if replaces else state),
+            fingerprints=last_fingerprints(kept_files, after, None if replaces else state),
         )
 
     def _discard(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
@@ -219,43 +223,45 @@ class TableExport:
         if self._dead is not None:
             self._dead.discard(run, files)
 
-    def _outcome(self, planned: TablePlan, seconds: float) -> Outcome:
+    def _outcome(self, table_plan: TablePlan, seconds: float) -> Outcome:
         results = tuple(result for file in self._files for result in file.results)
         state = self._table.read()
-        summary = summed_up(results, planned.internal_topics, self._settings.to, seconds)
+        summary = summed_up(results, table_plan.internal_topics, self._settings.to, seconds)
         facts = {
             **self._table.about(),
             "commits": self._committer.commits,
             "offsets": nest_by_topic(state.ends) if state is not None else {},
-            "gaps": [asdict(gap) for gap in planned.gaps],
+            "gaps": [asdict(gap) for gap in table_plan.gaps],
             "removed_orphans": list(self.orphans.removed),
             "doubtful_files": list(self.orphans.doubtful),
         } | ({} if self._dead is None else {"dead_letters": self._dead.about()})
-        written = sum(file.size_bytes for file in self._files)
-        return Outcome(summary, len(results), 0, written, results, table=facts, notes=planned.notes)
+        written_bytes = sum(file.size_bytes for file in self._files)
+        return Outcome(summary, len(results), 0, written_bytes, results, table=facts, notes=table_plan.notes)
 
 
-def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dict[TopicPartition, int], list[DataFile]]:
+def reached_ends(
+    files: Iterable[DataFile], broken_partitions: set[TopicPartition]
+) -> tuple[dict[TopicPartition, int], list[DataFile]]:
     """Return the end offset up to which each topic partition was written without a gap, and the files up to there.
 
     Args:
         files: data files in offset order.
-        broken: topic partitions with a segment that could not be read. New ones are added.
+        broken_partitions: topic partitions with a segment that could not be read. New ones are added.
     """
     ends: dict[TopicPartition, int] = {}
-    kept: list[DataFile] = []
+    kept_files: list[DataFile] = []
     for file in files:
         name = file.job.topic_partition
-        if name in broken:
+        if name in broken_partitions:
             file.results = [_waiting(result.task) for result in file.results]
             file.records = file.size_bytes = 0
             continue
-        kept.append(file)
+        kept_files.append(file)
         if file.end_offset is not None:
             ends[name] = max(file.end_offset, ends.get(name, 0))
         if file.failed:
-            broken.add(name)
-    return ends, kept
+            broken_partitions.add(name)
+    return ends, kept_files
 
 
 def last_fingerprints(
@@ -277,9 +283,9 @@ def _waiting(task: ExportTask) -> SegmentResult:
 
 def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
     """Group small segments of a topic partition, up to ``FILE_BYTES`` per file."""
-    listed = list(tasks)
-    limit = part_bytes(sum(task.bytes_to_read for task in listed), FILE_BYTES)
-    return map(tuple, shares(listed, limit, attrgetter("bytes_to_read"), apart=_are_apart))
+    task_list = list(tasks)
+    limit = part_bytes(sum(task.bytes_to_read for task in task_list), FILE_BYTES)
+    return map(tuple, shares(task_list, limit, attrgetter("bytes_to_read"), apart=_are_apart))
 
 
 def _are_apart(task: ExportTask, other: ExportTask) -> bool:

@@ -58,7 +58,7 @@ class TableState:
     fingerprints: Fingerprints = field(default_factory=dict)
 
 
-def noted_state(
+def state_of_note(
     note: Mapping[str, Any], topic_ids: Mapping[str, str], settings: Mapping[str, Any] | None, version: int | None
 ) -> TableState:
     """Return the state of a table whose last commit has all end offsets and topic ids in its note."""
@@ -70,11 +70,11 @@ def noted_state(
         settings,
         version,
         topic_ids=topic_ids,
-        fingerprints=noted_fingerprints(note),
+        fingerprints=fingerprints_of_note(note),
     )
 
 
-def noted_fingerprints(note: Mapping[str, Any]) -> dict[TopicPartition, tuple[Fingerprint, ...]]:
+def fingerprints_of_note(note: Mapping[str, Any]) -> dict[TopicPartition, tuple[Fingerprint, ...]]:
     """Return the fingerprints in a commit's note. Invalid ones are omitted."""
     result = {}
     for topic, partitions in _pairs(note.get("lastRecords")):
@@ -134,7 +134,7 @@ class Commit:
         Args:
             state: state of the table before the commit. Its other topic partitions are part of the note.
         """
-        added = {name: [self.before[name] or 0, end] for name, end in self.after.items()}
+        added_ranges = {name: [self.before[name] or 0, end] for name, end in self.after.items()}
         ends, topic_ids, fingerprints = dict(self.after), dict(self.topic_ids), dict(self.fingerprints)
         if state is not None and not self.replaces:
             ends = {name: end for name, end in state.ends.items() if end >= 0} | ends
@@ -144,7 +144,7 @@ class Commit:
         return {
             "run": self.run,
             "offsets": nest_by_topic(ends),
-            "added": nest_by_topic(added),
+            "added": nest_by_topic(added_ranges),
             "lastRecords": nest_by_topic(last_records),
             "topicIds": topic_ids,
             "gaps": [asdict(gap) for gap in self.gaps],
@@ -163,8 +163,8 @@ class RacedError(Exception):
 
 def table_settings(settings: Settings, *, isolation: str) -> dict[str, Any]:
     """Return the selection of a table's records as JSON values. It must be the same in every run into the table."""
-    chosen = settings.fingerprint()["keep"]
-    return {"isolation": isolation, **{name: value for name, value in chosen.items() if value is not None}}
+    keep_settings = settings.fingerprint()["keep"]
+    return {"isolation": isolation, **{name: value for name, value in keep_settings.items() if value is not None}}
 
 
 def partition_path(name: TopicPartition) -> str:
@@ -172,7 +172,7 @@ def partition_path(name: TopicPartition) -> str:
     return f"topic={quote(name[0], safe='')}/partition={name[1]}"
 
 
-def staged_directory(root: str, name: TopicPartition) -> str:
+def staging_directory(root: str, name: TopicPartition) -> str:
     """Return the directory for a topic partition's files before their commit."""
     return join(root, f"{STAGED}/{partition_path(name)}")
 

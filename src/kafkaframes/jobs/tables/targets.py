@@ -99,9 +99,9 @@ def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[
             "`dead_letters` cannot be set: for an Iceberg table they are in TABLE_dead_letters of its catalog"
         )
     beside = settings.dead_letters or f"{to.rstrip('/')}{DEAD_SUFFIX}"
-    named = partial(open_table, form, catalog=settings.catalog, name=settings.table)
-    dead = partial(named, to if form == "iceberg" else beside, is_of_dead_letters=True)
-    tables = Tables(partial(named, to), dead)
+    open_named_table = partial(open_table, form, catalog=settings.catalog, name=settings.table)
+    dead = partial(open_named_table, to if form == "iceberg" else beside, is_of_dead_letters=True)
+    tables = Tables(partial(open_named_table, to), dead)
     for path in (to, beside):
         if "://" not in path:
             refuse_inside(Path(path), sources)
@@ -186,29 +186,29 @@ class Values:
         mode, registry = self.settings.decoded, self.settings.registry
         if mode == RAW:
             return Content(None, self.settings.is_latest)
-        registered = None if registry is None else subject_schema(registry, self.subject, mode)
-        schema = self._inferred(state, plan, files) if self.is_inferred else self.schema
-        decoding = Decoding(mode, schema, self.by_id, registry, registered, self.settings.message or "")
+        registered_schema = None if registry is None else subject_schema(registry, self.subject, mode)
+        schema = self._infer_schema(state, plan, files) if self.is_inferred else self.schema
+        decoding = Decoding(mode, schema, self.by_id, registry, registered_schema, self.settings.message or "")
         decoding.decoder()
         return Content(decoding, self.settings.is_latest)
 
-    def _inferred(self, state: TableState | None, plan: Plan, files: Settings) -> bytes:
+    def _infer_schema(self, state: TableState | None, plan: Plan, files: Settings) -> bytes:
         """Return the schema with which the table was created, or infer one from the first values."""
-        known = (state.settings or {}).get(INFERRED) if state is not None else None
-        if isinstance(known, str):
-            return known.encode()
+        inferred_schema = (state.settings or {}).get(INFERRED) if state is not None else None
+        if isinstance(inferred_schema, str):
+            return inferred_schema.encode()
         result = infer_schema(sample_values(plan(None).tasks, files))
         return json.dumps(result, sort_keys=True).encode()
 
-    def chosen(self, content: Content) -> dict[str, Any]:
+    def settings_for(self, content: Content) -> dict[str, Any]:
         """Return the settings that must be the same in every run into the table; empty for a plain ``export``."""
         mode = self.settings.decoded
-        chosen: dict[str, Any] = {} if mode == RAW else {"value": mode}
+        value_settings: dict[str, Any] = {} if mode == RAW else {"value": mode}
         if self.settings.is_latest:
-            chosen["latest"] = True
+            value_settings["latest"] = True
         if self.is_inferred and content.decoding is not None:
-            chosen[INFERRED] = (content.decoding.schema or b"").decode()
-        return chosen
+            value_settings[INFERRED] = (content.decoding.schema or b"").decode()
+        return value_settings
 
 
 def values_of(topics: Sequence[str], settings: TableSettings) -> Values:
@@ -272,11 +272,11 @@ def sample_values(tasks: Iterable[ExportTask], settings: Settings) -> list[bytes
 
 
 def _values(task: ExportTask, settings: Settings) -> list[bytes | None]:
-    sampled: list[bytes | None] = []
+    sample: list[bytes | None] = []
 
     def take(batch: pa.RecordBatch) -> None:
-        sampled.extend(batch.column("value").slice(0, SAMPLED_VALUES - len(sampled)).to_pylist())
-        if len(sampled) >= SAMPLED_VALUES:
+        sample.extend(batch.column("value").slice(0, SAMPLED_VALUES - len(sample)).to_pylist())
+        if len(sample) >= SAMPLED_VALUES:
             raise _EnoughError
 
     result = SegmentResult(task)
@@ -288,4 +288,4 @@ def _values(task: ExportTask, settings: Settings) -> list[bytes | None]:
                 copy_segment(result, settings, take, memory=memory)
     except _EnoughError:
         pass
-    return sampled
+    return sample

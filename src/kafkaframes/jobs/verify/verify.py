@@ -71,8 +71,8 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
         counts = {name: getattr(self, name) for name in ("partitions", "segments", "batches", "records", "size_bytes")}
-        said = {"sound": self.is_sound, "caveats": list(self.caveats)}
-        return {**said, **counts, "findings": [finding.as_json() for finding in self.findings]}
+        verdict = {"sound": self.is_sound, "caveats": list(self.caveats)}
+        return {**verdict, **counts, "findings": [finding.as_json() for finding in self.findings]}
 
 
 def run_task(task: Task) -> SegmentFacts:
@@ -93,10 +93,10 @@ def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Runn
 
     ``deep`` also decompresses and parses every record of format 2.
     """
-    listed = list(directories)
-    results = iter(run(run_task, list(tasks_of(listed, deep=deep))))
+    directory_list = list(directories)
+    results = iter(run(run_task, list(tasks_of(directory_list, deep=deep))))
     report = Report()
-    for directory in listed:
+    for directory in directory_list:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
         report.findings += [_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
         report.findings += [] if is_tiered else foreign_files(directory)
@@ -123,7 +123,7 @@ def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
 
 
 def _partition_findings(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
-    yield from _left_over(partition)
+    yield from _find_left_over(partition)
     yield from _order_across(facts)
     yield from _epochs(partition, facts)
     if partition.topic != GROUP_OFFSETS_TOPIC:
@@ -133,10 +133,10 @@ def _partition_findings(filesystem: FileSystem, partition: Partition, facts: lis
     yield from _offsets_of_checkpoints(partition, facts)
 
 
-def _left_over(partition: Partition) -> Iterator[Finding]:
-    swapped = {segment.path for segment in partition.segments}
+def _find_left_over(partition: Partition) -> Iterator[Finding]:
+    segment_paths = {segment.path for segment in partition.segments}
     yield from swap_findings(partition)
-    for file in (file for file in partition.temporary if file.path not in swapped):
+    for file in (file for file in partition.temporary if file.path not in segment_paths):
         yield Finding(Severity.NOTE, "temporary", f"a .{file.name.temporary} file", file.path)
     for file in partition.orphans:
         yield Finding(Severity.WARNING, "orphan", "an index without its segment", file.path)
@@ -186,26 +186,29 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
     """
     if any(one.has_holes for one in facts):
         return
-    expected: dict[tuple[int, int], tuple[int, int]] = {}
+    expected_sequences: dict[tuple[int, int], tuple[int, int]] = {}
     for entry in facts:
         for producer, epoch, sequence, base, last, attributes, position, timestamp in entry.producers.T.tolist():
             if sequence < 0 or attributes & CONTROL:
                 continue
-            chosen, before = expected.get((producer, epoch), (sequence, timestamp))
+            last_sequence, before = expected_sequences.get((producer, epoch), (sequence, timestamp))
             is_forgotten = sequence == 0 and timestamp - before >= DEFAULT_EXPIRATION_MS
-            if sequence != chosen and not is_forgotten:
-                message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {chosen} was expected"
+            if sequence != last_sequence and not is_forgotten:
+                message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {last_sequence} was expected"
                 yield Finding(Severity.WARNING, "sequence", message, entry.path, position, base)
-            expected[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES, timestamp
+            expected_sequences[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES, timestamp
 
 
 def _transactions(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Compare transaction indexes with the markers in their segments, and find open transactions."""
     follow = OpenTransactions()
-    aborted: list[AbortedTransaction] = []
+    aborted_transactions: list[AbortedTransaction] = []
     for segment, item in zip(partition.segments, facts, strict=True):
-        result = {ended.last_offset: ended for ended in _aborted(item, follow)}
-        aborted += result.values()
+        result = {
+            ended_transaction.last_offset: ended_transaction
+            for ended_transaction in _aborted_transactions(item, follow)
+        }
+        aborted_transactions += result.values()
         file = segment.txn_index
         if file is None:
             if result:
@@ -214,19 +217,19 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
             continue
         try:
             raw = filesystem.read(file.path)
-            listed = read_txn_index(raw, base_offset=segment.base_offset, file=file.path)
+            directory_list = read_txn_index(raw, base_offset=segment.base_offset, file=file.path)
         except LogDirError as problem:
             yield Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, file.path, problem.position)
             continue
-        yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in listed}, item)
-    yield from _open_transactions(filesystem, partition, facts, aborted, follow)
+        yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in directory_list}, item)
+    yield from _open_transactions(filesystem, partition, facts, aborted_transactions, follow)
 
 
 def _open_transactions(
     filesystem: FileSystem,
     partition: Partition,
     facts: list[SegmentFacts],
-    aborted: list[AbortedTransaction],
+    aborted_transactions: list[AbortedTransaction],
     follow: OpenTransactions,
 ) -> Iterator[Finding]:
     """Yield a finding for each transaction without a marker. The first finding names the records that it hides."""
@@ -234,19 +237,23 @@ def _open_transactions(
         return
     end = max(entry.last_offset for entry in facts) + 1
     try:
-        state = TransactionState(tuple(aborted), dict(follow.first_offsets), end)
-        hidden = find_hidden_records(filesystem, partition, state)
+        state = TransactionState(tuple(aborted_transactions), dict(follow.first_offsets), end)
+        hidden_records = find_hidden_records(filesystem, partition, state)
     except LogDirError:  # already reported as unreadable
-        hidden = None
+        hidden_records = None
     paths = [(entry.base_offset, entry.path) for entry in facts]
     for producer, first in sorted(follow.first_offsets.items(), key=lambda item: item[1]):
         path = max((row for row in paths if row[0] <= first), default=paths[0])[1]
-        is_earliest = hidden is not None and producer == hidden.producer_id
-        message = str(hidden) if is_earliest else f"the transaction of producer {producer} is open since offset {first}"
+        is_earliest = hidden_records is not None and producer == hidden_records.producer_id
+        message = (
+            str(hidden_records)
+            if is_earliest
+            else f"the transaction of producer {producer} is open since offset {first}"
+        )
         yield Finding(Severity.WARNING, "open-transaction", message, path, offset=first)
 
 
-def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
+def _aborted_transactions(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
     """Replay a segment's transactional batches and markers in offset order, and yield its aborted transactions."""
     kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
     for producer, epoch, _, base, _, attributes, *_ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
@@ -255,16 +262,16 @@ def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedT
         if not attributes & CONTROL:
             follow.first_offsets.setdefault(producer, base)
         elif base in kinds:
-            ended = follow.end(Marker(base, kinds[base][0], epoch, kinds[base][1], -1))
-            if ended is not None:
-                yield ended
+            ended_transaction = follow.end(Marker(base, kinds[base][0], epoch, kinds[base][1], -1))
+            if ended_transaction is not None:
+                yield ended_transaction
 
 
 def _txn_index_findings(
-    path: str, result: dict[int, AbortedTransaction], listed: dict[int, AbortedTransaction], facts: SegmentFacts
+    path: str, result: dict[int, AbortedTransaction], directory_list: dict[int, AbortedTransaction], facts: SegmentFacts
 ) -> Iterator[Finding]:
     for offset, transaction in sorted(result.items()):
-        entry = listed.get(offset)
+        entry = directory_list.get(offset)
         if entry is None or entry.producer_id != transaction.producer_id:
             message = f"the aborted transaction of producer {transaction.producer_id} is not listed"
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
@@ -275,9 +282,9 @@ def _txn_index_findings(
             )
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
     aborts = {(offset, producer) for offset, producer, kind in facts.markers if kind == "ABORT"}
-    for offset in sorted(listed.keys() - result.keys()):
-        if (offset, listed[offset].producer_id) not in aborts:
-            message = f"producer {listed[offset].producer_id} has no ABORT marker there"
+    for offset in sorted(directory_list.keys() - result.keys()):
+        if (offset, directory_list[offset].producer_id) not in aborts:
+            message = f"producer {directory_list[offset].producer_id} has no ABORT marker there"
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
 
 
@@ -349,6 +356,6 @@ def _in_partition(filesystem: FileSystem, partition: Partition) -> Iterator[Find
             yield from _file(entry, _OF_PARTITIONS)
 
 
-def _file(entry: FileInfo, known: frozenset[str]) -> Iterator[Finding]:
-    if entry.name.removesuffix(".tmp") not in known:
+def _file(entry: FileInfo, known_names: frozenset[str]) -> Iterator[Finding]:
+    if entry.name.removesuffix(".tmp") not in known_names:
         yield Finding(Severity.NOTE, "unexpected", "a file that no broker writes", entry.path)

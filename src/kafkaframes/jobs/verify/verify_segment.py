@@ -40,7 +40,7 @@ from kafkaframes.wire.integers import MAX_INT32
 _PART_BYTES = 2 << 20  # bytes that are decompressed at once
 _RATIO = 8.0  # assumed ratio of decompressed to compressed size
 UNKNOWN = -(2**63)
-_MOST_REPORTED = 100  # reported inner CRC errors of a batch
+_MAX_REPORTED = 100  # reported inner CRC errors of a batch
 
 
 class Judged(NamedTuple):
@@ -65,29 +65,29 @@ def judge(data: bytes | Bytes, batches: Batches) -> Judged:
 
     An uncompressed message of format 0 or 1 has no inner CRC.
     """
-    judged = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
+    judgement = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
     for chunk in parts_of(Chunk(0, scan.as_array(data), batches), _RATIO, _PART_BYTES):
         for part in decode.decode_steps(chunk.data, chunk.batches):
-            _judge(part, first + part.first, judged)
+            _judge(part, first + part.first, judgement)
         first += len(chunk.batches)
-    return judged
+    return judgement
 
 
-def _judge(part: Decoded, first: int, judged: Judged) -> None:
+def _judge(part: Decoded, first: int, judgement: Judged) -> None:
     batches, sections, index = part.batches, part.sections, part.index
-    judged.rows[first : first + len(batches)] = index.rows
-    judged.problems.update({first + row: problem.reason for row, problem in part.problems.items()})
+    judgement.rows[first : first + len(batches)] = index.rows
+    judgement.problems.update({first + row: problem.reason for row, problem in part.problems.items()})
     wrappers = batches.is_wrapper
-    judged.first_offsets[first + np.flatnonzero(wrappers)] = UNKNOWN
-    filled = np.flatnonzero(wrappers & (index.rows > 0))
-    judged.first_offsets[first + filled] = index.offsets[part.starts[filled]]
-    for row in filled.tolist():
-        chosen = slice(int(part.starts[row]), int(part.starts[row + 1]))
-        right = scan.check_message_crcs(sections.buf, index.headers_at[chosen])
-        wrong = index.offsets[chosen][right == 0][:_MOST_REPORTED].tolist()
+    judgement.first_offsets[first + np.flatnonzero(wrappers)] = UNKNOWN
+    wrapper_rows = np.flatnonzero(wrappers & (index.rows > 0))
+    judgement.first_offsets[first + wrapper_rows] = index.offsets[part.starts[wrapper_rows]]
+    for row in wrapper_rows.tolist():
+        record_range = slice(int(part.starts[row]), int(part.starts[row + 1]))
+        right = scan.check_message_crcs(sections.buf, index.headers_at[record_range])
+        wrong = index.offsets[record_range][right == 0][:_MAX_REPORTED].tolist()
         if wrong:
-            judged.wrong[first + row] = wrong
+            judgement.wrong[first + row] = wrong
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ PRODUCER_COLUMNS = (
 )
 
 # Records of control batches become Python objects, because brokers write few of them and do not compress them.
-_MOST_CONTROL_BYTES = 1 << 20
+_MAX_CONTROL_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -160,8 +160,8 @@ def verify_segment(
     facts = SegmentFacts(segment.path, base_offset, segment.size_bytes)
     try:
         with filesystem.open(segment.path) as read_at:
-            kept = _verify_batches(read_at, facts, deep, observe)
-            _verify_indexes(filesystem, segment, facts, kept)
+            kept_columns = _verify_batches(read_at, facts, deep, observe)
+            _verify_indexes(filesystem, segment, facts, kept_columns)
     except LogDirError as problem:
         facts.error("unreadable", problem.reason)
     return facts
@@ -181,15 +181,15 @@ def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: O
         producers.append(_producers(window.batches))
         tables.append(window.batches.table[[COLUMN[name] for name in KEPT]])
         facts.batches += len(window.batches)
-        known = window.batches.column("count")
-        facts.records += int(known[known > 0].sum())
-    joined = np.concatenate(tables, axis=1) if tables else np.empty((len(KEPT), 0), np.int64)
-    kept = dict(zip(KEPT, joined, strict=True))
+        known_counts = window.batches.column("count")
+        facts.records += int(known_counts[known_counts > 0].sum())
+    joined_tables = np.concatenate(tables, axis=1) if tables else np.empty((len(KEPT), 0), np.int64)
+    kept_columns = dict(zip(KEPT, joined_tables, strict=True))
     facts.producers = np.concatenate(producers, axis=1) if producers else facts.producers
     _verify_end(read_at, facts, end)
-    _verify_offsets(facts, kept)
-    facts.epochs = _epoch_runs(kept)
-    return kept
+    _verify_offsets(facts, kept_columns)
+    facts.epochs = _epoch_runs(kept_columns)
+    return kept_columns
 
 
 def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
@@ -202,29 +202,29 @@ def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
 def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
     """Parse the records of batches for which the outer CRC is not enough: wrappers and markers, or all if ``deep``."""
     batches = window.batches
-    requested = batches.is_wrapper | batches.is_control | deep
-    facts.records += int((~batches.is_v2 & ~requested).sum())
+    is_opened = batches.is_wrapper | batches.is_control | deep
+    facts.records += int((~batches.is_v2 & ~is_opened).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
-    rows = np.flatnonzero(requested)
-    judged = judge(window.data, window.in_data().select(rows))
+    rows = np.flatnonzero(is_opened)
+    judgement = judge(window.data, window.in_data().select(rows))
     is_control = batches.is_control[rows]  # parsed for the markers, even if the batch is sound
-    facts.records += int(judged.rows[~batches.is_v2[rows]].sum())
-    for index in sorted({*judged.problems, *judged.wrong}):
+    facts.records += int(judgement.rows[~batches.is_v2[rows]].sum())
+    for index in sorted({*judgement.problems, *judgement.wrong}):
         if not is_control[index]:
-            _note_damage(judged, index, int(positions[rows[index]]), facts)
+            _note_damage(judgement, index, int(positions[rows[index]]), facts)
     for row in rows[is_control].tolist():
         start = int(positions[row]) - window.start
         raw = window.data[start : start + int(sizes[row])].tobytes()
-        for batch in read_values(raw, rules=scan.FILE, limit_bytes=_MOST_CONTROL_BYTES):
+        for batch in read_values(raw, rules=scan.FILE, limit_bytes=_MAX_CONTROL_BYTES):
             _note_markers(batch, int(positions[row]), facts)
 
 
-def _note_damage(judged: Judged, index: int, position: int, facts: SegmentFacts) -> None:
-    if index in judged.problems:
-        first = int(judged.first_offsets[index])
-        known = None if first == UNKNOWN else first
-        facts.error("records", judged.problems[index], position=position, offset=known)
-    for offset in judged.wrong.get(index, []):
+def _note_damage(judgement: Judged, index: int, position: int, facts: SegmentFacts) -> None:
+    if index in judgement.problems:
+        first = int(judgement.first_offsets[index])
+        known_counts = None if first == UNKNOWN else first
+        facts.error("records", judgement.problems[index], position=position, offset=known_counts)
+    for offset in judgement.wrong.get(index, []):
         message = "the CRC of a message inside a compressed one is not that of its bytes"
         facts.error("inner-crc", message, position=position, offset=offset)
 
@@ -275,8 +275,8 @@ def _is_zero(read_at: ReadAt, position: int, end: int) -> bool:
     return True
 
 
-def _verify_offsets(facts: SegmentFacts, kept: dict[str, Ints]) -> None:
-    bases, lasts, positions = kept["base_offset"], kept["last_offset"], kept["position"]
+def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
+    bases, lasts, positions = kept_columns["base_offset"], kept_columns["last_offset"], kept_columns["position"]
     if len(lasts) == 0:
         return
     facts.first_offset, facts.last_offset = int(bases[0]), int(lasts.max())
@@ -287,50 +287,56 @@ def _verify_offsets(facts: SegmentFacts, kept: dict[str, Ints]) -> None:
     for row in np.flatnonzero(lasts - facts.base_offset > MAX_INT32).tolist()[:1]:
         message = f"offset {lasts[row]} is too far above the segment's {facts.base_offset} for an index"
         facts.error("offset-overflow", message, position=int(positions[row]), offset=int(bases[row]))
-    is_modern = kept["magic"] >= 2
-    for row in np.flatnonzero(kept["leader_epoch"] < -1).tolist():
-        message = f"leader epoch {kept['leader_epoch'][row]}; it is outside the CRC"
+    is_modern = kept_columns["magic"] >= 2
+    for row in np.flatnonzero(kept_columns["leader_epoch"] < -1).tolist():
+        message = f"leader epoch {kept_columns['leader_epoch'][row]}; it is outside the CRC"
         facts.error("leader-epoch", message, position=int(positions[row]), offset=int(bases[row]))
     facts.has_holes = bool((bases[is_modern] != before[is_modern] + 1).any())
 
 
-def _epoch_runs(kept: dict[str, Ints]) -> list[tuple[int, int, int]]:
-    epochs = kept["leader_epoch"]
-    known = np.flatnonzero((epochs >= 0) & (kept["magic"] >= 2))
-    if len(known) == 0:
+def _epoch_runs(kept_columns: dict[str, Ints]) -> list[tuple[int, int, int]]:
+    epochs = kept_columns["leader_epoch"]
+    known_counts = np.flatnonzero((epochs >= 0) & (kept_columns["magic"] >= 2))
+    if len(known_counts) == 0:
         return []
-    starts = known[np.flatnonzero(np.diff(epochs[known], prepend=epochs[known][0] - 1))]
-    return [(int(epochs[row]), int(kept["base_offset"][row]), int(kept["position"][row])) for row in starts]
+    starts = known_counts[np.flatnonzero(np.diff(epochs[known_counts], prepend=epochs[known_counts][0] - 1))]
+    return [
+        (int(epochs[row]), int(kept_columns["base_offset"][row]), int(kept_columns["position"][row])) for row in starts
+    ]
 
 
-def _verify_indexes(filesystem: FileSystem, segment: Segment, facts: SegmentFacts, kept: dict[str, Ints]) -> None:
+def _verify_indexes(
+    filesystem: FileSystem, segment: Segment, facts: SegmentFacts, kept_columns: dict[str, Ints]
+) -> None:
     if segment.log.name.temporary or segment.log.name.kind != "log":
         return  # a file that a broker is still writing has no indexes yet, and KRaft snapshots have none
     if segment.index is None:
         message = "the offset index is missing; a broker rebuilds it"
         facts.findings.append(Finding(Severity.WARNING, "index-missing", message, segment.path))
     else:
-        facts.findings += _index_findings(filesystem, segment.index.path, segment.base_offset, kept)
+        facts.findings += _index_findings(filesystem, segment.index.path, segment.base_offset, kept_columns)
     if segment.time_index is not None:
-        facts.findings += _time_index_findings(filesystem, segment.time_index.path, segment.base_offset, kept)
+        facts.findings += _time_index_findings(filesystem, segment.time_index.path, segment.base_offset, kept_columns)
 
 
-def _index_findings(filesystem: FileSystem, path: str, base_offset: int, kept: dict[str, Ints]) -> Iterator[Finding]:
+def _index_findings(
+    filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints]
+) -> Iterator[Finding]:
     try:
         index = read_offset_index(filesystem.read(path), base_offset=base_offset, file=path)
     except LogDirError as problem:
         yield Finding(Severity.WARNING, "index-corrupt", problem.reason, path, problem.position)
         return
-    positions, lasts = kept["position"], kept["last_offset"]
+    positions, lasts = kept_columns["position"], kept_columns["last_offset"]
     rows = np.searchsorted(positions, index.positions)
     is_start = _holds(positions, rows, index.positions)
     owner = np.searchsorted(lasts, index.offsets)  # batch whose last offset is the entry's offset
     before_next = owner < np.append(rows[1:], len(positions))
-    named = _holds(lasts, owner, index.offsets) | ~_holds(kept["magic"], owner, np.full(len(owner), 2))
-    reached = named & (owner >= rows) & before_next
+    is_named = _holds(lasts, owner, index.offsets) | ~_holds(kept_columns["magic"], owner, np.full(len(owner), 2))
+    is_in_range = is_named & (owner >= rows) & before_next
     for entry in np.flatnonzero(~is_start).tolist():
         yield _entry(path, entry, f"no batch starts at byte {index.positions[entry]} of the segment", index.offsets)
-    for entry in np.flatnonzero(is_start & ~reached).tolist():
+    for entry in np.flatnonzero(is_start & ~is_in_range).tolist():
         message = (
             f"no batch from byte {index.positions[entry]} to the next entry ends with offset {index.offsets[entry]}"
         )
@@ -343,7 +349,7 @@ def _entry(path: str, entry: int, message: str, offsets: Ints) -> Finding:
 
 
 def _time_index_findings(
-    filesystem: FileSystem, path: str, base_offset: int, kept: dict[str, Ints]
+    filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints]
 ) -> Iterator[Finding]:
     try:
         index = read_time_index(filesystem.read(path), base_offset=base_offset, file=path)
@@ -352,19 +358,21 @@ def _time_index_findings(
         return
     if len(index) == 0:
         return
-    largest = np.maximum.accumulate(kept["max_timestamp"])
-    owner = np.searchsorted(kept["last_offset"], index.offsets)  # batch that contains the entry's offset
-    known = _holds(largest, owner, index.timestamps)
-    known |= _holds(kept["magic"], owner, np.zeros(len(owner), np.int64))  # 0.10 indexed times that format 0 lacks
-    for entry in np.flatnonzero(~known).tolist():
+    largest = np.maximum.accumulate(kept_columns["max_timestamp"])
+    owner = np.searchsorted(kept_columns["last_offset"], index.offsets)  # batch that contains the entry's offset
+    known_counts = _holds(largest, owner, index.timestamps)
+    known_counts |= _holds(
+        kept_columns["magic"], owner, np.zeros(len(owner), np.int64)
+    )  # 0.10 indexed times that format 0 lacks
+    for entry in np.flatnonzero(~known_counts).tolist():
         message = f"{index.timestamps[entry]} is not the largest timestamp up to offset {index.offsets[entry]}"
         at = entry * TIME_ENTRY.itemsize
         yield Finding(Severity.WARNING, "timeindex-mismatch", message, path, at, int(index.offsets[entry]))
 
 
-def _holds(values: Ints, rows: npt.NDArray[np.intp], chosen: Ints) -> npt.NDArray[np.bool_]:
+def _holds(values: Ints, rows: npt.NDArray[np.intp], record_range: Ints) -> npt.NDArray[np.bool_]:
     """Return for each row whether ``values`` has this row and the given value in it."""
     result = np.zeros(len(rows), np.bool_)
     inside = rows < len(values)
-    result[inside] = values[rows[inside]] == chosen[inside]
+    result[inside] = values[rows[inside]] == record_range[inside]
     return result

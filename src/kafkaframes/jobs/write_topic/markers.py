@@ -29,8 +29,8 @@ class Marker(NamedTuple):
 
     def value(self) -> str:
         """Return the value of its record."""
-        noted = self.batch.as_json() | {"queryId": self.batch.query_id, "openMs": self.open_ms}
-        return json.dumps(noted | ({"topicId": self.topic_id} if self.topic_id else {}))
+        note = self.batch.as_json() | {"queryId": self.batch.query_id, "openMs": self.open_ms}
+        return json.dumps(note | ({"topicId": self.topic_id} if self.topic_id else {}))
 
 
 def make_topic(options: TopicWriteOptions) -> None:
@@ -67,21 +67,21 @@ def marker_for(markers: Mapping[str, bytes], transactional_id: str, batch: Strea
     Raises:
         KafkaframesError: the sink's own is none of ours.
     """
-    known: dict[str, Marker] = {}
+    markers_by_query: dict[str, Marker] = {}
     for key, value in markers.items():
         try:
-            noted = json.loads(value)
-            query_id = batch.query_id if key == transactional_id else noted.get("queryId", key)
-            batch_of_it = StreamBatch.from_json(query_id, noted)
-            marker = Marker(batch_of_it, int(noted.get("openMs", 0)), str(noted.get("topicId", "")))
+            note = json.loads(value)
+            query_id = batch.query_id if key == transactional_id else note.get("queryId", key)
+            batch_of_it = StreamBatch.from_json(query_id, note)
+            marker = Marker(batch_of_it, int(note.get("openMs", 0)), str(note.get("topicId", "")))
         except (ValueError, AttributeError, TypeError):
             if key == transactional_id:
                 raise KafkaframesError(f"the marker {key} in {MARKERS} cannot be read: {value[:80]!r}") from None
             continue
         if key == transactional_id or (query_id != batch.query_id and marker.batch.sink == batch.sink):
-            known[query_id] = marker
-    mark = mark_for(batch, {query_id: marker.batch for query_id, marker in known.items()})
-    return None if mark is None else known[mark.query_id]
+            markers_by_query[query_id] = marker
+    mark = mark_for(batch, {query_id: marker.batch for query_id, marker in markers_by_query.items()})
+    return None if mark is None else markers_by_query[mark.query_id]
 
 
 def check_topic(marker: Marker, topic: str, topic_id: str) -> None:

@@ -71,7 +71,7 @@ class Packer:
             EncodeError: a row without a topic, or one that no batch can hold.
             OptionError: a partition that its topic has not.
         """
-        for rows in gathered(batches, GATHER_BYTES):
+        for rows in gather_batches(batches, GATHER_BYTES):
             if self.topic is not None:
                 yield list(self._of_topic(self.topic, rows))
                 continue
@@ -83,7 +83,7 @@ class Packer:
     def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
         partitions = self._partitions(topic, rows)
         for number, mine in by_partition(add_timestamps(rows, self.now_ms()), partitions):
-            yield self._packed(TopicPartition(topic, number), mine)
+            yield self._pack_rows(TopicPartition(topic, number), mine)
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         count = self.counts_of(topic)
@@ -98,7 +98,7 @@ class Packer:
             self.turn += 1
         return partitions
 
-    def _packed(self, index: TopicPartition, rows: pa.RecordBatch) -> Packed:
+    def _pack_rows(self, index: TopicPartition, rows: pa.RecordBatch) -> Packed:
         form = self.form
         batches = list(build_apart(rows, codec=form.codec, level=form.level, batch_bytes=form.batch_bytes))
         largest = max(len(data) for data, _ in batches)
@@ -134,27 +134,27 @@ def check_partitions(numbers: pa.Array) -> None:
         ).within(row)
 
 
-def gathered(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+def gather_batches(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Put batches together, and cut them, until they are about ``most_bytes`` large."""
     waiting: list[pa.RecordBatch] = []
     size = 0
-    for batch in chain.from_iterable(_sliced(batch, most_bytes) for batch in batches):
+    for batch in chain.from_iterable(_slice_batch(batch, most_bytes) for batch in batches):
         waiting.append(batch)
         size += batch.nbytes
         if size >= most_bytes:
-            yield from _joined(waiting)
+            yield from _join_batches(waiting)
             waiting, size = [], 0
-    yield from _joined(waiting)
+    yield from _join_batches(waiting)
 
 
-def _sliced(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+def _slice_batch(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Cut a batch: Spark's may be of 10,000 rows, however large these are."""
     rows = -(-batch.num_rows // max(batch.nbytes // most_bytes, 1))
     for first in range(0, batch.num_rows, rows or 1):
         yield batch.slice(first, rows)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _join_batches(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if len(batches) < 2:
         yield from batches
         return

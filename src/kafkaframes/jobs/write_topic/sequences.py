@@ -73,7 +73,7 @@ class Ledger:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         """Take what tells the time, in milliseconds since 1970."""
         self._now_ms = now_ms
-        self._written: dict[TopicPartition, int] = {}
+        self._written_counts: dict[TopicPartition, int] = {}
         self._leases: dict[TopicPartition, Lease] = {}
         self._tasks: dict[int, str] = {}
         self._failure: KafkaframesError | None = None
@@ -89,11 +89,11 @@ class Ledger:
             raise self.fail(repetition_refused(task))
         self._tasks[task] = _WRITING
 
-    def lease(self, task: int, requested: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def lease(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Give a task those of the partitions that are free, perhaps none.
 
         Args:
-            requested: how many records it has for each.
+            counts: how many records it has for each.
 
         Returns:
             The first sequence in each that it gets.
@@ -104,14 +104,14 @@ class Ledger:
         self.check()
         if self._tasks.get(task) != _WRITING:
             raise self.fail(f"task {task} asks for sequences, and is not among those that write")
-        free = {index: records for index, records in requested.items() if index not in self._leases}
+        free = {index: records for index, records in counts.items() if index not in self._leases}
         if free and self.since_ms is None:
             self.since_ms = self._now_ms()
         for index, records in free.items():
             self._leases[index] = Lease(task, records)
-        return {index: next_sequence(0, self._written.get(index, 0)) for index in free}
+        return {index: next_sequence(0, self._written_counts.get(index, 0)) for index in free}
 
-    def written(self, task: int, indexes: Iterable[TopicPartition]) -> None:
+    def note_written(self, task: int, indexes: Iterable[TopicPartition]) -> None:
         """Take leases back: all their records were acknowledged.
 
         Raises:
@@ -122,7 +122,7 @@ class Ledger:
             if lease is None or lease.task != task:
                 raise self.fail(f"task {task} wrote to {index} without a lease")
             del self._leases[index]
-            self._written[index] = self._written.get(index, 0) + lease.records
+            self._written_counts[index] = self._written_counts.get(index, 0) + lease.records
 
     def leave(self, task: int) -> None:
         """Note that a task has written everything."""
@@ -136,9 +136,9 @@ class Ledger:
         if self._tasks.get(task) == _WRITING:
             self._tasks[task] = _LOST
 
-    def is_blocked(self, requested: Iterable[TopicPartition]) -> bool:
+    def is_blocked(self, counts: Iterable[TopicPartition]) -> bool:
         """Return whether one of these partitions will never be free again."""
-        leases = (self._leases.get(index) for index in requested)
+        leases = (self._leases.get(index) for index in counts)
         return any(lease is not None and self._tasks[lease.task] == _LOST for lease in leases)
 
     def fail(self, reason: str | KafkaframesError) -> KafkaframesError:
@@ -153,11 +153,11 @@ class Ledger:
         if self._failure is not None:
             raise self._failure
 
-    def settle(self, reported: Mapping[TopicPartition, int]) -> int:
+    def settle(self, reported_counts: Mapping[TopicPartition, int]) -> int:
         """Check that what was acknowledged is what Spark's successful tasks have written; return how many records.
 
         Args:
-            reported: records in each partition, by the results of the tasks that Spark takes as successful.
+            reported_counts: records in each partition, by the results of the tasks that Spark takes as successful.
 
         Raises:
             KafkaframesError: it is not, and the transaction must not be committed.
@@ -170,14 +170,14 @@ class Ledger:
         for task, state in self._tasks.items():
             if state != _DONE:
                 raise self.fail(f"task {task} was lost before it had written everything")
-        for index in {**self._written, **reported}:
-            acknowledged, written = self._written.get(index, 0), reported.get(index, 0)
-            if acknowledged != written:
+        for index in {**self._written_counts, **reported_counts}:
+            acknowledged_count, written_count = self._written_counts.get(index, 0), reported_counts.get(index, 0)
+            if acknowledged_count != written_count:
                 raise self.fail(
-                    f"{index} has {count_text(acknowledged, 'record')} of this "
-                    f"batch, and Spark's tasks report {written}"
+                    f"{index} has {count_text(acknowledged_count, 'record')} of this "
+                    f"batch, and Spark's tasks report {written_count}"
                 )
-        return sum(self._written.values())
+        return sum(self._written_counts.values())
 
 
 def repetition_refused(task: int) -> str:
@@ -235,7 +235,7 @@ class LeaseServer:
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._loop = LoopThread("kafkaframes leases")
         self._server = TaskServer(self._loop, self._serve, self._secret)
-        self._changed, self._adding = asyncio.Condition(), asyncio.Lock()
+        self._change, self._adding = asyncio.Condition(), asyncio.Lock()
         self.address: Address
 
     def __enter__(self) -> Self:
@@ -262,56 +262,58 @@ class LeaseServer:
         self, task: int, batch: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
-            shared = await asyncio.to_thread(self._find, batch)
-            if shared is not None:
-                shared.ledger.enter(task)
+            shared_producer = await asyncio.to_thread(self._find, batch)
+            if shared_producer is not None:
+                shared_producer.ledger.enter(task)
         except KafkaframesError as error:
             await send_last_answer(reader, writer, {"refused": str(error)})
             return
-        if shared is None:
+        if shared_producer is None:
             await send_last_answer(reader, writer, {"written": True})
             return
         try:
-            await send_answer(writer, {"id": shared.transactional_id, "producer": list(shared.identity)})
+            await send_answer(
+                writer, {"id": shared_producer.transactional_id, "producer": list(shared_producer.identity)}
+            )
             while line := await reader.readline():
-                await send_answer(writer, await self._answer(shared, task, json.loads(line)))
+                await send_answer(writer, await self._answer(shared_producer, task, json.loads(line)))
         finally:
-            shared.ledger.lose(task)
+            shared_producer.ledger.lose(task)
 
-    async def _answer(self, shared: Shared, task: int, requested: Mapping[str, Any]) -> dict[str, Any]:
-        ledger = shared.ledger
+    async def _answer(self, shared_producer: Shared, task: int, counts: Mapping[str, Any]) -> dict[str, Any]:
+        ledger = shared_producer.ledger
         try:
-            if "wrote" in requested:
-                ledger.written(task, [TopicPartition(*one) for one in requested["wrote"]])
-                async with self._changed:
-                    self._changed.notify_all()
-            if requested.get("end"):
+            if "wrote" in counts:
+                ledger.note_written(task, [TopicPartition(*one) for one in counts["wrote"]])
+                async with self._change:
+                    self._change.notify_all()
+            if counts.get("end"):
                 ledger.leave(task)
-            if "want" not in requested:
+            if "want" not in counts:
                 return {}
-            got = await self._leased(
-                shared, task, {TopicPartition(name, at): count for name, at, count in requested["want"]}
+            got = await self._lease(
+                shared_producer, task, {TopicPartition(name, at): count for name, at, count in counts["want"]}
             )
         except KafkaframesError as error:
             ledger.fail(error)
             return {"refused": str(error)}
         return {"got": [[index.topic, index.partition, first] for index, first in got.items()]}
 
-    async def _leased(
-        self, shared: Shared, task: int, chosen: Mapping[TopicPartition, int]
+    async def _lease(
+        self, shared_producer: Shared, task: int, counts_by_partition: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        ledger = shared.ledger
-        got = ledger.lease(task, chosen)
+        ledger = shared_producer.ledger
+        got = ledger.lease(task, counts_by_partition)
         if not got:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S), self._changed:
-                    while not (got := ledger.lease(task, chosen)):
-                        await self._changed.wait()
-        if not got and ledger.is_blocked(chosen):
+                async with asyncio.timeout(POLL_S), self._change:
+                    while not (got := ledger.lease(task, counts_by_partition)):
+                        await self._change.wait()
+        if not got and ledger.is_blocked(counts_by_partition):
             raise ledger.fail("another task was lost while it wrote: the whole batch fails and is written anew")
         if got:
             async with self._adding:
-                await asyncio.to_thread(shared.add, list(got))
+                await asyncio.to_thread(shared_producer.add, list(got))
         return got
 
 
@@ -347,28 +349,28 @@ class Leases:
             raise
 
     def take(
-        self, needed: Mapping[TopicPartition, int], wrote: Iterable[TopicPartition] = ()
+        self, needed_counts: Mapping[TopicPartition, int], wrote: Iterable[TopicPartition] = ()
     ) -> dict[TopicPartition, int]:
         """Give back what was written, and wait until one of the requested partitions is leased, or several.
 
         Args:
-            needed: with the number of records for each.
+            needed_counts: with the number of records for each.
             wrote: leased partitions whose records were all acknowledged.
 
         Returns:
             The first sequence in each.
         """
-        requested = {
-            "wrote": _named(wrote),
-            "want": [[index.topic, index.partition, count] for index, count in needed.items()],
+        counts = {
+            "wrote": _as_names(wrote),
+            "want": [[index.topic, index.partition, count] for index, count in needed_counts.items()],
         }
-        while not (got := self._ask(requested)["got"]):
-            requested.pop("wrote", None)
+        while not (got := self._ask(counts)["got"]):
+            counts.pop("wrote", None)
         return {TopicPartition(name, at): first for name, at, first in got}
 
     def give_back(self, wrote: Iterable[TopicPartition]) -> None:
         """Give back what was written."""
-        self._ask({"wrote": _named(wrote)})
+        self._ask({"wrote": _as_names(wrote)})
 
     def end(self) -> None:
         """Say that this task has written everything."""
@@ -378,9 +380,9 @@ class Leases:
         """End the connection; without ``end`` before, the task is lost."""
         self._connection.close()
 
-    def _ask(self, requested: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         with self._plainly(_ENDED):
-            answer = self._connection.ask(requested)
+            answer = self._connection.ask(counts)
         if "refused" in answer:
             raise LostTaskError(answer["refused"])  # the ledger knows why the batch has failed
         return answer
@@ -396,5 +398,5 @@ class Leases:
             ) from error
 
 
-def _named(indexes: Iterable[TopicPartition]) -> list[list[Any]]:
+def _as_names(indexes: Iterable[TopicPartition]) -> list[list[Any]]:
     return [[index.topic, index.partition] for index in indexes]

@@ -68,13 +68,13 @@ class Sent(NamedTuple):
     since_ms: int  # since 1970: when the first of them could be sent
 
     @classmethod
-    def of(cls, ledger: Ledger, reported: Mapping[TopicPartition, int]) -> Self:
+    def of(cls, ledger: Ledger, reported_counts: Mapping[TopicPartition, int]) -> Self:
         """Return what tasks have sent, when the ledger says the same.
 
         Raises:
             KafkaframesError: it does not; the transaction must not be committed.
         """
-        return cls(ledger.settle(reported), now_ms() if ledger.since_ms is None else ledger.since_ms)
+        return cls(ledger.settle(reported_counts), now_ms() if ledger.since_ms is None else ledger.since_ms)
 
     def open_ms(self) -> int:
         """Return for how long the transaction has been open."""
@@ -94,7 +94,7 @@ def target_of(options: TopicWriteOptions) -> str:
     return f"{options.sink}, {'topic ' + options.topic if options.topic is not None else 'topics of the rows'}"
 
 
-def planned_batch(
+def plan_batch(
     options: TopicWriteOptions, query_id: str, batch_id: int, path: str, read: Callable[[str], str | None]
 ) -> StreamBatch:
     """Return a micro-batch as its checkpoint has planned it.
@@ -146,7 +146,7 @@ class Sink:
         Raises:
             KafkaframesError: it does not fit the marker of the batch before it; or what ``send`` raises.
         """
-        with self._opened() as producer:
+        with self._open_producer() as producer:
             before = None if batch is None else self._newest(producer.producer, batch)
             is_there = (
                 batch is not None and before is not None and is_written(before.batch, batch, self.transactional_id)
@@ -180,8 +180,8 @@ class Sink:
             KafkaframesError: the newest marker is of another topic of this name.
         """
         topic = self.options.topic
-        known = NIL_UUID if topic is None else producer.topic_id(topic)
-        topic_id = "" if known == NIL_UUID else str(known)
+        topic_id_or_nil = NIL_UUID if topic is None else producer.topic_id(topic)
+        topic_id = "" if topic_id_or_nil == NIL_UUID else str(topic_id_or_nil)
         if topic is not None and before is not None and self.options.on_foreign_marker != "skip":
             check_topic(before, topic, topic_id)
         return topic_id
@@ -196,13 +196,13 @@ class Sink:
         identity = producer.producer
         producer.begin_transaction()
         try:
-            sent = send(producer)
-            open_ms = sent.open_ms()
+            sent_rows = send(producer)
+            open_ms = sent_rows.open_ms()
             marker = None
             if batch is not None:
                 marker = Marker(batch, open_ms, self._topic_id(producer, before))
                 producer.send(MARKERS, marker.value(), key=self.transactional_id, partition=0).result()
-            if sent.records or batch is not None:
+            if sent_rows.records or batch is not None:
                 _commit(producer, is_repeated=batch is not None)
         except BaseException:
             self._fence_off()
@@ -220,7 +220,7 @@ class Sink:
         return marker_for(read_markers(self.options), self.transactional_id, batch)
 
     @contextmanager
-    def _opened(self) -> Iterator[Producer]:
+    def _open_producer(self) -> Iterator[Producer]:
         """Open the producer of the transaction, which fences off an earlier writer."""
         with ExitStack() as stack:
             try:
@@ -228,8 +228,8 @@ class Sink:
             except BrokerError as error:
                 if not is_refused_timeout(error):
                     raise
-                requested = self._times.timeout_ms
-                text = f"kafka.{OPTION} is {requested}: more than the brokers' {LIMIT}; nothing was written"
+                timeout_ms = self._times.timeout_ms
+                text = f"kafka.{OPTION} is {timeout_ms}: more than the brokers' {LIMIT}; nothing was written"
                 raise OptionError(text) from error
             yield producer
 

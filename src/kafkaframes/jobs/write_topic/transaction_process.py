@@ -31,7 +31,7 @@ from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, 
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
-from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, planned_batch, transactional_id_of
+from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, plan_batch, transactional_id_of
 from kafkaframes.storage.files.filesystem import join, store_of
 
 IDLE_S: Final = 60.0
@@ -95,10 +95,10 @@ class Holder:
         self._of = of
         self._digest = digest_of(of.options)
         self._lock = threading.Lock()
-        self._announced = ""  # the attempt whose first task may come
+        self._announced_attempt = ""  # the attempt whose first task may come
         self._attempt: Attempt | None = None
         self._sink: Sink | None = None
-        self._watched = 0
+        self._watched_pid = 0
         self._is_replaced = False
         self._has_ended = False
         self._since = time.monotonic()  # of when there was something to do
@@ -116,7 +116,7 @@ class Holder:
     def end(self) -> None:
         """Abort what is under way, and give the port back; once."""
         with self._lock:
-            self._announced = ""
+            self._announced_attempt = ""
         if self._has_ended:
             return
         self._has_ended = True
@@ -142,45 +142,45 @@ class Holder:
     def must_end(self) -> bool:
         """Return whether nobody needs this process any more."""
         with self._lock:
-            if self._is_replaced or (self._watched and not is_running(self._watched)):
+            if self._is_replaced or (self._watched_pid and not is_running(self._watched_pid)):
                 return True
-            if self._announced or (self._attempt is not None and not self._attempt.ended.done()):
+            if self._announced_attempt or (self._attempt is not None and not self._attempt.ended.done()):
                 self._since = time.monotonic()
             return time.monotonic() - self._since > IDLE_S
 
-    def _announce(self, name: str, watched: int, options: str) -> dict[str, Any]:
+    def _announce(self, name: str, watched_pid: int, options: str) -> dict[str, Any]:
         with self._lock:
             if self._is_replaced or options != self._digest:
                 self._is_replaced = True
                 return {"ends": True}
-            self._announced = name
-            self._watched = watched
+            self._announced_attempt = name
+            self._watched_pid = watched_pid
         host, port, secret = self._server.address.host, self._server.address.port, self._server.address.secret
         return {"host": host, "port": port, "secret": secret.hex()}
 
-    def _find(self, said: Mapping[str, Any]) -> Shared | None:
+    def _find(self, request: Mapping[str, Any]) -> Shared | None:
         """Return the transaction of a task's attempt; the first task of each begins it.
 
         Raises:
             KafkaframesError: the attempt has ended, or its transaction cannot begin.
         """
-        name = said["attempt"]
+        name = request["attempt"]
         with self._lock:
             attempt = self._attempt
             if attempt is None or attempt.name != name:
-                if name != self._announced:
+                if name != self._announced_attempt:
                     raise LostTaskError(_ENDED)
-                self._announced = ""
+                self._announced_attempt = ""
                 if attempt is not None:
                     attempt.give_up(_NEWER)
-                query, number = said["query"], said["batch"]
-                make_batch = partial(planned_batch, self._of.options, query, number, self._of.checkpoint, self._read)
+                query, number = request["query"], request["batch"]
+                make_batch = partial(plan_batch, self._of.options, query, number, self._of.checkpoint, self._read)
                 attempt = self._attempt = Attempt(name, number, make_batch, partial(self._sink_of, query))
-        shared = attempt.opened.result()
-        if shared is not None and attempt.ended.done():
+        shared_producer = attempt.opened.result()
+        if shared_producer is not None and attempt.ended.done():
             attempt.ended.result()
             raise LostTaskError(_ENDED)
-        return shared
+        return shared_producer
 
     def _read(self, name: str) -> str | None:
         top = self._of.checkpoint
@@ -206,7 +206,7 @@ class Holder:
         """
         with self._lock:
             attempt = self._attempt
-            self._announced = ""
+            self._announced_attempt = ""
         if attempt is not None and (attempt.name, attempt.number) == (name, number):
             attempt.commit(counts)
         elif counts:
@@ -215,7 +215,7 @@ class Holder:
     def _abort(self, name: str) -> None:
         with self._lock:
             attempt = self._attempt
-            self._announced = ""
+            self._announced_attempt = ""
         if attempt is not None and name in ("", attempt.name):
             attempt.give_up("Spark has aborted the micro-batch")
 

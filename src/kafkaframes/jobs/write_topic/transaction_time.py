@@ -21,8 +21,8 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 
 LIMIT: Final = "transaction.max.timeout.ms"
 OPTION: Final = "transaction.timeout.ms"
-LEAST_MS: Final = 60_000  # as Kafka's producers ask for
-_TIMES_THE_LONGEST: Final = 4
+MIN_TIMEOUT_MS: Final = 60_000  # as Kafka's producers ask for
+_FACTOR_OF_LONGEST: Final = 4
 _REMEMBERED: Final = 5
 _TIGHT: Final = 0.5  # of what is allowed; a batch that takes twice the longest before it is nothing rare
 # The errors that a producer gets when brokers have aborted its transaction, by their version and its next request.
@@ -70,9 +70,9 @@ class TransactionTime:
         if self._chosen_ms is not None:
             return self._chosen_ms
         if not self._open_ms:
-            return LEAST_MS if self._limit_ms is None else self._limit_ms
-        chosen = max(LEAST_MS, _TIMES_THE_LONGEST * max(self._open_ms))
-        return chosen if self._limit_ms is None else min(chosen, self._limit_ms)
+            return MIN_TIMEOUT_MS if self._limit_ms is None else self._limit_ms
+        chosen_ms = max(MIN_TIMEOUT_MS, _FACTOR_OF_LONGEST * max(self._open_ms))
+        return chosen_ms if self._limit_ms is None else min(chosen_ms, self._limit_ms)
 
     def add(self, open_ms: int) -> None:
         """Note how long a transaction was open."""
@@ -85,12 +85,13 @@ class TransactionTime:
             before_ms: how long the last one was open that an earlier run of the query has committed.
         """
         longest = max([*self._open_ms, before_ms])
-        allowed = self._limit_ms if self._chosen_ms is None else self._chosen_ms
-        if allowed is None or longest <= _TIGHT * allowed:
+        allowed_ms = self._limit_ms if self._chosen_ms is None else self._chosen_ms
+        if allowed_ms is None or longest <= _TIGHT * allowed_ms:
             return None
         return (
-            f"of the micro-batches before this one the longest was open for {longest / 1000:.0f} s, and a transaction "
-            f"may be open for {allowed / 1000:.0f} s: one that takes longer fails, and is written anew; {self._remedy}"
+            f"the longest transaction of the previous micro-batches was open for {longest / 1000:.0f} s; the limit is "
+            f"{allowed_ms / 1000:.0f} s. A transaction that exceeds it fails, and its micro-batch is written again; "
+            f"{self._remedy}"
         )
 
     def too_long(self, took_ms: float) -> str | None:

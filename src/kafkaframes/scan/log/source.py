@@ -112,7 +112,7 @@ class LogSource(Source):
         Raises:
             LogDirError: it does not. The message says what the file is.
         """
-        if VIEW_MARK in path or is_segment_name(split(path)[1]) or not size_bytes:
+        if VIEW_MARK in path or is_segment_name(split_path(path)[1]) or not size_bytes:
             return
         filesystem = filesystem_for(path, options=self.options.storage)
         with filesystem.open(path) as read_at:

@@ -53,7 +53,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         LogDirError: The directory exists, or the disk fails. No files are left.
         KafkaframesError: A row cannot be written.
     """
-    from kafkaframes.jobs.job import described, done_once
+    from kafkaframes.jobs.job import run_once, settings_as_json
     from kafkaframes.jobs.restore.job import new_id
     from kafkaframes.jobs.restore.parquet import check_columns, complete
     from kafkaframes.jobs.restore.partition import RestoreReport
@@ -63,7 +63,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     chosen = settings_of(RestoreSettings, settings)
     check_columns(_arrow_schema(df), chosen)
     target = Path(to).absolute()
-    report = RestoreReport(["DataFrame"], str(target), described(chosen), str(df.semanticHash()))
+    report = RestoreReport(["DataFrame"], str(target), settings_as_json(chosen), str(df.semanticHash()))
 
     def write(directory: Path) -> None:
         report.partitions += _written(_by_partition(df, chosen), directory, chosen)
@@ -75,7 +75,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         _write_ids(directory, report)
         complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
 
-    return done_once(report, write)
+    return run_once(report, write)
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:

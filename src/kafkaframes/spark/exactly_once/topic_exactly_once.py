@@ -30,7 +30,7 @@ from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.markers import make_topic, marker_for, read_markers
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
-from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, planned_batch, target_of, transactional_id_of
+from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, plan_batch, target_of, transactional_id_of
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.exactly_once.exactly_once_task import COLUMNS, Work, writing
 from kafkaframes.spark.exactly_once.marker_skip import check_stateless, next_batch, skip_to
@@ -142,7 +142,7 @@ class Query:
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch unless it was committed before."""
         files = self._files
-        batch = planned_batch(self._sink.options, self._query_id, batch_id, files.path, files.read)
+        batch = plan_batch(self._sink.options, self._query_id, batch_id, files.path, files.read)
         write_frame(self._sink, frame, batch)
 
 

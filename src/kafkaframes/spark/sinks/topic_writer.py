@@ -129,11 +129,11 @@ def send_all(
 
     While requests are in flight, the next rows are read from Spark and encoded, in order.
     """
-    from kafkaframes.jobs.write_topic.packing import gathered
+    from kafkaframes.jobs.write_topic.packing import gather_batches
 
     counts: dict[tuple[str, int], int] = {}
     under_way: deque[Future[pa.Table]] = deque()
-    for batch in gathered(written_rows(rows, options), _SEND_BYTES):
+    for batch in gather_batches(written_rows(rows, options), _SEND_BYTES):
         under_way.append(producer.queue_arrow(batch, topic=options.topic))
         while len(under_way) > _MOST_UNDER_WAY:
             _count(under_way.popleft().result(), counts)

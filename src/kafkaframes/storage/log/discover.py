@@ -316,7 +316,7 @@ def not_a_segment(filesystem: FileSystem, path: str) -> LogDirError:
 def content_of(filesystem: FileSystem, path: str) -> str:
     """Return what a file is, and which commands read it, as the end of an error message."""
     with filesystem.open(path) as read_at:
-        return describe_content(bytes(read_at(0, HEAD_BYTES)), split(path)[1])
+        return describe_content(bytes(read_at(0, HEAD_BYTES)), split_path(path)[1])
 
 
 def _single_files(filesystem: FileSystem, directory: str, entries: list[str]) -> LogDirectory:

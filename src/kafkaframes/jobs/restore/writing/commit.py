@@ -78,12 +78,12 @@ class Target:
         if not top.exists() or (top.is_dir() and not any(top.iterdir())):
             return cls(str(top), False)
         counts: dict[str, int] = {}
-        for partition in _checked(top).partitions:
+        for partition in _check_directory(top).partitions:
             counts[partition.topic] = max(counts.get(partition.topic, 0), partition.partition + 1)
         return cls(str(top), True, counts)
 
 
-def _checked(top: Path) -> LogDirectory:
+def _check_directory(top: Path) -> LogDirectory:
     """Return the log directory at a path, after checking that it may be written to."""
     if not top.is_dir() or not (top / names.RECOVERY_POINT_CHECKPOINT).exists():
         reason = f"exists, and is no log directory (it has no {names.RECOVERY_POINT_CHECKPOINT})"
@@ -156,26 +156,26 @@ class Commit:
 
     def _over(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
         """Write a new directory next to the old one, exchange their names, and remove the old one."""
-        _checked(top)
+        _check_directory(top)
         new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
         with atomic.writing(new), broker_lock(top):
             if new.exists():  # output of a killed commit
                 shutil.rmtree(new)
             with atomic.write_directory(new) as directory:
-                written = self._fill(directory, runs, marks=top)
+                written_partitions = self._fill(directory, runs, marks=top)
             top.rename(old)
             new.rename(top)
             flush_path(top.parent)
             shutil.rmtree(old)
-        return written
+        return written_partitions
 
     def _fill(self, directory: Path, runs: Sequence[Run], *, marks: Path) -> dict[TopicPartition, WrittenPartition]:
         """Write a whole log directory. ``marks`` is the directory that it replaces."""
         tasks = list(self._tasks(directory, runs, {}, {}))
-        written = self._written(tasks)
+        written_partitions = self._write_partitions(tasks)
         ends = {
             partition: Ends(one.log_start_offset, one.log_start_offset, one.log_end_offset)
-            for partition, one in written.items()
+            for partition, one in written_partitions.items()
         }
         write_all(directory, checkpoint_files(ends))
         node = Node(
@@ -183,11 +183,11 @@ class Commit:
             cluster_id=self.settings.cluster_id or self.new_id(),
             directory_id=self.new_id(),
         )
-        layouts = _layouts((task.partition, task.topic_id, written[task.partition].epochs) for task in tasks)
+        layouts = _layouts((task.partition, task.topic_id, written_partitions[task.partition].epochs) for task in tasks)
         write_all(directory, node_files(node, layouts, now_ms=self.settings.now_ms))
         write_all(directory, mark_files(marks, self.batch))
         write_all(directory, iter([(atomic.SUCCESS, b"")]))
-        return written
+        return written_partitions
 
     def _tasks(
         self, directory: Path, runs: Sequence[Run], present: Mapping[TopicPartition, Partition], ids: Mapping[str, str]
@@ -196,12 +196,12 @@ class Commit:
         by_partition: dict[TopicPartition, list[Run]] = {}
         for run in runs:
             by_partition.setdefault(run.partition, []).append(run)
-        known = dict(ids)
+        known_ids = dict(ids)
         for partition in sorted(self._all_of(by_partition)):
             if partition in present and partition not in by_partition:
                 continue
             topic = partition.topic
-            known.setdefault(topic, self.settings.topic_ids.get(topic) or self.new_id())
+            known_ids.setdefault(topic, self.settings.topic_ids.get(topic) or self.new_id())
             home = directory / str(partition)
             with atomic.writing(home):
                 home.mkdir()
@@ -210,12 +210,12 @@ class Commit:
                 str(home),
                 tuple(by_partition.get(partition, ())),
                 self.settings,
-                topic_id=known[topic],
+                topic_id=known_ids[topic],
                 leader_epoch=0,
             )
-            yield _continued(task, present[partition], self.settings.now_ms) if partition in present else task
+            yield _continue_partition(task, present[partition], self.settings.now_ms) if partition in present else task
 
-    def _written(self, tasks: Sequence[PartitionTask]) -> dict[TopicPartition, WrittenPartition]:
+    def _write_partitions(self, tasks: Sequence[PartitionTask]) -> dict[TopicPartition, WrittenPartition]:
         return {task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)}
 
     def _all_of(self, by_partition: Mapping[TopicPartition, Any]) -> set[TopicPartition]:
@@ -232,26 +232,26 @@ class Commit:
     def _behind(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
         with broker_lock(top):
             finish_append(top)
-            log = _checked(top)
+            log = _check_directory(top)
             present = {one.topic_partition: one for one in log.partitions if one.is_live}
             ids = {
                 one.topic: one.metadata.topic_id for one in log.partitions if one.is_live and one.metadata is not None
             }
-            with _prepared(top / COMMITTED) as directory:
+            with _prepare_directory(top / COMMITTED) as directory:
                 tasks = list(self._tasks(directory, runs, present, ids))
-                written = self._written(tasks)
-                write_all(directory, _moved_checkpoints(log, written))
-                write_all(directory, self._metadata(log, present, tasks, written))
+                written_partitions = self._write_partitions(tasks)
+                write_all(directory, _move_checkpoints(log, written_partitions))
+                write_all(directory, self._metadata(log, present, tasks, written_partitions))
                 write_all(directory, mark_files(top, self.batch))
             finish_append(top)
-        return written
+        return written_partitions
 
     def _metadata(
         self,
         log: LogDirectory,
         present: Mapping[TopicPartition, Partition],
         tasks: Sequence[PartitionTask],
-        written: Mapping[TopicPartition, WrittenPartition],
+        written_partitions: Mapping[TopicPartition, WrittenPartition],
     ) -> Iterator[tuple[str, bytes]]:
         """Yield the metadata records that register new partitions, for a directory on which no node has started yet.
 
@@ -264,22 +264,27 @@ class Commit:
         if _has_metadata(log) or log.meta is None:
             reason = f"{new[0].partition} is unknown to the cluster of this directory: create it there, then append"
             raise LogDirError(reason, file=log.path)
-        listed = [
+        committed_partitions = [
             (one.topic_partition, one.metadata.topic_id if one.metadata else None, tuple(one.leader_epochs or ()))
             for one in present.values()
         ]
-        listed += [(task.partition, task.topic_id, written[task.partition].epochs) for task in new]
+        committed_partitions += [
+            (task.partition, task.topic_id, written_partitions[task.partition].epochs) for task in new
+        ]
         names_of_node = ("node.id", "cluster.id", "directory.id")
         node_id, cluster_id, directory_id = (log.meta.values.get(name, "") for name in names_of_node)
         node = Node(node_id=int(node_id), cluster_id=cluster_id, directory_id=directory_id)
-        yield BOOTSTRAP_CHECKPOINT, bootstrap_checkpoint(_layouts(listed), node, now_ms=self.settings.now_ms)
+        yield (
+            BOOTSTRAP_CHECKPOINT,
+            bootstrap_checkpoint(_layouts(committed_partitions), node, now_ms=self.settings.now_ms),
+        )
 
 
 def _has_metadata(log: LogDirectory) -> bool:
     return any(one.topic == names.CLUSTER_METADATA_TOPIC for one in log.partitions)
 
 
-def _continued(task: PartitionTask, partition: Partition, now_ms: int) -> PartitionTask:
+def _continue_partition(task: PartitionTask, partition: Partition, now_ms: int) -> PartitionTask:
     """Return the task of an existing partition, which appends at the log end offset."""
     filesystem = LocalFileSystem()
     end = log_end_offset(filesystem, partition)
@@ -308,10 +313,10 @@ def _layouts(
     return layouts_of(latest, ids, dict.fromkeys(ids, _KEPT_FOR_EVER), {})
 
 
-def _moved_checkpoints(
-    log: LogDirectory, written: Mapping[TopicPartition, WrittenPartition]
+def _move_checkpoints(
+    log: LogDirectory, written_partitions: Mapping[TopicPartition, WrittenPartition]
 ) -> Iterator[tuple[str, bytes]]:
-    ends = {partition: one.log_end_offset for partition, one in written.items()}
+    ends = {partition: one.log_end_offset for partition, one in written_partitions.items()}
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
         yield name, write_offset_checkpoint(dict(log.offset_checkpoints.get(name, {})) | ends)
     mark = Path(log.path, names.CLEAN_SHUTDOWN)
@@ -319,21 +324,21 @@ def _moved_checkpoints(
 
 
 @contextmanager
-def _prepared(committed: Path) -> Iterator[Path]:
-    """Yield an empty directory, which is renamed to ``committed`` when it is complete."""
-    unfinished = committed.with_name(committed.name + atomic.UNFINISHED)
-    with atomic.writing(unfinished):
-        if unfinished.exists():  # output of a killed commit
-            shutil.rmtree(unfinished)
-        unfinished.mkdir()
+def _prepare_directory(committed_path: Path) -> Iterator[Path]:
+    """Yield an empty directory, which is renamed to ``committed_path`` when it is complete."""
+    unfinished_path = committed_path.with_name(committed_path.name + atomic.UNFINISHED)
+    with atomic.writing(unfinished_path):
+        if unfinished_path.exists():  # output of a killed commit
+            shutil.rmtree(unfinished_path)
+        unfinished_path.mkdir()
     try:
-        yield unfinished
-        with atomic.writing(committed):
-            atomic.sync_directories(unfinished)
-            unfinished.rename(committed)
-            flush_path(committed.parent)
+        yield unfinished_path
+        with atomic.writing(committed_path):
+            atomic.sync_directories(unfinished_path)
+            unfinished_path.rename(committed_path)
+            flush_path(committed_path.parent)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(unfinished_path, ignore_errors=True)
         raise
 
 
@@ -345,12 +350,12 @@ def finish_append(top: Path) -> None:
     Raises:
         LogDirError: a file cannot be moved. The next call continues.
     """
-    committed = top / COMMITTED
-    if not committed.exists():
+    committed_path = top / COMMITTED
+    if not committed_path.exists():
         return
     with atomic.writing(top):
         (top / names.CLEAN_SHUTDOWN).unlink(missing_ok=True)
-        for source in sorted(committed.iterdir()):
+        for source in sorted(committed_path.iterdir()):
             if source.is_dir():
                 home = top / source.name
                 home.mkdir(exist_ok=True)
@@ -358,10 +363,10 @@ def finish_append(top: Path) -> None:
                     file.replace(home / file.name)
                 flush_path(home)
                 source.rmdir()
-        for source in sorted(committed.iterdir(), key=lambda path: path.name == names.CLEAN_SHUTDOWN):
+        for source in sorted(committed_path.iterdir(), key=lambda path: path.name == names.CLEAN_SHUTDOWN):
             source.replace(top / source.name)
         flush_path(top)
-        committed.rmdir()
+        committed_path.rmdir()
 
 
 def finish_exchange(top: Path) -> None:

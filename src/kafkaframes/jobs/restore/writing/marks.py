@@ -32,7 +32,7 @@ def read_marks(top: Path) -> dict[str, StreamBatch]:
     except OSError as error:
         raise LogDirError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
     try:
-        return {query_id: StreamBatch.from_json(query_id, noted) for query_id, noted in json.loads(raw).items()}
+        return {query_id: StreamBatch.from_json(query_id, note) for query_id, note in json.loads(raw).items()}
     except (ValueError, TypeError, AttributeError):
         raise LogDirError('is damaged: must be JSON such as {"query id": {"batchId": 7}}', file=str(path)) from None
 
@@ -67,5 +67,5 @@ def mark_files(top: Path, batch: StreamBatch | None) -> Iterator[tuple[str, byte
     if batch is not None:
         marks[batch.query_id] = batch
     if marks:
-        noted = {query_id: mark.as_json() for query_id, mark in marks.items()}
-        yield MARKS, json.dumps(noted, indent=0, sort_keys=True).encode()
+        note = {query_id: mark.as_json() for query_id, mark in marks.items()}
+        yield MARKS, json.dumps(note, indent=0, sort_keys=True).encode()

@@ -111,7 +111,7 @@ class Router:
         self._settings = settings
         self._task = task
         self._keyless_bytes = 0
-        self._checked: set[str] = set()
+        self._checked_topics: set[str] = set()
 
     def route(self, rows: pa.RecordBatch) -> list[Routed]:
         """Assign rows to topic partitions.
@@ -120,8 +120,8 @@ class Router:
             EncodeError: a row has no topic, or an invalid partition. ``path`` has the row number.
         """
         topics, topic_of = self._topics(rows)
-        known, others = self._settings.partitions, self._settings.num_partitions or 1
-        counts = np.array([known.get(name, others) for name in topics], np.int64)[topic_of]
+        known_counts, others = self._settings.partitions, self._settings.num_partitions or 1
+        counts = np.array([known_counts.get(name, others) for name in topics], np.int64)[topic_of]
         partitions = self._partitions(rows, topics, topic_of, counts)
         width = int(partitions.max(initial=0)) + 1
         code = topic_of * width + partitions
@@ -129,11 +129,11 @@ class Router:
             code = code.astype(np.uint16)
         order = np.argsort(code, kind="stable")
         edges = np.flatnonzero(np.diff(code[order].astype(np.int64), prepend=-1, append=-1))
-        routed = []
+        routed_rows = []
         for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             topic, partition = divmod(int(code[order[first]]), width)
-            routed.append(Routed(TopicPartition(topics[topic], partition), order[first:end]))
-        return routed
+            routed_rows.append(Routed(TopicPartition(topics[topic], partition), order[first:end]))
+        return routed_rows
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
         """Return the topic names, and each row's index in them."""
@@ -143,25 +143,25 @@ class Router:
         if column.null_count:
             row = _first(flag_values(column.is_null()))
             raise _bad(row, "no topic: give the option topic, or a column topic without nulls")
-        encoded = column.dictionary_encode()
-        names: list[str] = encoded.dictionary.to_pylist()
-        indices = int64_values(encoded.indices.cast(pa.int64()))
+        encoded_topics = column.dictionary_encode()
+        names: list[str] = encoded_topics.dictionary.to_pylist()
+        indices = int64_values(encoded_topics.indices.cast(pa.int64()))
         for index, name in enumerate(names):
-            if name not in self._checked:
+            if name not in self._checked_topics:
                 try:
                     check_topic(name)
                 except OptionError as error:
                     raise _bad(_first(indices == index), str(error)) from None
-                self._checked.add(name)
+                self._checked_topics.add(name)
         return names, indices
 
     def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
         partitions: Ints = np.full(rows.num_rows, UNASSIGNED, np.int64)
         if "partition" in rows.schema.names:
             column = rows.column("partition")
-            chosen = int64_values(column.cast(pa.int64()), missing=UNASSIGNED).copy()
-            self._check(chosen, flag_values(column.is_valid()), topics, topic_of, counts)
-            partitions = chosen
+            partition_numbers = int64_values(column.cast(pa.int64()), missing=UNASSIGNED).copy()
+            self._check(partition_numbers, flag_values(column.is_valid()), topics, topic_of, counts)
+            partitions = partition_numbers
         keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
         if keys is not None:
             assign_by_key(keys, counts, partitions)
@@ -173,8 +173,8 @@ class Router:
     def _check(
         self, numbers: Ints, has_number: npt.NDArray[np.bool_], topics: list[str], topic_of: Ints, counts: Ints
     ) -> None:
-        known = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
-        limits = np.where(known | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
+        known_counts = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
+        limits = np.where(known_counts | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
         wrong = has_number & ((numbers < 0) | (numbers >= limits))
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])

@@ -97,25 +97,25 @@ class RunWriter:
     def _flush(self) -> None:
         """Assign the pending rows to partitions, and write them."""
         pending, self._pending, self._pending_bytes = [one for one in self._pending if one.num_rows], [], 0
-        for rows in _joined(pending):
+        for rows in _join_batches(pending):
             try:
                 self._write_all(rows)
             except EncodeError as error:
-                raise self._located(error) from error
+                raise self._add_row_number(error) from error
             self._rows += rows.num_rows
 
     def _write_all(self, rows: pa.RecordBatch) -> None:
         routed = self._router.route(rows)
-        records = self._laid_out(rows)
+        records = self._to_rows(rows)
         self._check_sizes(records, routed)
-        offsets = _kept_offsets(rows) if self._settings.keep_offsets else None
+        offsets = _read_offsets(rows) if self._settings.keep_offsets else None
         for routed_rows in routed:
             run = self._runs.get(routed_rows.partition)
             if run is None:
                 run = Run(routed_rows.partition, str(self._directory / f"run-{len(self._runs):06}"))
                 self._runs[routed_rows.partition] = run
-            mine = self._numbered(routed_rows, run, offsets)
-            data = self._built(records.take(routed_rows.rows, offsets=mine), routed_rows)
+            mine = self._assign_offsets(routed_rows, run, offsets)
+            data = self._build_batches(records.take(routed_rows.rows, offsets=mine), routed_rows)
             path = Path(run.path)
             with atomic.writing(path), path.open("ab") as out:
                 out.write(data)
@@ -123,7 +123,7 @@ class RunWriter:
             run.records += len(mine)
             run.next_offset = int(mine[-1]) + 1
 
-    def _laid_out(self, rows: pa.RecordBatch) -> Rows:
+    def _to_rows(self, rows: pa.RecordBatch) -> Rows:
         magic = self._settings.record_format
         names: tuple[str, ...] = ("key", "value", "headers")
         if magic > 0:
@@ -133,7 +133,7 @@ class RunWriter:
             _refuse_headers(columns.pop("headers"), magic)
         return rows_of(columns)
 
-    def _check_sizes(self, records: Rows, routed: list[Routed]) -> None:
+    def _check_sizes(self, records: Rows, routed_rows: list[Routed]) -> None:
         """Reject a record that exceeds the largest batch."""
         limit = self._settings.max_message_bytes
         sizes = _OVERHEAD_BYTES + np.maximum(records.keys.lengths, 0) + np.maximum(records.values.lengths, 0)
@@ -143,37 +143,39 @@ class RunWriter:
             sizes += before[records.header_starts[1:]] - before[records.header_starts[:-1]]
         if sizes.max(initial=0) > limit:
             row = int(np.flatnonzero(sizes > limit)[0])
-            partition = next(one.partition for one in routed if row in one.rows)
+            partition = next(one.partition for one in routed_rows if row in one.rows)
             reason = (
                 f"a record of about {count_text(sizes[row], 'byte')} for {partition} "
                 f"is larger than maxMessageBytes ({limit})"
             )
             raise EncodeError(reason).within(row)
 
-    def _numbered(self, routed: Routed, run: Run, offsets: Ints | None) -> Ints:
+    def _assign_offsets(self, routed_rows: Routed, run: Run, offsets: Ints | None) -> Ints:
         """Return the offsets of a partition's rows."""
         if offsets is None:
-            return np.arange(run.next_offset, run.next_offset + len(routed.rows))
-        mine: Ints = offsets[routed.rows]
+            return np.arange(run.next_offset, run.next_offset + len(routed_rows.rows))
+        mine: Ints = offsets[routed_rows.rows]
         before = run.next_offset - 1
         falls = np.flatnonzero(np.diff(mine, prepend=before) <= 0)
         if len(falls):
             at = int(falls[0])
             last = mine[at - 1] if at else before
-            reason = f"offset {mine[at]} after {last} in {routed.partition}: sort each task by partition and offset"
-            raise EncodeError(reason).within(int(routed.rows[at]))
+            reason = (
+                f"offset {mine[at]} after {last} in {routed_rows.partition}: sort each task by partition and offset"
+            )
+            raise EncodeError(reason).within(int(routed_rows.rows[at]))
         if not run.records:
             run.first_offset = int(mine[0])
         return mine
 
-    def _built(self, records: Rows, routed: Routed) -> bytes:
+    def _build_batches(self, records: Rows, routed_rows: Routed) -> bytes:
         try:
             return _batches_of(records, self._settings, "none" if self._settings.compresses_late else None)
         except EncodeError as error:
             row = _row_of(error)
-            raise EncodeError(error.reason).within(int(routed.rows[row])) if row is not None else error from error
+            raise EncodeError(error.reason).within(int(routed_rows.rows[row])) if row is not None else error from error
 
-    def _located(self, error: EncodeError) -> EncodeError:
+    def _add_row_number(self, error: EncodeError) -> EncodeError:
         """Add the row number in the task to an error about a pending row."""
         row = _row_of(error)
         return error if row is None else EncodeError(f"task {self._task}, row {self._rows + row}: {error.reason}")
@@ -195,15 +197,15 @@ def _row_of(error: EncodeError) -> int | None:
     return next((step for step in error.path if isinstance(step, int)), None)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _join_batches(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Join small record batches, if their values fit into one Arrow array."""
     if not batches:
         return []
-    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return joined
+    joined_batches: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined_batches
 
 
-def _kept_offsets(rows: pa.RecordBatch) -> Ints:
+def _read_offsets(rows: pa.RecordBatch) -> Ints:
     column = rows.column("offset")
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
@@ -262,7 +264,7 @@ def write_partition(task: PartitionTask) -> WrittenPartition:
             if keeps:
                 _check_above(task.partition, run, end)
             shift = 0 if keeps else end
-            for data in _assigned(run, shift, task):
+            for data in _assign_run(run, shift, task):
                 writer.append(data)
             end = shift + run.next_offset
         return writer.close()
@@ -276,19 +278,19 @@ def _check_above(partition: TopicPartition, run: Run, end: int) -> None:
         )
 
 
-def _assigned(run: Run, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
+def _assign_run(run: Run, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
     """Yield a run's batches with their final offsets, about a window at a time."""
     with LocalFileSystem().open(run.path) as read_at:
         for window in scan_segment(read_at, size_bytes=run.size_bytes, whole=True, file=run.path):
             if not len(window.batches):
                 continue
             if task.settings.compresses_late:
-                yield _compressed(window, shift, task.settings)
+                yield _compress_window(window, shift, task.settings)
             else:
-                yield _patched(window, shift, task)
+                yield _patch_window(window, shift, task)
 
 
-def _patched(window: Window, shift: int, task: PartitionTask) -> memoryview:
+def _patch_window(window: Window, shift: int, task: PartitionTask) -> memoryview:
     out, batches = bytearray(window.data), window.in_data()
     set_offsets(out, batches, batches.column("last_offset") + shift)
     if task.settings.record_format == 2:
@@ -297,7 +299,7 @@ def _patched(window: Window, shift: int, task: PartitionTask) -> memoryview:
     return memoryview(out)[:size]
 
 
-def _compressed(window: Window, shift: int, settings: WriteSettings) -> bytes:
+def _compress_window(window: Window, shift: int, settings: WriteSettings) -> bytes:
     data, batches = as_array(window.data), window.in_data()
     sections = open_sections(data, batches)
     index = index_records(batches, sections)
