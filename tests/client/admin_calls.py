@@ -6,6 +6,7 @@ its preparation restores the state that it changes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -59,25 +60,28 @@ def start_broker(nodes: int = 3) -> Broker:
 
 
 class Scene:
-    """A broker, and a client that prepares its state before each call.
+    """A cluster, and a client that prepares its state before each call.
 
     Attributes:
-        broker: the broker.
+        servers: bootstrap servers with authentication.
+        broker: the embedded broker; a cluster of Kafka has none.
         root: a client with all rights.
-        member: a consumer in a classic group.
+        node_ids: ids of all nodes.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.root = Admin(broker.bootstrap_servers, **ROOT, retry_backoff_ms=1, reconnect_backoff_ms=1)
+    def __init__(self, servers: str, broker: Broker | None = None) -> None:
+        self.servers = servers
+        self.root = Admin(servers, **ROOT, retry_backoff_ms=1, reconnect_backoff_ms=1)
+        if broker is not None:
+            self.broker = broker
+        self.node_ids = [node.node_id for node in self.root.list_brokers()]
         self.token = b""
         self.producers: list[Producer] = []
         self.open_partition = PARTITION
         self.producer_state = (0, 0)
-        replication = min(3, len(broker.bootstrap_servers.split(",")))
-        self.new_topic = NewTopic("new", 1, replication)
-        self.root.create_topics([NewTopic(TOPIC, 1, replication)])
-        with Producer(broker.bootstrap_servers, **ROOT, transactional_id=TRANSACTIONAL_ID) as producer:
+        self.new_topic = NewTopic("new", 1, len(self.node_ids))
+        self.root.create_topics([NewTopic(TOPIC, 1, len(self.node_ids))])
+        with Producer(servers, **ROOT, transactional_id=TRANSACTIONAL_ID) as producer:
             producer.begin_transaction()
             producer.send(TOPIC, b"1")
             producer.commit_transaction()
@@ -92,16 +96,19 @@ class Scene:
         """Delete a topic if it exists."""
         if name in self.root.list_topics():
             self.root.delete_topics([name])
+            self.wait_for(lambda: name not in self.root.list_topics())
 
     def create_topic(self, name: str) -> None:
         """Create a topic anew, with one partition."""
         self.drop_topic(name)
         self.root.create_topics([NewTopic(name, 1, self.new_topic.replication_factor)])
+        self.wait_for(lambda: name in self.root.list_topics())
 
-    def create_topic_on_node_1(self) -> None:
-        """Create a topic whose only replica is on node 1."""
+    def create_topic_on_one_node(self) -> None:
+        """Create a topic whose only replica is on the second node."""
         self.create_topic("moving")
-        self.root.alter_partition_reassignments({MOVING: [1]})
+        self.root.alter_partition_reassignments({MOVING: [self.node_ids[1 % len(self.node_ids)]]})
+        self.wait_for(lambda: not self.root.list_partition_reassignments())
 
     def create_token(self) -> None:
         """Create a delegation token."""
@@ -134,7 +141,7 @@ class Scene:
         """Leave a transaction open in a new topic, and remember its producer."""
         name = f"open-{len(self.producers)}"
         self.create_topic(name)
-        producer = Producer(self.broker.bootstrap_servers, **ROOT, transactional_id=name)
+        producer = Producer(self.servers, **ROOT, transactional_id=name)
         self.producers.append(producer)
         producer.begin_transaction()
         producer.send(name, b"1").result()
@@ -145,9 +152,16 @@ class Scene:
     def add_static_member(self) -> None:
         """Add a static member to a classic group, which stays when its consumer is closed."""
         options = {"group_id": "members", "group_protocol": "classic", "group_instance_id": "first"}
-        with Consumer(self.broker.bootstrap_servers, **ROOT, **options) as consumer:
+        with Consumer(self.servers, **ROOT, **options) as consumer:
             consumer.subscribe([TOPIC])
-            self.broker.wait_for(lambda: consumer.poll(10) is not None and consumer.assignment())
+            self.wait_for(lambda: consumer.poll(10) is not None and consumer.assignment())
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
+        """Wait until a condition holds. Brokers of Kafka apply a change shortly after the response."""
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 class Call(NamedTuple):
@@ -200,7 +214,7 @@ CALLS: dict[str, Call] = {
         lambda admin, _: admin.describe_cluster(),
         "Metadata",
         "any",
-        check=lambda scene, result: len(result.brokers) == len(scene.broker.bootstrap_servers.split(",")),
+        check=lambda scene, result: len(result.brokers) == len(scene.node_ids),
         denied=None,
     ),
     "list_topics": Call(
@@ -443,17 +457,19 @@ CALLS: dict[str, Call] = {
         "controller",
         CONTROLLER_MOVED,
         is_change=True,
-        prepare=lambda scene: scene.create_topic_on_node_1(),
+        prepare=lambda scene: scene.create_topic_on_one_node(),
         check=lambda _, result: result == {MOVING: False},
     ),
     "alter_partition_reassignments": Call(
-        lambda admin, _: admin.alter_partition_reassignments({MOVING: [2]}),
+        lambda admin, scene: admin.alter_partition_reassignments({MOVING: [scene.node_ids[-1]]}),
         "AlterPartitionReassignments",
         "controller",
         CONTROLLER_MOVED,
         is_change=True,
-        prepare=lambda scene: scene.create_topic_on_node_1(),
-        check=lambda scene, _: scene.root.describe_topics(["moving"])["moving"].partitions[0].replicas == (2,),
+        prepare=lambda scene: scene.create_topic_on_one_node(),
+        check=lambda scene, _: (
+            scene.root.describe_topics(["moving"])["moving"].partitions[0].replicas == (scene.node_ids[-1],)
+        ),
     ),
     "list_partition_reassignments": Call(
         lambda admin, _: admin.list_partition_reassignments(),
@@ -466,16 +482,16 @@ CALLS: dict[str, Call] = {
         lambda admin, _: admin.describe_log_dirs(),
         "DescribeLogDirs",
         "every",
-        check=lambda scene, result: len(result) == len(scene.broker.bootstrap_servers.split(",")),
+        check=lambda scene, result: len(result) == len(scene.node_ids),
     ),
     "describe_replica_log_dirs": Call(
-        lambda admin, _: admin.describe_replica_log_dirs([Replica(TOPIC, 0, 0)]),
+        lambda admin, scene: admin.describe_replica_log_dirs([Replica(TOPIC, 0, scene.node_ids[0])]),
         "DescribeLogDirs",
         "broker",
-        check=lambda _, result: len(result[Replica(TOPIC, 0, 0)]) == 1,
+        check=lambda scene, result: len(result[Replica(TOPIC, 0, scene.node_ids[0])]) == 1,
     ),
     "alter_replica_log_dirs": Call(
-        lambda admin, _: admin.alter_replica_log_dirs({Replica(TOPIC, 0, 0): "/missing"}),
+        lambda admin, scene: admin.alter_replica_log_dirs({Replica(TOPIC, 0, scene.node_ids[0]): "/missing"}),
         "AlterReplicaLogDirs",
         "broker",
         is_change=True,
@@ -485,7 +501,7 @@ CALLS: dict[str, Call] = {
         lambda admin, _: admin.list_brokers(),
         "DescribeCluster",
         "any",
-        check=lambda scene, result: len(result) == len(scene.broker.bootstrap_servers.split(",")),
+        check=lambda scene, result: len(result) == len(scene.node_ids),
         denied=None,
     ),
     "unregister_broker": Call(

@@ -30,7 +30,7 @@ FATAL = [
 @pytest.fixture(scope="module")
 def scene():
     with start_broker() as broker:
-        scene = Scene(broker)
+        scene = Scene(broker.bootstrap_servers, broker)
         yield scene
         scene.close()
 

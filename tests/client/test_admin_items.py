@@ -206,7 +206,7 @@ WHOLE: dict[str, str] = {
 @pytest.fixture(scope="module")
 def scene():
     with start_broker() as broker:
-        scene = Scene(broker)
+        scene = Scene(broker.bootstrap_servers, broker)
         for name in ("items-2", "items-3", "items-4"):
             scene.create_topic(name)
         broker.append(TOPIC, [{"value": b"2"}])

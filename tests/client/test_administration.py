@@ -6,6 +6,7 @@ Each test reads back the state that it changed.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from uuid import UUID, uuid4
 
@@ -472,6 +473,12 @@ def test_the_asyncio_client_has_every_method_of_the_plain_one_and_back():
     public = {name for name in dir(AsyncAdmin) if not name.startswith("_")}
     assert {name for name in dir(Admin) if not name.startswith("_")} | {"settings"} >= public
     assert public | {"settings"} >= {name for name in dir(Admin) if not name.startswith("_")}
+    for name in public - {"settings"}:
+        ours, twin = getattr(Admin, name), getattr(AsyncAdmin, name)
+        assert inspect.signature(ours) == inspect.signature(twin), name
+        assert inspect.getdoc(ours) == inspect.getdoc(twin), name
+        assert inspect.iscoroutinefunction(twin) == (name != "metrics"), name
+        assert not inspect.iscoroutinefunction(ours), name
 
 
 def test_the_asyncio_client_returns_the_same(servers, topic):

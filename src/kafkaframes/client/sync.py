@@ -465,7 +465,8 @@ class Admin(SyncClient):
         """Close the connections. Requests in flight fail.
 
         Args:
-            timeout_ms: longest duration, in milliseconds.
+            timeout_ms: longest duration, in milliseconds. Only a last push of metrics waits for a broker, for at most
+                one second.
         """
         self._loop.end(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 

@@ -1,0 +1,227 @@
+"""Admin next to Java's on Kafka: the same calls with and without rights, the same results, errors and state."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.admin_calls import (
+    CALLS,
+    LOGIN,
+    MOVING,
+    PARTITION,
+    ROOT,
+    STRANGER,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    USER,
+    Scene,
+)
+from tests.interop import brokers
+
+from kafkaframes.client import Admin
+from kafkaframes.errors import BrokerError, ErrorCode
+
+SOURCE = Path(__file__).parent / "java" / "clients" / "AdminCalls.java"
+JAVA_CLIENT = "4.3.1"
+USERS = {"root": ROOT, "stranger": STRANGER}
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:root",
+    "delegation.token.secret.key": "secret",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+WITHOUT_JAVA_CALL = {
+    "metrics": "sends no request",
+    "close": "sends no request",
+    "client_instance_id": "tests/client/telemetry",
+}
+
+
+def _sorted(values: Any) -> str:
+    return ",".join(sorted(map(str, values)))
+
+
+FACTS: dict[str, Callable[[Any], str]] = {
+    "describe_cluster": lambda result: str(len(result.brokers)),
+    "list_topics": _sorted,
+    "describe_topics": lambda result: f"{len(result[TOPIC].partitions)}:{result[TOPIC].partitions[0].leader}",
+    "delete_records": lambda result: str(result[PARTITION]),
+    "list_offsets": lambda result: str(result[PARTITION]),
+    "describe_configs": lambda result: _sorted(
+        f"{name}={'null' if entry.value is None else entry.value}:{str(entry.is_default).lower()}"
+        for name, entry in result.items()
+    ),
+    "list_groups": lambda result: _sorted(f"{group.group_id}:{group.type}:{group.state}" for group in result),
+    "describe_group": lambda result: result.state,
+    "group_offsets": lambda result: _sorted(f"{partition}={entry.offset}" for partition, entry in result.items()),
+    "create_delegation_token": lambda result: result.owner,
+    "describe_delegation_token": lambda result: _sorted(token.token_id for token in result),
+    "describe_acls": lambda result: _sorted(
+        f"{rule.resource_name}:{rule.principal}:{rule.operation}" for rule in result
+    ),
+    "authorized_operations": _sorted,
+    "describe_user_scram_credentials": lambda result: _sorted(
+        f"{entry.mechanism}:{entry.iterations}" for entry in result["alice"]
+    ),
+    "describe_client_quotas": lambda result: str(result[USER]).replace("'", "").replace(": ", "="),
+    "elect_leaders": lambda result: str(result[MOVING]).lower(),
+    "list_partition_reassignments": lambda result: str(len(result)),
+    "describe_log_dirs": lambda result: str(
+        next(iter(next(iter(result.values())).values())).replicas[PARTITION].size_bytes
+    ),
+    "describe_replica_log_dirs": lambda result: next(iter(next(iter(result.values())))),
+    "list_brokers": lambda result: _sorted(node.node_id for node in result),
+    "describe_features": lambda result: ",".join(
+        f"{name}:{level.highest}" for name, level in sorted(result.finalized.items())
+    ),
+    "describe_quorum": lambda result: f"{result.leader_id}:{_sorted(voter.node_id for voter in result.voters)}",
+    "list_config_resources": lambda result: _sorted(resource.name for resource in result),
+    "list_transactions": lambda result: _sorted(
+        f"{entry.transactional_id}:{entry.producer_id}"
+        for entry in result
+        if entry.transactional_id == TRANSACTIONAL_ID
+    ),
+    "describe_transactions": lambda result: ":".join(
+        str(getattr(result[TRANSACTIONAL_ID], name))
+        for name in ("state", "producer_id", "producer_epoch", "timeout_ms")
+    ),
+    "describe_producers": lambda result: _sorted(
+        f"{state.producer_id}:{state.producer_epoch}:{state.last_sequence}" for state in result[PARTITION]
+    ),
+    "describe_share_group": lambda result: result.state,
+    "describe_streams_group": lambda result: _sorted(member.member_id for member in result.members),
+    "share_group_offsets": lambda result: _sorted(f"{key}={entry.start_offset}" for key, entry in result.items()),
+}
+
+
+def arguments_of(name: str, scene: Scene) -> list[object]:
+    """Return the words that follow a method's name for Java: ids that the preparation of the call has created."""
+    if name in ("renew_delegation_token", "expire_delegation_token"):
+        return [base64.b64encode(scene.token).decode()]
+    if name == "abort_transaction":
+        return [scene.open_partition.topic, *scene.producer_state]
+    if name in (
+        "alter_partition_reassignments",
+        "describe_log_dirs",
+        "describe_replica_log_dirs",
+        "alter_replica_log_dirs",
+    ):
+        return [scene.node_ids[-1]]
+    return []
+
+
+class JavaAdmin:
+    """Java's Admin in a process of its own."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def call(self, name: str, *arguments: object) -> tuple[str, str]:
+        """Return ("ok", facts) or ("error", name of the error code)."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(" ".join(map(str, (name, *arguments))) + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith(f"= {name} "):  # Kafka logs between the lines
+                kind, _, text = line.removeprefix(f"= {name} ").strip().partition(" ")
+                return (kind, text if kind == "ok" else text.partition(" ")[0])
+        raise AssertionError("Java's Admin has ended")
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A node of Kafka whose second listener authenticates users."""
+    settings = SETTINGS if kafka.version.startswith("4.") else {k: v for k, v in SETTINGS.items() if "share" not in k}
+    node = kafka(tmp_path_factory.mktemp("kafka"), settings)
+    port = kafka.module.free_port()
+    users = " ".join(f'user_{entry["sasl_username"]}="{entry["sasl_password"]}"' for entry in USERS.values())
+    node.properties |= {
+        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port},"
+        f"CONTROLLER://127.0.0.1:{node._second_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+    }
+    with node:
+        scene = Scene(f"127.0.0.1:{port}")
+        yield scene
+        scene.close()
+
+
+@pytest.fixture(scope="module")
+def java_admins(oracle: Path, scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, JavaAdmin]]:
+    """Java's Admin of each user."""
+    libraries = brokers.real_kafka(oracle).fetch(JAVA_CLIENT)
+    classes = tmp_path_factory.mktemp("classes")
+    classpath = f"{classes}:{libraries}/*"
+    subprocess.run(["javac", "-cp", classpath, "-d", classes, SOURCE], check=True, timeout=300)
+    admins = {}
+    for user, options in USERS.items():
+        login = (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="{options["sasl_username"]}" password="{options["sasl_password"]}";'
+        )
+        properties = {
+            "bootstrap.servers": scene.servers,
+            "security.protocol": LOGIN["security_protocol"],
+            "sasl.mechanism": LOGIN["sasl_mechanism"],
+            "sasl.jaas.config": login,
+        }
+        words = [word for pair in properties.items() for word in pair]
+        admins[user] = JavaAdmin(["java", "-Xmx256m", "-cp", classpath, "AdminCalls", *words])
+    yield admins
+    for admin in admins.values():
+        admin.close()
+
+
+def outcome_of(name: str, admin: Admin, scene: Scene) -> tuple[str, str]:
+    """Return the outcome of our call as ``JavaAdmin.call`` does."""
+    try:
+        result = CALLS[name].run(admin, scene)
+    except BrokerError as error:
+        return "error", error.code.name if error.code else str(error)
+    return "ok", FACTS[name](result) if name in FACTS else ""
+
+
+def prepare(name: str, scene: Scene) -> None:
+    """Prepare the call. What the release does not support is left to the call itself."""
+    try:
+        CALLS[name].prepare(scene)
+    except BrokerError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in WITHOUT_JAVA_CALL])
+def test_each_call_does_what_javas_does(name, user, scene, java_admins):
+    prepare(name, scene)
+    theirs = java_admins[user].call(name, *arguments_of(name, scene))
+    if theirs[0] == "ok" and CALLS[name].is_change:
+        scene.wait_for(lambda: CALLS[name].check(scene, None) if name not in FACTS else True)
+    prepare(name, scene)
+    with Admin(scene.servers, **USERS[user]) as admin:
+        ours = outcome_of(name, admin, scene)
+    assert ours == theirs
+    if ours[0] == "ok" and CALLS[name].is_change:
+        scene.wait_for(lambda: CALLS[name].check(scene, None) if name not in FACTS else True)
