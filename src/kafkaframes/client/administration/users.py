@@ -131,7 +131,9 @@ class UserMethods(AdminRequests):
     async def alter_user_scram_credentials(
         self, credentials: Iterable[ScramCredential] = (), *, delete: Iterable[tuple[str, str]] = ()
     ) -> None:
-        """Create, replace or delete SCRAM credentials. All changes of one user succeed or fail together.
+        """Create, replace or delete SCRAM credentials.
+
+        KRaft controllers accept one change of a user in a request. Set two mechanisms of a user in two calls.
 
         Args:
             credentials: credentials to create or replace.
@@ -139,7 +141,7 @@ class UserMethods(AdminRequests):
 
         Raises:
             OptionError: a mechanism is unknown. No credential is changed.
-            BrokerError: a broker rejected the changes of a user.
+            BrokerError: a broker rejected the changes of a user (DUPLICATE_RESOURCE: there are several).
         """
         cls = self.settings.message("AlterUserScramCredentialsRequest")
         body = cls(

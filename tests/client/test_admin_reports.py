@@ -1,0 +1,179 @@
+"""Public reports about admin clients, played on ours: three nodes, any of which may be the first that a client asks."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    NewTopic,
+    Producer,
+    ScramCredential,
+    ScramCredentialInfo,
+    TopicPartition,
+)
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, PartialFailureError, UnknownTopicError
+
+PARTITION = TopicPartition("reports", 0)
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker(cluster=3, config={"node.id": 0}) as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("reports", 1, 3)])
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send("reports", b"1").result()
+        yield broker
+
+
+@pytest.fixture
+def admin(broker):
+    options = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "client_id": f"reports-{uuid4().hex[:6]}"}
+    with Admin(broker.bootstrap_servers, **options) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize("node", range(3))
+def test_a_topic_is_created_whichever_node_is_asked_first(node, broker):
+    """confluent-kafka-python#1132, aiokafka#939 and #995: NOT_CONTROLLER, depending on the node that was picked."""
+    name = f"first-{node}"
+    with Admin(broker.bootstrap_servers.split(",")[node]) as admin:
+        admin.create_topics([name])
+        assert name in admin.list_topics()
+
+
+def test_a_new_topic_is_described_at_once(admin):
+    """confluent-kafka-python#459: UNKNOWN_TOPIC_OR_PARTITION shortly after create_topics has returned."""
+    for _ in range(20):
+        name = f"fresh-{uuid4().hex[:8]}"
+        admin.create_topics([NewTopic(name, 3)])
+        assert len(admin.describe_topics([name])[name].partitions) == 3
+
+
+def test_a_group_is_found_at_its_new_coordinator(broker, admin):
+    """IBM/sarama#3051: the admin client did not recover after the coordinator of a group had changed."""
+    admin.alter_group_offsets("moving", {PARTITION: 1})
+    for node_id in (2, 0, 1):
+        broker.move_coordinator("moving", node_id)
+        assert admin.group_offsets("moving")[PARTITION].offset == 1
+        assert admin.describe_group("moving").state == "Empty"
+
+
+def test_leaders_are_looked_up_again_after_one_has_left_the_cluster(broker, admin):
+    """KAFKA-20673: calls for a partition hung until the timeout because its cached leader was no longer registered."""
+    broker.move_leader("reports", 0, 2)
+    assert admin.list_offsets({PARTITION: LATEST}) == {PARTITION: 1}
+    broker.stop_node(2)
+    try:
+        assert admin.list_offsets({PARTITION: LATEST}) == {PARTITION: 1}
+        assert admin.delete_records({PARTITION: 0}) == {PARTITION: 0}
+        assert admin.describe_producers([PARTITION])[PARTITION]
+    finally:
+        broker.start_node(2)
+
+
+@pytest.mark.parametrize("code", ["NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"])
+@pytest.mark.parametrize("api", ["DeleteRecords", "ListOffsets"])
+def test_requests_to_a_former_leader_are_sent_again(api, code, broker, admin):
+    """kafka-python#2976, KAFKA-8982: delete_records and list_partition_offsets failed after a leader election."""
+    with broker.on(api).error(code).times(2) as rule:  # counts until it is over
+        if api == "DeleteRecords":
+            assert admin.delete_records({PARTITION: 0}) == {PARTITION: 0}
+        else:
+            assert admin.list_offsets({PARTITION: EARLIEST}) == {PARTITION: 0}
+    assert rule.count == 2
+
+
+def test_the_offsets_of_a_group_that_does_not_exist_are_empty(admin):
+    """confluent-kafka-python#1982: list_consumer_group_offsets of an unknown group ended the process."""
+    assert admin.group_offsets("never-existed") == {}
+    assert admin.group_offsets("never-existed", [PARTITION]) == {}
+
+
+def test_offsets_of_a_topic_that_does_not_exist_are_an_error(admin):
+    """kafkajs#314: fetchTopicOffsets read a field of undefined."""
+    with pytest.raises(UnknownTopicError):
+        admin.list_offsets({TopicPartition("never-existed", 0): LATEST})
+
+
+def test_the_configuration_of_a_group_is_described(admin):
+    """confluent-kafka-python#1033: the group's resource type had the wrong number, and the broker rejected it."""
+    admin.alter_configs("group", "tuned", {"consumer.session.timeout.ms": "50000"})
+    assert admin.describe_configs("group", "tuned")["consumer.session.timeout.ms"].value == "50000"
+
+
+@pytest.mark.parametrize("node_id", range(3))
+def test_the_configuration_of_a_broker_is_asked_and_changed_at_that_broker(node_id, broker, admin):
+    """IBM/sarama#1571, kafkajs#649: the request went to the controller."""
+    with broker.on("DescribeConfigs", optional=True) as descriptions:
+        admin.describe_configs("broker", str(node_id))
+    with broker.on("IncrementalAlterConfigs", optional=True) as changes:
+        admin.alter_configs("broker", str(node_id), {"log.cleaner.backoff.ms": "9000"})
+    assert [request.session.node_id for request in (*descriptions.requests, *changes.requests)] == [node_id, node_id]
+
+
+def test_offsets_of_a_share_group_are_asked_at_the_group_coordinator(broker, admin):
+    """franz-go#1330: the request went to the share coordinator, and Kafka 4.2 answered INVALID_REQUEST."""
+    admin.alter_share_group_offsets("queue", {PARTITION: 0})
+    for node_id in (2, 0, 1):
+        broker.move_coordinator("queue", node_id)
+        assert admin.share_group_offsets("queue")[PARTITION].start_offset == 0
+        admin.alter_share_group_offsets("queue", {PARTITION: 0})
+    admin.delete_share_group_offsets("queue", ["reports"])
+
+
+def test_log_directories_of_the_other_brokers_are_known_if_one_is_starting(broker):
+    """akhq#1490: one broker that was registered but not ready hid the sizes of all topics."""
+    rule = broker.on("DescribeLogDirs", client_id="limited", node_id=2).ignore()
+    limited = Admin(broker.bootstrap_servers, client_id="limited", default_api_timeout_ms=2_000)
+    with limited, rule, pytest.raises(PartialFailureError) as failure:
+        limited.describe_log_dirs()
+    assert sorted(failure.value.results) == [0, 1, 2]
+    assert list(failure.value.errors) == [2]
+
+
+def test_groups_are_not_listed_for_ever_if_no_broker_can_be_reached(broker):
+    """librdkafka#3705: list_groups hung while the cluster was unavailable."""
+    with Admin("127.0.0.1:1", default_api_timeout_ms=300) as admin, pytest.raises(NetworkError):
+        admin.list_groups()
+
+
+def test_each_mechanism_of_a_user_is_listed_and_set_in_a_request_of_its_own(admin):
+    """confluent-kafka-python#1575: only the last of a user's results was returned.
+
+    Controllers accept one change of a user in a request, and reject the user otherwise (``ScramControlManager``).
+    """
+    sha_256, sha_512 = (ScramCredential("ann", "x", mechanism) for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"))
+    with pytest.raises(PartialFailureError) as failure:
+        admin.alter_user_scram_credentials([sha_256, sha_512, ScramCredential("bob", "x")])
+    assert failure.value.results["bob"] is None
+    assert failure.value.errors["ann"].code is ErrorCode.DUPLICATE_RESOURCE
+    admin.alter_user_scram_credentials([sha_256])
+    admin.alter_user_scram_credentials([sha_512])
+    assert admin.describe_user_scram_credentials(["ann"])["ann"] == (
+        ScramCredentialInfo("SCRAM-SHA-256", 4096),
+        ScramCredentialInfo("SCRAM-SHA-512", 4096),
+    )
+    with pytest.raises(BrokerError) as failure:
+        admin.describe_user_scram_credentials(["ann", "ann"])
+    assert failure.value.code is ErrorCode.DUPLICATE_RESOURCE
+
+
+def test_a_listing_during_the_loss_of_a_coordinator_has_all_groups(broker, admin):
+    """redpanda#3432: groups of a lost node were missing. All nodes are asked again, since its groups move to them."""
+    names = [f"listed-{number}" for number in range(12)]
+    for name in names:
+        admin.alter_group_offsets(name, {PARTITION: 1})
+    assert set(names) <= {group.group_id for group in admin.list_groups()}
+    with broker.on("ListGroups", node_id=2).close().once():
+        assert set(names) <= {group.group_id for group in admin.list_groups()}
+    broker.stop_node(2)
+    try:
+        assert set(names) <= {group.group_id for group in admin.list_groups()}
+    finally:
+        broker.start_node(2)
