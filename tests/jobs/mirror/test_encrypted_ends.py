@@ -1,0 +1,58 @@
+"""Jobs over TLS whose properties have the names of other clients: each of their clients uses the certificate."""
+
+import pytest
+from tests.broker import test_security
+from tests.jobs.mirror.worlds import rows_of, run_mirror
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.tls import server_context
+from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import NetworkError
+from kafkaframes.jobs.tables.planning import live_plan
+from kafkaframes.scan.topic.open_transactions import find_open_transactions
+
+certificates = test_security.certificates
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates):
+    """A broker with TLS, and the properties of a client under librdkafka's names."""
+    pem = str(certificates / "cert.pem")
+    security = Security(tls=server_context(pem, str(certificates / "key.pem")))
+    with Broker(security=security) as broker:
+        properties = {"security.protocol": "SSL", "ssl.ca.location": pem, "fetch.max.bytes": "1000000"}
+        client = {"metadata.broker.list": broker.bootstrap_servers, "security.protocol": "SSL", "ssl.ca.location": pem}
+        with Admin(client) as admin, Producer({**client, "queue.buffering.max.ms": 1}) as producer:
+            admin.create_topics([NewTopic("encrypted", 1)])
+            producer.send("encrypted", b"1").result()
+        yield broker, properties
+
+
+def test_a_mirror_uses_the_certificate_of_each_end(encrypted, tmp_path):
+    broker, properties = encrypted
+    with Broker() as target:
+        report = run_mirror(broker.bootstrap_servers, target.bootstrap_servers, source_properties=properties)
+        assert report.created == ["encrypted"]
+        assert len(rows_of(target.bootstrap_servers, "encrypted")[0]) == 1
+    with Broker() as source:
+        source.create_topic("plain")
+        source.append("plain", [{"value": b"1"}])
+        report = run_mirror(source.bootstrap_servers, broker.bootstrap_servers, target_properties=properties)
+        assert report.created == ["plain"]
+    assert len(broker.records("plain")) == 1
+
+
+def test_plans_of_a_table_use_the_certificate(encrypted):
+    broker, properties = encrypted
+    client = {"bootstrap.servers": broker.bootstrap_servers, **properties, "isolation.level": "read_committed"}
+    assert len(live_plan(["encrypted"], client)(None).tasks) == 1
+    (hidden,) = find_open_transactions({TopicPartition("encrypted", 0): 0}, client)  # asks an admin client, too
+    assert hidden.topic == "encrypted"
+
+
+def test_without_the_certificate_no_client_connects(encrypted):
+    broker, _ = encrypted
+    options = {"security_protocol": "SSL", "default_api_timeout_ms": 300}
+    with Admin(broker.bootstrap_servers, **options) as admin, pytest.raises(NetworkError, match="certificate"):
+        admin.list_topics()
