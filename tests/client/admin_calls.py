@@ -124,11 +124,20 @@ class Scene:
 
     def add_streams_member(self) -> None:
         """Add a member to a streams group, which creates the group."""
+        self._send_streams_heartbeat(0)
+
+    def remove_streams_member(self) -> None:
+        """Let the member of the streams group leave."""
+        self._send_streams_heartbeat(-1)
+
+    def _send_streams_heartbeat(self, member_epoch: int) -> None:
         twin = self.root._twin
         cls = twin.settings.message("StreamsGroupHeartbeatRequest")
-        topology = cls.Topology(epoch=0, subtopologies=[cls.Subtopology(subtopology_id="0", source_topics=[TOPIC])])
-        body = cls(group_id=STREAMS_GROUP, member_id="m", rebalance_timeout_ms=60_000, topology=topology)
-        body.process_id, body.active_tasks, body.standby_tasks, body.warmup_tasks = "p", [], [], []
+        body = cls(group_id=STREAMS_GROUP, member_id="m", member_epoch=member_epoch)
+        if member_epoch == 0:
+            body.topology = cls.Topology(subtopologies=[cls.Subtopology(subtopology_id="0", source_topics=[TOPIC])])
+            body.process_id, body.rebalance_timeout_ms = "p", 60_000
+            body.active_tasks, body.standby_tasks, body.warmup_tasks = [], [], []
 
         async def send() -> None:
             response = await twin._cluster.ask_coordinator(STREAMS_GROUP, body)

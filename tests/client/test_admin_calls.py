@@ -6,8 +6,23 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.client.admin_calls import CALLS, ROOT, STRANGER, TOPIC, Scene, error_of, is_from, perform, start_broker
+from tests.client.admin_calls import (
+    CALLS,
+    GROUP,
+    PARTITION,
+    ROOT,
+    SHARE_GROUP,
+    STRANGER,
+    STREAMS_GROUP,
+    TOPIC,
+    Scene,
+    error_of,
+    is_from,
+    perform,
+    start_broker,
+)
 
+from kafkaframes import message_class
 from kafkaframes.client import Admin, AsyncAdmin
 from kafkaframes.errors import AuthorizationError, BrokerError, ErrorCode, NetworkError
 
@@ -167,3 +182,58 @@ def test_without_rights_lists_are_empty(name, scene):
     call.prepare(scene)
     with Admin(scene.broker.bootstrap_servers, **STRANGER) as admin:
         assert call.run(admin, scene) == []
+
+
+# ---- requests that the embedded broker does not have ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if CALLS[name].expected == "UNSUPPORTED_VERSION"])
+@pytest.mark.parametrize("code", ["REQUEST_TIMED_OUT", "NOT_CONTROLLER", "BROKER_NOT_AVAILABLE", "INVALID_REQUEST"])
+def test_a_change_of_voters_or_brokers_is_sent_again_as_in_java(name, code, scene, admin, monkeypatch):
+    """After a timeout, a controller may have become a voter: only Java's codes are retried."""
+    call = CALLS[name]
+    cls = message_class(f"{call.api}Response")
+    responses = [cls(error_code=ErrorCode[code]), cls()]
+    sent = []
+
+    async def respond(broker, body):
+        sent.append(body)
+        return responses[len(sent) - 1]
+
+    monkeypatch.setattr(admin._twin._cluster, "request", respond)
+    error = error_of(call, admin, scene)
+    if code in call.retriable:
+        assert error is None
+        assert len(sent) == 2
+    else:
+        assert isinstance(error, BrokerError)
+        assert error.code is ErrorCode[code]
+        assert len(sent) == 1
+
+
+# ---- groups of each type --------------------------------------------------------------------------------------------
+
+
+def test_offsets_of_a_streams_group_are_changed_and_deleted_after_its_members_have_left(scene, admin):
+    """``alterStreamsGroupOffsets``, ``listStreamsGroupOffsets``, ``deleteStreamsGroupOffsets`` of Java's Admin."""
+    scene.add_streams_member()
+    with pytest.raises(BrokerError):
+        admin.alter_group_offsets(STREAMS_GROUP, {PARTITION: 1})
+    scene.remove_streams_member()
+    admin.alter_group_offsets(STREAMS_GROUP, {PARTITION: 1})
+    assert admin.group_offsets(STREAMS_GROUP)[PARTITION].offset == 1
+    admin.delete_group_offsets(STREAMS_GROUP, [PARTITION])
+    assert admin.group_offsets(STREAMS_GROUP) == {}
+
+
+def test_groups_of_each_type_are_deleted_in_one_call(scene, admin):
+    """``deleteConsumerGroups``, ``deleteShareGroups``, ``deleteStreamsGroups`` of Java's Admin."""
+    scene.commit()
+    scene.share()
+    scene.add_streams_member()
+    scene.remove_streams_member()
+    names = [GROUP, SHARE_GROUP, STREAMS_GROUP]
+    types = {group.group_id: group.type for group in admin.list_groups() if group.group_id in names}
+    assert types == {GROUP: "classic", SHARE_GROUP: "share", STREAMS_GROUP: "streams"}
+    admin.delete_groups(names)
+    assert not {group.group_id for group in admin.list_groups()} & set(names)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import pytest
-from tests.client.admin_calls import PARTITION, ROOT, TOPIC, Scene, is_from, start_broker
+from tests.client.admin_calls import PARTITION, ROOT, STRANGER, TOPIC, Scene, is_from, start_broker
 
 from kafkaframes import message_class
 from kafkaframes.client import (
@@ -27,6 +27,7 @@ from kafkaframes.client import (
     TopicPartition,
 )
 from kafkaframes.errors import (
+    AuthorizationError,
     BrokerError,
     ErrorCode,
     NetworkError,
@@ -586,3 +587,65 @@ def test_the_topics_of_a_call_share_a_metadata_request_and_groups_a_coordinator_
     assert coordinators.count == 1
     for rule in (metadata, coordinators, offsets):
         rule.remove()
+
+
+# ---- rights to some of the items ------------------------------------------------------------------------------------
+
+MINE, THEIRS = TopicPartition("mine-1", 0), TopicPartition("theirs-1", 0)
+PARTLY_ALLOWED: dict[str, tuple[Callable[[Admin], Any], Any, Any]] = {
+    "create_topics": (lambda admin: admin.create_topics(["theirs-2", "mine-2"]), "mine-2", "theirs-2"),
+    "create_partitions": (lambda admin: admin.create_partitions({"theirs-1": 2, "mine-1": 2}), "mine-1", "theirs-1"),
+    "describe_topics": (lambda admin: admin.describe_topics(["theirs-1", "mine-1"]), "mine-1", "theirs-1"),
+    "list_offsets": (lambda admin: admin.list_offsets({THEIRS: EARLIEST, MINE: EARLIEST}), MINE, THEIRS),
+    "delete_records": (lambda admin: admin.delete_records({THEIRS: 0, MINE: 0}), MINE, THEIRS),
+    "describe_producers": (lambda admin: admin.describe_producers([THEIRS, MINE]), MINE, THEIRS),
+    "alter_group_offsets": (lambda admin: admin.alter_group_offsets("mine-1", {THEIRS: 0, MINE: 0}), MINE, THEIRS),
+    "group_offsets": (lambda admin: admin.group_offsets("mine-1", [THEIRS, MINE]), MINE, THEIRS),
+    "delete_group_offsets": (lambda admin: admin.delete_group_offsets("mine-1", [THEIRS, MINE]), MINE, THEIRS),
+    "alter_share_group_offsets": (
+        lambda admin: admin.alter_share_group_offsets("mine-queue", {THEIRS: 0, MINE: 0}),
+        MINE,
+        THEIRS,
+    ),
+    "share_group_offsets": (lambda admin: admin.share_group_offsets("mine-queue", [THEIRS, MINE]), MINE, THEIRS),
+    "delete_share_group_offsets": (
+        lambda admin: admin.delete_share_group_offsets("mine-queue", ["theirs-1", "mine-1"]),
+        "mine-1",
+        "theirs-1",
+    ),
+    "delete_groups": (lambda admin: admin.delete_groups(["theirs-1", "mine-1"]), "mine-1", "theirs-1"),
+    "fence_producers": (lambda admin: admin.fence_producers(["theirs-1", "mine-1"]), "mine-1", "theirs-1"),
+    "describe_transactions": (
+        lambda admin: admin.describe_transactions(["theirs-1", "mine-1"]),
+        "mine-1",
+        "theirs-1",
+    ),
+    "delete_topics": (lambda admin: admin.delete_topics(["theirs-1", "mine-2"]), "mine-2", "theirs-1"),
+}
+
+
+@pytest.fixture(scope="module")
+def partly_allowed():
+    """A client that may do everything with topics, groups and transactional ids called ``mine-...``, on three nodes."""
+    with start_broker() as broker, Admin(broker.bootstrap_servers, **ROOT) as root:
+        root.create_topics(["mine-1", "theirs-1"])
+        root.alter_group_offsets("theirs-1", {THEIRS: 0})
+        root.create_acls(
+            [
+                AclBinding(kind, "mine-", "User:stranger", "all", pattern_type="prefixed")
+                for kind in ("topic", "group", "transactional_id")
+            ]
+        )
+        with Admin(broker.bootstrap_servers, **STRANGER) as admin:
+            yield admin
+
+
+@pytest.mark.parametrize("name", PARTLY_ALLOWED)
+def test_items_that_the_principal_has_no_rights_to_fail_alone(name, partly_allowed):
+    call, mine, theirs = PARTLY_ALLOWED[name]
+    with pytest.raises(PartialFailureError) as failure:
+        call(partly_allowed)
+    assert isinstance(failure.value, AuthorizationError)
+    assert list(failure.value.errors) == [theirs]
+    assert isinstance(failure.value.errors[theirs], AuthorizationError)
+    assert mine in failure.value.results
