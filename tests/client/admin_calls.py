@@ -623,7 +623,9 @@ CALLS: dict[str, Call] = {
         COORDINATOR_MOVED | {"CONCURRENT_TRANSACTIONS"},
         TRANSACTIONAL_ID,
         is_change=True,
-        check=lambda _, result: result[TRANSACTIONAL_ID].producer_id >= 0,
+        check=lambda scene, _: (
+            scene.root.describe_transactions([TRANSACTIONAL_ID])[TRANSACTIONAL_ID].producer_epoch > 0
+        ),
         denied="TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     ),
     "remove_group_members": Call(
