@@ -649,3 +649,22 @@ def test_items_that_the_principal_has_no_rights_to_fail_alone(name, partly_allow
     assert list(failure.value.errors) == [theirs]
     assert isinstance(failure.value.errors[theirs], AuthorizationError)
     assert mine in failure.value.results
+
+
+def test_offsets_of_a_topic_that_was_created_again_are_committed_and_returned(node, node_admin):
+    """Requests have topic ids (KIP-848), and the client still knows the id of the deleted topic."""
+    node_admin.create_topics(["again"])
+    node_admin.describe_topics(["again"])
+    with Admin(node.bootstrap_servers, **ROOT) as other:
+        other.delete_topics(["again"])
+        other.create_topics(["again"])
+    partition = TopicPartition("again", 0)
+    assert node_admin.group_offsets("again", [partition]) == {}
+    node_admin.alter_group_offsets("again", {partition: 5})
+    assert node_admin.group_offsets("again", [partition])[partition].offset == 5
+
+
+def test_the_error_of_a_topic_names_its_id(node_admin):
+    topic_id = UUID(int=77)
+    with pytest.raises(UnknownTopicError, match=f"topic {topic_id}"):
+        node_admin.delete_topics([topic_id])

@@ -21,7 +21,7 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.cli.text import if_anybody_reads, quiet_option, say
-from kafkaframes.errors import KafkaframesError, path_error_text
+from kafkaframes.errors import KafkaframesError, PartialFailureError, path_error_text
 from kafkaframes.errors.exceptions import rename_settings
 from kafkaframes.storage.files.names import printable
 
@@ -258,6 +258,9 @@ def main() -> None:
         cli()
     except KafkaframesError as error:
         say(f"kafkaframes: {error}", err=True)
+        if isinstance(error, PartialFailureError):
+            for other in list(error.errors.values())[1:]:
+                say(f"also: {other}", err=True)
         sys.exit(2)
     except MemoryError as error:
         say(f"kafkaframes: out of memory ({error}): a smaller --budget, or fewer --workers, needs less", err=True)

@@ -771,7 +771,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             response = await self._cluster.request(controller, to_request(topics))
             results: dict[Any, BrokerError | None] = {}
             for row in get_rows(response):
-                error = row_error(row, f"topic {row.name}")
+                error = row_error(row, f"topic {row.name or row.topic_id}")
                 if isinstance(error, QuotaExceededError):
                     error.throttle_time_ms = response.throttle_time_ms
                 self._cluster.cluster.topics.pop(row.name, None)
