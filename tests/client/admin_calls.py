@@ -7,7 +7,7 @@ its preparation restores the state that it changes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -63,15 +63,17 @@ class Scene:
     """A cluster, and a client that prepares its state before each call.
 
     Attributes:
-        servers: bootstrap servers with authentication.
+        servers: bootstrap servers.
+        login: settings of the connection of a user with all rights.
         broker: the embedded broker; a cluster of Kafka has none.
         root: a client with all rights.
         node_ids: ids of all nodes.
     """
 
-    def __init__(self, servers: str, broker: Broker | None = None) -> None:
+    def __init__(self, servers: str, broker: Broker | None = None, login: Mapping[str, Any] = ROOT) -> None:
         self.servers = servers
-        self.root = Admin(servers, **ROOT, retry_backoff_ms=1, reconnect_backoff_ms=1)
+        self.login = login
+        self.root = Admin(servers, **login, retry_backoff_ms=1, reconnect_backoff_ms=1)
         if broker is not None:
             self.broker = broker
         self.node_ids = [node.node_id for node in self.root.list_brokers()]
@@ -81,7 +83,7 @@ class Scene:
         self.producer_state = (0, 0)
         self.new_topic = NewTopic("new", 1, len(self.node_ids))
         self.root.create_topics([NewTopic(TOPIC, 1, len(self.node_ids))])
-        with Producer(servers, **ROOT, transactional_id=TRANSACTIONAL_ID) as producer:
+        with Producer(servers, **login, transactional_id=TRANSACTIONAL_ID) as producer:
             producer.begin_transaction()
             producer.send(TOPIC, b"1")
             producer.commit_transaction()
@@ -150,7 +152,7 @@ class Scene:
         """Leave a transaction open in a new topic, and remember its producer."""
         name = f"open-{len(self.producers)}"
         self.create_topic(name)
-        producer = Producer(self.servers, **ROOT, transactional_id=name)
+        producer = Producer(self.servers, **self.login, transactional_id=name)
         self.producers.append(producer)
         producer.begin_transaction()
         producer.send(name, b"1").result()
@@ -161,7 +163,7 @@ class Scene:
     def add_static_member(self) -> None:
         """Add a static member to a classic group, which stays when its consumer is closed."""
         options = {"group_id": "members", "group_protocol": "classic", "group_instance_id": "first"}
-        with Consumer(self.servers, **ROOT, **options) as consumer:
+        with Consumer(self.servers, **self.login, **options) as consumer:
             consumer.subscribe([TOPIC])
             self.wait_for(lambda: consumer.poll(10) is not None and consumer.assignment())
 
