@@ -10,6 +10,39 @@ import pytest
 from tools.public_api import TARGET, api_lines
 
 import kafkaframes.client
+import kafkaframes.errors.exceptions
+
+# Everything in the API whose type is Any, with the reason.
+ANY = {
+    "kafkaframes.build_records": "columns of many kinds: mappings, tables, data frames; records/rows.py checks them",
+    "kafkaframes.export_log": "storage options are those of fsspec",
+    "kafkaframes.mirror_topics": "client settings have types of their own in client/options.py",
+    "kafkaframes.scan_log": "storage options are those of fsspec",
+    "kafkaframes.scan_topic": "client settings have types of their own in client/options.py",
+    "kafkaframes.broker.Broker.append": "values of a record's fields; records/rows.py checks them",
+    "kafkaframes.broker.Broker.on": "conditions are fields of any API's request",
+    "kafkaframes.broker.Served": "storage options are those of fsspec",
+    "kafkaframes.errors.DamagedChunkError": "the position, as the base class takes it",
+    "kafkaframes.errors.PartialFailureError": "keys are the items of any request",
+    "kafkaframes.errors.PartialFailureError.errors": "keys are the items of any request",
+    "kafkaframes.scan.scan.Scan.to_pandas": "options are those of pyarrow's to_pandas",
+    "kafkaframes.spark.restore_log": "settings are those of kafkaframes.restore_log, whose signature has their types",
+    "kafkaframes.spark.write_log": "options of Spark are of any type",
+    "kafkaframes.spark.write_topic": "a trigger's value is that of Spark's trigger()",
+}
+
+
+def test_any_is_a_type_only_for_a_reason():
+    lines = [line for line in TARGET.read_text().splitlines() if re.search(r"\bAny\b", line)]
+    assert {re.match(r"[\w.]+", line)[0] for line in lines} == set(ANY)
+
+
+def test_the_package_of_errors_exports_exceptions_only():
+    exported = {name: getattr(kafkaframes.errors, name) for name in kafkaframes.errors.__all__}
+    assert [name for name, value in exported.items() if not issubclass(value, Exception)] == []
+    assert set(exported) == {
+        name for name in vars(kafkaframes.errors.exceptions) if re.fullmatch(r"[A-Z]\w*Error", name)
+    }
 
 
 def test_the_api_is_its_snapshot():

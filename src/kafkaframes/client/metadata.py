@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.storage.files.names import TopicPartition, by_topic
 from kafkaframes.wire.primitives import NIL_UUID
+
+if TYPE_CHECKING:
+    from kafkaframes.protocol.messages import kafka
 
 __all__ = [
     "Broker",
@@ -157,7 +160,9 @@ class Cluster:
     expired: set[str] = field(default_factory=set)
     refreshed_at: dict[str, float] = field(default_factory=dict)
 
-    def read_topics(self, response: Any, requested: Collection[str] | None = None) -> list[TopicUpdate]:
+    def read_topics(
+        self, response: kafka.MetadataResponse, requested: Collection[str] | None = None
+    ) -> list[TopicUpdate]:
         """Read the topics of a Metadata response for ``update`` without changing the metadata. Any thread may do it.
 
         Args:
@@ -182,7 +187,7 @@ class Cluster:
 
     def update(
         self,
-        response: Any,
+        response: kafka.MetadataResponse,
         *,
         now: float,
         is_everything: bool,

@@ -31,7 +31,7 @@ from kafkaframes.client.batches import (
     split,
 )
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.group_offsets import CommittedOffset
+from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.interceptors import PRODUCER_HOOKS, Acknowledgement, Interceptors, producer_record
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import (
@@ -695,7 +695,9 @@ class AsyncProducer:
             await self._sender.wait_for_answers()  # a batch that is written after the abort would start a transaction
             await self._transactions.end(commit=False)
 
-    async def send_offsets_to_transaction(self, offsets: PartitionMapping[CommittedOffset | int], group: Any) -> None:
+    async def send_offsets_to_transaction(
+        self, offsets: PartitionMapping[CommittedOffset | int], group: GroupMember | str
+    ) -> None:
         """Commit offsets of a consumer group with this transaction (KIP-447).
 
         Args:

@@ -10,7 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ AcknowledgementListener = Callable[[Mapping[TopicPartition, Sequence[int]], "Bro
 SHARE_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS, "delivery_count")  # default columns of ``fetch_arrow``
 _DELIVERY_COUNT: Final = "delivery_count"
 _CLOSE_GRACE_S: Final = 2.0  # when the consumer closes, in-flight fetches have fetch_max_wait_ms and this to finish
+Mask: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[bool]  # which rows of a table to select
 _LOG: Final = logging.getLogger("kafkaframes.client")
 
 
@@ -266,7 +267,7 @@ class AsyncShareConsumer:
         records: ShareRecord | Iterable[ShareRecord] | pa.Table | pa.RecordBatch,
         kind: str = "accept",
         *,
-        mask: Any = None,
+        mask: Mask | None = None,
     ) -> None:
         """Acknowledge records. The next ``poll``, ``fetch_arrow``, ``commit`` or ``renew`` sends the acknowledgements.
 
@@ -287,7 +288,7 @@ class AsyncShareConsumer:
         self._collect_results()
 
     async def renew(
-        self, records: ShareRecord | Iterable[ShareRecord] | pa.Table | pa.RecordBatch, *, mask: Any = None
+        self, records: ShareRecord | Iterable[ShareRecord] | pa.Table | pa.RecordBatch, *, mask: Mask | None = None
     ) -> None:
         """Extend the locks of records that take longer to process (KIP-1222). They still need an acknowledgement.
 
@@ -384,7 +385,7 @@ def to_table(acquired: Iterable[AcquiredBatch], columns: Sequence[str] = SHARE_C
     return pa.Table.from_batches([_to_arrow(entry, record_columns, schema) for entry in acquired], schema=schema)
 
 
-def record_keys(records: Any, mask: Any) -> list[RecordKey]:
+def record_keys(records: Any, mask: Mask | None) -> list[RecordKey]:
     """Return (topic, partition, offset) of each record or table row."""
     if isinstance(records, ShareRecord):
         records = [records]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kafkaframes.client.batches import Producer
 from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
-from kafkaframes.client.group_offsets import CommittedOffset, to_committed_offset
+from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.network import Connection
 from kafkaframes.client.response_rows import require_rows
@@ -258,7 +258,9 @@ class Transactions:
                 raise MaybeWrittenError(f"{what} may or may not have succeeded: {error}") from error
             raise
 
-    async def send_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: Any) -> None:
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: GroupMember | str
+    ) -> None:
         """Add a group's offsets to the transaction.
 
         Args:
@@ -284,7 +286,7 @@ class Transactions:
         await self._cluster.retried(step)
 
     async def _commit_offsets(
-        self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: Any, group_id: str
+        self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: GroupMember | str, group_id: str
     ) -> None:
         body = self._of_producer("TxnOffsetCommitRequest", group_id=group_id)
         cls = type(body)

@@ -1,8 +1,13 @@
-"""The exceptions of this package, and Kafka's error codes."""
+"""The exceptions of this package. ``ErrorCode`` has Kafka's error codes.
 
-from kafkaframes.errors.codes import COORDINATOR_MOVED, LEADER_MOVED, ErrorCode
+``__all__`` lists the exceptions. The other names are for the packages above.
+"""
+
+from kafkaframes.errors.codes import COORDINATOR_MOVED as COORDINATOR_MOVED
+from kafkaframes.errors.codes import LEADER_MOVED as LEADER_MOVED
+from kafkaframes.errors.codes import ErrorCode as ErrorCode
+from kafkaframes.errors.exceptions import NO_SUCH_PATH as NO_SUCH_PATH
 from kafkaframes.errors.exceptions import (
-    NO_SUCH_PATH,
     AppendRefusedError,
     AuthenticationError,
     AuthorizationError,
@@ -22,7 +27,6 @@ from kafkaframes.errors.exceptions import (
     PartialFailureError,
     ProducerFencedError,
     QuotaExceededError,
-    RecordRefusal,
     RefusedError,
     SpecError,
     StorageError,
@@ -31,16 +35,14 @@ from kafkaframes.errors.exceptions import (
     UnknownOutcomeError,
     UnknownTopicError,
     UnsupportedFormatError,
-    broker_error,
-    code_of,
-    import_extra,
-    path_error_text,
 )
+from kafkaframes.errors.exceptions import RecordRefusal as RecordRefusal
+from kafkaframes.errors.exceptions import broker_error as broker_error
+from kafkaframes.errors.exceptions import code_of as code_of
+from kafkaframes.errors.exceptions import import_extra as import_extra
+from kafkaframes.errors.exceptions import path_error_text as path_error_text
 
 __all__ = [
-    "COORDINATOR_MOVED",
-    "LEADER_MOVED",
-    "NO_SUCH_PATH",
     "AppendRefusedError",
     "AuthenticationError",
     "AuthorizationError",
@@ -49,7 +51,6 @@ __all__ = [
     "DamagedChunkError",
     "DecodeError",
     "EncodeError",
-    "ErrorCode",
     "KafkaframesError",
     "LogDirError",
     "LostTaskError",
@@ -61,7 +62,6 @@ __all__ = [
     "PartialFailureError",
     "ProducerFencedError",
     "QuotaExceededError",
-    "RecordRefusal",
     "RefusedError",
     "SpecError",
     "StorageError",
@@ -70,8 +70,4 @@ __all__ = [
     "UnknownOutcomeError",
     "UnknownTopicError",
     "UnsupportedFormatError",
-    "broker_error",
-    "code_of",
-    "import_extra",
-    "path_error_text",
 ]

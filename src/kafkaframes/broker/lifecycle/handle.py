@@ -704,7 +704,7 @@ class Broker:
         """The broker's clock."""
         return BrokerClock(self.call, self._clock)
 
-    def wait_for(self, condition: Callable[[], Any], *, timeout: float = 60.0, what: str = "") -> Any:
+    def wait_for(self, condition: Callable[[], _Answer], *, timeout: float = 60.0, what: str = "") -> _Answer:
         """Call ``condition`` until its result is true, and return the result.
 
         Args:
