@@ -996,7 +996,8 @@ class Simulation:
         else:
             topic.partitions.remove(row)
             partition_id = PartitionId(topic.topic_id, row.partition_index)
-            offsets = request.acknowledgements.get(partition_id, ())
+            is_renewal = isinstance(request, ShareAcknowledge) and request.is_renewal
+            offsets = () if is_renewal else request.acknowledgements.get(partition_id, ())
             member.without_row.update(Record(*partition_id, offset) for offset in offsets)
         self.seen["rows removed or refused"] += 1
 
