@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import kafkaframes
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.restore.writing import Commit, RunWriter, Target, WriteSettings
 from kafkaframes.jobs.restore.writing.commit import COMMITTED
@@ -272,13 +273,12 @@ def test_offsets_that_are_kept(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"value": [b"", b"x" * 2000]}, {"max_message_bytes": 1000}, "task 0, row 1: a record of about 2082 bytes"),
+        ({"value": [b"", b"x" * 2000]}, {"max_message_bytes": 1000}, "task 0, row 1: a record of about 2,082 bytes"),
         (
             {"value": [b"", b""], "headers": [None, [{"key": "a", "value": b""}]]},
             {"record_format": 1},
             "row 1: format 1 has no",
         ),
-        ({"value": [b"", b""], "timestamp": [0, -5000]}, {}, "task 0, row 1: .*below -1"),
     ],
 )
 def test_rows_that_cannot_be_written_are_named(tmp_path, columns, options, message):
@@ -296,3 +296,15 @@ def test_many_rows_are_written_in_portions(tmp_path, monkeypatch):
     assert all([record[0] for record in one] == list(range(len(one))) for one in found)
     assert_sound(tmp_path / "logs")
     assert np.unique([record[2] for one in found for record in one]).size == 50
+
+
+@pytest.mark.parametrize("record_format", [1, 2])
+def test_timestamps_below_minus_one_are_written_as_they_are(record_format, tmp_path):
+    """A log may contain them (IBM/sarama#907), and a copy of a log has to keep them, as ``restore`` does."""
+    times = [-2, -1000, -86_400_000, 5]
+    written = rows(topic=["t"] * 4, value=[b"v"] * 4, timestamp=[at * 1000 for at in times])
+    write(tmp_path / "logs", written, record_format=record_format)
+    if record_format == 2:
+        assert [timestamp for _, timestamp, *_ in records(tmp_path / "logs")] == times
+    table = kafkaframes.scan_log(tmp_path / "logs").select("timestamp").to_arrow()
+    assert table.column("timestamp").cast(pa.int64()).to_pylist() == times

@@ -131,7 +131,7 @@ class RunWriter:
         columns = {name: rows.column(name) for name in names if name in rows.schema.names}
         if magic < 2 and "headers" in columns:
             _refuse_headers(columns.pop("headers"), magic)
-        return rows_of(columns)
+        return rows_of(columns, negative_timestamps=True)  # a log may contain them, and restore writes them, too
 
     def _check_sizes(self, records: Rows, routed_rows: list[Routed]) -> None:
         """Reject a record that exceeds the largest batch."""
