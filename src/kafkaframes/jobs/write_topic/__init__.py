@@ -1,1 +1,1 @@
-"""Rows into topics from many tasks: packing, sequences, the transaction's time."""
+"""Write the rows of Spark tasks to topics, optionally in one Kafka transaction for each micro-batch."""

@@ -1,9 +1,9 @@
-"""What each micro-batch that was written exactly once leaves in the compacted topic ``MARKERS``. No pyspark.
+"""Read and check the markers that a sink writes for each micro-batch in the compacted topic ``MARKERS``. No pyspark.
 
-A marker is a record whose key is the sink's transactional id; it is written in the transaction of the rows. Its value
-is JSON: what identifies the micro-batch (``jobs/micro_batch.py``), ``openMs``, for how long the
-transaction was open, and ``topicId``, by which a topic that was made anew is known. Version 0.1.0 wrote ``batchId``
-and ``openMs`` alone.
+A marker is a record whose key is the sink's transactional id. It is written in the same transaction as the rows. Its
+value is a JSON object with the fields of ``StreamBatch.as_json`` (``jobs/micro_batch.py``) and these: ``queryId``;
+``openMs``, for how long the transaction was open, in milliseconds; and ``topicId``, which changes if the topic is
+deleted and created again. Version 0.1.0 wrote only ``batchId`` and ``openMs``.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ MARKERS: Final = "__kafkaframes_spark_sinks"
 
 
 class Marker(NamedTuple):
-    """A committed micro-batch, for how long its transaction was open, and the id of the topic that it went to."""
+    """A committed micro-batch, the duration of its transaction, and the id of the topic that has its rows."""
 
     batch: StreamBatch
     open_ms: int = 0
-    topic_id: str = ""  # of one topic, where brokers have ids
+    topic_id: str = ""  # "" if the rows specify their topics, or if the brokers do not support topic ids
 
     def value(self) -> str:
-        """Return the value of its record."""
+        """Return the value of the marker's record."""
         note = self.batch.as_json() | {"queryId": self.batch.query_id, "openMs": self.open_ms}
         return json.dumps(note | ({"topicId": self.topic_id} if self.topic_id else {}))
 
 
 def make_topic(options: TopicWriteOptions) -> None:
-    """Make the topic of markers, unless it is there."""
+    """Create the topic of markers unless it exists."""
     configs = {"cleanup.policy": "compact"}
     with Admin(**options.connection) as admin:
         try:
@@ -45,7 +45,7 @@ def make_topic(options: TopicWriteOptions) -> None:
 
 
 def read_markers(options: TopicWriteOptions) -> dict[str, bytes]:
-    """Return the newest committed marker under each transactional id."""
+    """Return the newest committed marker of each transactional id."""
     topic_partition = TopicPartition(MARKERS, 0)
     newest: dict[str, bytes] = {}
     with Consumer(**options.connection, isolation_level="read_committed", enable_auto_commit=False) as consumer:
@@ -62,10 +62,10 @@ def read_markers(options: TopicWriteOptions) -> dict[str, bytes]:
 
 
 def marker_for(markers: Mapping[str, bytes], transactional_id: str, batch: StreamBatch) -> Marker | None:
-    """Return the marker that a micro-batch must fit: its sink's, else one that came from the same checkpoint path.
+    """Return the marker that a micro-batch must continue: its sink's own, else the newest of the same checkpoint path.
 
     Raises:
-        KafkaframesError: the sink's own is none of ours.
+        KafkaframesError: the sink's own marker cannot be parsed.
     """
     markers_by_query: dict[str, Marker] = {}
     for key, value in markers.items():
@@ -85,10 +85,10 @@ def marker_for(markers: Mapping[str, bytes], transactional_id: str, batch: Strea
 
 
 def check_topic(marker: Marker, topic: str, topic_id: str) -> None:
-    """Check that a topic is the one that a marker's micro-batch was written to; "" where an id is not known.
+    """Check that a topic is the one that has the rows of a marker's micro-batch. A topic id of "" is unknown.
 
     Raises:
-        KafkaframesError: it was deleted and made anew; says what to do.
+        KafkaframesError: the topic was deleted and created again. The message has the remedies.
     """
     if marker.topic_id and topic_id and marker.topic_id != topic_id:
         raise KafkaframesError(
@@ -100,10 +100,10 @@ def check_topic(marker: Marker, topic: str, topic_id: str) -> None:
 
 
 def is_written(mark: StreamBatch, batch: StreamBatch, transactional_id: str) -> bool:
-    """Return whether a micro-batch is the one that the newest marker is of.
+    """Return whether a micro-batch is the one that the newest marker describes.
 
     Raises:
-        KafkaframesError: it is another one that does not fit behind the marker either; says what to do.
+        KafkaframesError: the micro-batch neither equals nor follows the marked one. The message has the remedies.
     """
     reason = conflict(mark, batch)
     if reason is None:

@@ -1,7 +1,8 @@
-"""Rows become finished batches, partition by partition, before anything is asked for or sent. No pyspark.
+"""Build a Spark task's rows into record batches for each partition, before the task requests sequences. No pyspark.
 
-What costs time, building and compressing, is done while other tasks may be writing to the same partitions; a lease is
-held only while finished batches are sent (``sequences.py``). Sequences are put into their headers then.
+Building and compressing takes most of the time, and is done while other tasks may be writing to the same partitions. A
+task holds a lease of a partition (``sequences.py``) only while it sends finished batches. The sequences are then
+written into the batch headers.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from kafkaframes.records.arrays import add_timestamps
 from kafkaframes.records.build import build_apart
 from kafkaframes.records.partitioner import by_partition, partitions_of_rows
 
-GATHER_BYTES: Final = 8 << 20  # of rows, before they are built: batches of few rows compress badly
+GATHER_BYTES: Final = 8 << 20  # size of rows that are built together: batches of few rows compress badly
 
 
 class Packed(NamedTuple):
-    """Finished batches for one partition, each with the count of its records."""
+    """Finished batches for one partition, each with its number of records."""
 
     topic_partition: TopicPartition
     batches: list[tuple[bytes, int]]
 
     @property
     def records(self) -> int:
-        """How many records they hold."""
+        """The number of records in the batches."""
         return sum(count for _, count in self.batches)
 
 
 class Format(NamedTuple):
-    """How batches are built: settings of a producer."""
+    """The producer settings that determine how batches are built."""
 
     codec: str
     level: int | None
@@ -50,10 +51,11 @@ class Packer:
     """Builds the batches of one task.
 
     Attributes:
-        topic: of all rows; None: their column says it.
-        counts_of: gives the number of partitions of a topic.
-        now_ms: the time of rows without a timestamp.
-        turn: the partition at which rows without key and partition begin: another one for each task.
+        topic: topic of all rows; None if the column ``topic`` specifies it.
+        counts_of: returns the number of partitions of a topic.
+        now_ms: returns the timestamp for rows without a timestamp.
+        turn: first partition, modulo the number of partitions, for rows without key and partition. Each task starts
+            at another partition.
     """
 
     topic: str | None
@@ -63,13 +65,13 @@ class Packer:
     turn: int
 
     def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Packed]]:
-        """Yield finished batches for rows in the columns of ``kafka-topic``: what can be sent at once.
+        """Yield finished batches for rows in the columns of ``kafka-topic``. The batches of a list can be sent at once.
 
-        No partition comes twice in one list.
+        A list has at most one item for each partition.
 
         Raises:
-            EncodeError: a row without a topic, or one that no batch can hold.
-            OptionError: a partition that its topic has not.
+            EncodeError: a row has no topic, or is too large for a batch.
+            OptionError: the topic does not have the partition of a row.
         """
         for rows in gather_batches(batches, GATHER_BYTES):
             if self.topic is not None:
@@ -94,7 +96,7 @@ class Packer:
             raise OptionError(f"topic {topic} has no partition {partitions[wrong]}, it has {count}")
         free = partitions < 0
         if free.any():
-            partitions[free] = self.turn % count  # rows that may go anywhere stay together, as with KIP-480
+            partitions[free] = self.turn % count  # one partition for all rows without key and partition (KIP-480)
             self.turn += 1
         return partitions
 
@@ -110,10 +112,10 @@ class Packer:
 
 
 def check_topics(names: pa.Array) -> None:
-    """Check that each row says its topic.
+    """Check that each row specifies its topic.
 
     Raises:
-        EncodeError: one does not; names the row.
+        EncodeError: a row has no topic. The error has the row's number.
     """
     if names.null_count:
         row = pc.index(names.is_null(), True).as_py()
@@ -121,10 +123,10 @@ def check_topics(names: pa.Array) -> None:
 
 
 def check_partitions(numbers: pa.Array) -> None:
-    """Check that each row names a partition, or none by a null, as Kafka's producer does.
+    """Check that each partition is null or not negative, as in Kafka's producer.
 
     Raises:
-        EncodeError: a number is negative; names the row.
+        EncodeError: a number is negative. The error has the row's number.
     """
     negative = pc.less(numbers, 0)
     if pc.any(negative).as_py():
@@ -135,7 +137,7 @@ def check_partitions(numbers: pa.Array) -> None:
 
 
 def gather_batches(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Put batches together, and cut them, until they are about ``most_bytes`` large."""
+    """Split and join batches into batches of about ``most_bytes`` bytes."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in chain.from_iterable(_slice_batch(batch, most_bytes) for batch in batches):
@@ -148,7 +150,7 @@ def gather_batches(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterat
 
 
 def _slice_batch(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch: Spark's may be of 10,000 rows, however large these are."""
+    """Split a batch. Spark's batches may have 10,000 rows of any size."""
     rows = -(-batch.num_rows // max(batch.nbytes // most_bytes, 1))
     for first in range(0, batch.num_rows, rows or 1):
         yield batch.slice(first, rows)

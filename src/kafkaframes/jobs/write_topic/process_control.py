@@ -1,20 +1,23 @@
-"""The process that holds the transactions of a stream, as Spark's processes on the driver's machine use it.
+"""Control the process that holds a stream's transactions, from Spark's Python processes on the driver's machine.
 
-Those run for each micro-batch, therefore nothing here imports the client.
+Spark starts these processes for each micro-batch. To keep their start fast, this module does not import the client.
 
-``writeStream.format("kafka-topic")`` has no process of Spark's that lives from the first row of a micro-batch to its
-commit. So the first ``streamWriter()`` starts one (``transaction_process.py``), and later ones find it
-(``driver_process/control.py``) by the checkpoint. It ends by itself: when Spark's process that asked it last has ended,
-after a minute with nothing to do, when its socket was removed, and when the query is started with other options, before
-another takes its place: it may hold the port that these specify.
+``writeStream.format("kafka-topic")`` has no Spark process that lives from the first row of a micro-batch to its commit.
+Therefore the first ``streamWriter()`` starts one (``transaction_process.py``), and later ones find it by its checkpoint
+(``driver_process/control.py``). The process ends in these cases:
+
+* The Spark process that sent the last announcement has ended.
+* It was idle for a minute.
+* Its socket was removed.
+* The query was started with other options. It ends before its successor starts, because both may use the same port.
 
 Questions and answers:
 
 =============================================================== ======================================================
-``{"announce": attempt, "watch": pid, "options": digest}``      ``{"host", "port", "secret"}``: of the lease server,
-                                                                to which tasks may come with this attempt;
-                                                                ``{"ends": true}``: it has other options
-``{"commit": attempt, "batch": N, "counts": [[topic, partition, ``{}``: it is committed
+``{"announce": attempt, "watch": pid, "options": digest}``      ``{"host", "port", "secret"}``: of the lease server for
+                                                                the tasks of this attempt;
+                                                                ``{"ends": true}``: the process has other options
+``{"commit": attempt, "batch": N, "counts": [[topic, partition, ``{}``: the transaction is committed
 records]]}``
 ``{"abort": attempt}``                                          ``{}``
 any                                                             ``{"failed": reason}``
@@ -45,23 +48,23 @@ _PURPOSE: Final = "holds this sink's transactions"
 
 @dataclass(frozen=True, slots=True)
 class TransactionProcess:
-    """How to reach the process of a sink, on its machine.
+    """A client of the process that holds a sink's transactions. It must run on the same machine.
 
     Attributes:
-        checkpoint: the path of the stream's.
+        checkpoint: path of the stream's checkpoint.
     """
 
     options: TopicWriteOptions
     checkpoint: str
 
     def announce(self, attempt: str) -> Address:
-        """Tell that tasks of a micro-batch will come; start the process unless it is there.
+        """Announce the tasks of a micro-batch. Start the process unless it is running.
 
         Returns:
-            Where tasks lease sequences.
+            The address of the lease server.
 
         Raises:
-            KafkaframesError: it cannot be started, or a port that was asked for is taken.
+            KafkaframesError: the process cannot be started, or the port in the options is in use.
         """
         path = socket_path(self.checkpoint)
         question = {"announce": attempt, "watch": os.getppid(), "options": digest_of(self.options)}
@@ -72,12 +75,13 @@ class TransactionProcess:
         """Commit the transaction of an attempt.
 
         Args:
-            attempt: one that was announced.
-            batch_id: the micro-batch's number.
-            counts: the records in each topic partition by the tasks that Spark takes as successful.
+            attempt: name of an announced attempt.
+            batch_id: number of the micro-batch.
+            counts: number of records in each topic partition, from the tasks that Spark counts as successful.
 
         Raises:
-            KafkaframesError: it is not committed, or nobody knows; the micro-batch must be written again.
+            KafkaframesError: the transaction was not committed, or its outcome is unknown. The micro-batch must be
+                written again.
         """
         self._tell(
             {
@@ -88,7 +92,7 @@ class TransactionProcess:
         )
 
     def abort(self, attempt: str) -> None:
-        """Abort the transaction of an attempt, or of whichever is under way where the name is not known (``""``)."""
+        """Abort the transaction of an attempt, or the current one if the name is unknown (``""``)."""
         self._tell({"abort": attempt})
 
     def _tell(self, question: Mapping[str, Any]) -> None:
@@ -109,10 +113,10 @@ class TransactionProcess:
 
 
 def digest_of(options: TopicWriteOptions) -> str:
-    """Return what tells a sink's options from others, and does not tell the secrets in them."""
+    """Return a digest of a sink's options, which does not reveal the secrets in them."""
     return hashlib.sha256(json.dumps(asdict(options), sort_keys=True, default=str).encode()).hexdigest()
 
 
 def socket_path(checkpoint: str) -> Path:
-    """Return where the process of a checkpoint's sink listens; raises as ``control.socket_path``."""
+    """Return the socket path of the process for a checkpoint's sink. Raises the errors of ``control.socket_path``."""
     return control.socket_path("transactions", __file__, Path(__file__).stat().st_mtime_ns, checkpoint)

@@ -1,4 +1,4 @@
-"""The producer of a task that writes rows of Spark, and of the process that ends their transaction."""
+"""The producer of a task that writes Spark's rows, and of the process that ends their transaction."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 if TYPE_CHECKING:
     from kafkaframes.client import Producer
 
-DEFAULT_BATCH: Final = 1 << 18  # batch.size where none is asked for
+DEFAULT_BATCH: Final = 1 << 18  # batch.size, in bytes, if the options do not set it
 _BATCH: Final = {"batch_size": DEFAULT_BATCH}
 
 
 def open_producer(options: TopicWriteOptions, **settings: Any) -> Producer:
-    """Return a producer with large batches, unless the options say otherwise."""
+    """Return a producer with large batches, unless the options set ``batch.size``."""
     from kafkaframes.client import Producer
 
     defaults = {name: value for name, value in _BATCH.items() if name.replace("_", ".") not in options.client}

@@ -1,30 +1,32 @@
-"""Which task of a micro-batch may write to which topic partition now, with which sequences; and how tasks ask for that.
+"""Assign sequences to the tasks of a micro-batch, which share one producer id and epoch.
 
-All tasks of a micro-batch write with one producer id and epoch, so that a broker sees one producer: in each partition
-its sequences must follow each other, and a batch with sequences that it has taken already counts as a repetition,
-whose records it drops as done. So a task gets a **lease** of a partition before it sends: it alone may write there,
-from the first sequence that nobody has used, until it says that all of it was acknowledged. Then the next may.
+In each partition the sequences of a producer must be consecutive. A broker treats a batch with sequences that it has
+already appended as a duplicate, and discards its records with success. Therefore a task gets a **lease** of a partition
+before it sends. The lease is exclusive, and starts at the first unused sequence. It ends when the task reports that all
+its records were acknowledged. Then another task can get a lease of the partition.
 
-What the driver must not commit is found by the ledger, which does no I/O:
+``Ledger`` detects the cases in which the driver must not commit. It does no I/O. These are the cases:
 
-* a task that comes a second time (Spark repeats it, runs a copy of it, or runs its stage again): its first attempt may
-  have written rows, and the second would write them again;
-* a lease that was not given back: how much of it the broker has nobody knows;
-* tasks whose records, as Spark counts those that have succeeded, are not the records that were acknowledged.
+* A task is repeated: Spark retries it, runs a speculative copy of it, or runs its stage again. Its first attempt may
+  have written rows, and the second would write them again.
+* A lease was not returned. It is unknown how many of its records the broker has appended.
+* The records of the tasks that Spark counts as successful differ from the acknowledged records.
 
 A lease server is a ``TaskServer`` (``driver_process/task_server.py``). Questions of a task and its answers:
 
 ========================================= =====================================================
 ``{"task": N, "batch": {...}}``           ``{"id": transactional id, "producer": [id, epoch]}``:
-                                          it may write; ``{"written": true}``: the batch is there
+                                          it may write; ``{"written": true}``: the batch was
+                                          committed before
 ``{"want": [[topic, partition, count]]}`` ``{"got": [[topic, partition, first sequence]]}``
-``{"wrote": [[topic, partition]]}``       ``{}``; may come with ``want`` in one question
+``{"wrote": [[topic, partition]]}``       ``{}``; may be combined with ``want`` in one question
 ``{"end": true}``                         ``{}``: the task has written everything
-any                                       ``{"refused": why}``, and the batch fails
+any                                       ``{"refused": reason}``, and the batch fails
 ========================================= =====================================================
 
-Where all that a task wants is another's, the answer waits; after ``POLL_S`` it is an empty ``got``, and the task asks
-again: so neither end waits for a peer that is gone. A task whose connection ends before ``end`` is lost.
+If other tasks have leases of all partitions that a task requests, the answer is delayed. After ``POLL_S`` seconds the
+server sends an empty ``got``, and the task asks again, so neither side waits for a dead peer. A task whose connection
+ends before ``end`` is lost.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ from kafkaframes.records.build import next_sequence
 
 
 class Lease(NamedTuple):
-    """A partition that is one task's for a while."""
+    """A task's exclusive right to write a number of records to a partition."""
 
     task: int
     records: int
@@ -71,32 +73,32 @@ class Ledger:
     """The tasks and leases of one micro-batch."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """Take what tells the time, in milliseconds since 1970."""
+        """``now_ms`` returns the time in milliseconds since 1970."""
         self._now_ms = now_ms
         self._written_counts: dict[TopicPartition, int] = {}
         self._leases: dict[TopicPartition, Lease] = {}
         self._tasks: dict[int, str] = {}
         self._failure: KafkaframesError | None = None
-        self.since_ms: int | None = None  # when the first lease was given: before it nobody has sent anything
+        self.since_ms: int | None = None  # time of the first lease: no task sends records before it
 
     def enter(self, task: int) -> None:
-        """Let a task begin, by its number in the stage.
+        """Register a task by its number in the stage.
 
         Raises:
-            KafkaframesError: one of that number was here already.
+            KafkaframesError: a task with this number was registered before.
         """
         if task in self._tasks:
             raise self.fail(repetition_refused(task))
         self._tasks[task] = _WRITING
 
     def lease(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Give a task those of the partitions that are free, perhaps none.
+        """Lease a task the free ones of these partitions, perhaps none.
 
         Args:
-            counts: how many records it has for each.
+            counts: number of the task's records for each partition.
 
         Returns:
-            The first sequence in each that it gets.
+            The first sequence in each leased partition.
 
         Raises:
             KafkaframesError: the batch has failed.
@@ -112,7 +114,7 @@ class Ledger:
         return {index: next_sequence(0, self._written_counts.get(index, 0)) for index in free}
 
     def note_written(self, task: int, indexes: Iterable[TopicPartition]) -> None:
-        """Take leases back: all their records were acknowledged.
+        """End leases after all their records were acknowledged.
 
         Raises:
             KafkaframesError: a partition is not leased to this task.
@@ -125,42 +127,45 @@ class Ledger:
             self._written_counts[index] = self._written_counts.get(index, 0) + lease.records
 
     def leave(self, task: int) -> None:
-        """Note that a task has written everything."""
+        """Record that a task has written everything."""
         for index, lease in self._leases.items():
             if lease.task == task:
                 raise self.fail(f"task {task} ended before {index} had acknowledged its records")
         self._tasks[task] = _DONE
 
     def lose(self, task: int) -> None:
-        """Note that a task is gone, whether it had written everything or not."""
+        """Record the end of a task's connection. The task is lost if it has not written everything."""
         if self._tasks.get(task) == _WRITING:
             self._tasks[task] = _LOST
 
     def is_blocked(self, counts: Iterable[TopicPartition]) -> bool:
-        """Return whether one of these partitions will never be free again."""
+        """Return whether a lost task has the lease of one of these partitions, so that it stays leased."""
         leases = (self._leases.get(index) for index in counts)
         return any(lease is not None and self._tasks[lease.task] == _LOST for lease in leases)
 
     def fail(self, reason: str | KafkaframesError) -> KafkaframesError:
-        """Have the batch fail, for the first reason of all; return the error to raise. A text tells of a lost task."""
+        """Mark the batch as failed, and return the error to raise. The first reason is stored.
+
+        A text becomes a ``LostTaskError``.
+        """
         error = LostTaskError(reason) if isinstance(reason, str) else reason
         if self._failure is None:
             self._failure = error
         return error
 
     def check(self) -> None:
-        """Raise why the batch has failed, if it has."""
+        """Raise the stored reason if the batch has failed."""
         if self._failure is not None:
             raise self._failure
 
     def settle(self, reported_counts: Mapping[TopicPartition, int]) -> int:
-        """Check that what was acknowledged is what Spark's successful tasks have written; return how many records.
+        """Check that the acknowledged records are those of Spark's successful tasks, and return their number.
 
         Args:
-            reported_counts: records in each partition, by the results of the tasks that Spark takes as successful.
+            reported_counts: records in each partition, from the results of the tasks that Spark counts as successful.
 
         Raises:
-            KafkaframesError: it is not, and the transaction must not be committed.
+            KafkaframesError: the numbers differ or a task was lost. The transaction must not be committed.
         """
         self.check()
         for index, lease in self._leases.items():
@@ -181,27 +186,27 @@ class Ledger:
 
 
 def repetition_refused(task: int) -> str:
-    """Return why a task that comes a second time is refused."""
+    """Return the reason for rejecting a repeated task."""
     return (
         f"task {task} would be repeated: its rows may be in the transaction already, so the whole batch fails and is "
         "written anew"
     )
 
 
-# --------------------------------------------------------------------------------------------------------- the socket
+# -------------------------------------------------------------------------------------------------- server and client
 
 
 POLL_S: Final = 10.0
-_ANSWER_S: Final = 90.0  # for answers: they come after POLL_S, and a little later from a driver that has much to do
+_ANSWER_S: Final = 90.0  # time-out of an answer. The server may take POLL_S, and a busy driver takes longer.
 _ENDED: Final = "is gone from"
 
 
 class Shared(NamedTuple):
-    """A transaction that tasks write in.
+    """A transaction that several tasks write in.
 
     Attributes:
-        add: adds partitions to it; called before the first lease of each is given.
-        identity: the producer id and epoch of the transaction.
+        add: adds partitions to the transaction. The server calls it before it answers with new leases.
+        identity: producer id and epoch of the transaction.
     """
 
     ledger: Ledger
@@ -211,13 +216,13 @@ class Shared(NamedTuple):
 
 
 class LeaseServer:
-    """Answers tasks, on a thread of its own, between ``__enter__`` and ``__exit__``.
+    """Answers tasks on its own thread, between ``__enter__`` and ``__exit__``.
 
     Args:
-        find: returns the transaction of a task's batch, by what it says of that; None where the batch is there already.
-        listen: the address to listen on.
-        host: the name under which tasks reach it.
-        port: 0 for any that is free.
+        find: returns the transaction for a task's description of its batch; None if the batch was committed before.
+        listen: address to listen on.
+        host: host name or address by which tasks reach the server.
+        port: port to listen on; 0 for any free port.
     """
 
     def __init__(
@@ -253,7 +258,7 @@ class LeaseServer:
             self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection until it ends."""
+        """Answer the questions of one connection until it ends."""
         async with asyncio.timeout(GREETING_S):
             first = json.loads(await reader.readline())
         await self._serve_task(int(first["task"]), dict(first["batch"]), reader, writer)
@@ -328,14 +333,14 @@ class Leases:
     """A task's connection to the lease server.
 
     Attributes:
-        joined: the transaction; None where the batch is written already.
+        joined: the transaction; None if the batch was committed before.
 
     Raises:
-        KafkaframesError: (of every method, too) the server cannot be reached, is gone, or refuses.
+        KafkaframesError: raised by all methods if the server cannot be reached, has ended, or rejects the question.
     """
 
     def __init__(self, address: Address, task: int, batch: Mapping[str, Any]) -> None:
-        """``batch``: what the server knows the task's batch by."""
+        """``batch`` describes the task's batch to the server."""
         self._name = f"{address.host}:{address.port}"
         with self._plainly("cannot be reached at"):
             self._connection = TaskConnection(address)
@@ -351,14 +356,14 @@ class Leases:
     def take(
         self, needed_counts: Mapping[TopicPartition, int], wrote: Iterable[TopicPartition] = ()
     ) -> dict[TopicPartition, int]:
-        """Give back what was written, and wait until one of the requested partitions is leased, or several.
+        """Return finished leases, and wait until at least one of the requested partitions is leased.
 
         Args:
-            needed_counts: with the number of records for each.
+            needed_counts: number of records for each requested partition.
             wrote: leased partitions whose records were all acknowledged.
 
         Returns:
-            The first sequence in each.
+            The first sequence in each leased partition.
         """
         counts = {
             "wrote": _as_names(wrote),
@@ -369,22 +374,22 @@ class Leases:
         return {TopicPartition(name, at): first for name, at, first in got}
 
     def give_back(self, wrote: Iterable[TopicPartition]) -> None:
-        """Give back what was written."""
+        """Return leases of partitions whose records were all acknowledged."""
         self._ask({"wrote": _as_names(wrote)})
 
     def end(self) -> None:
-        """Say that this task has written everything."""
+        """Report that this task has written everything."""
         self._ask({"end": True})
 
     def close(self) -> None:
-        """End the connection; without ``end`` before, the task is lost."""
+        """Close the connection. If ``end`` was not called before, the server counts the task as lost."""
         self._connection.close()
 
     def _ask(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         with self._plainly(_ENDED):
             answer = self._connection.ask(counts)
         if "refused" in answer:
-            raise LostTaskError(answer["refused"])  # the ledger knows why the batch has failed
+            raise LostTaskError(answer["refused"])  # the ledger has the reason of the failure
         return answer
 
     @contextlib.contextmanager

@@ -1,21 +1,23 @@
-"""One Kafka transaction for each micro-batch of a sink: begun, filled by somebody, ended with its marker. No pyspark.
+"""Write each micro-batch of a sink in one Kafka transaction, together with its marker. No pyspark.
 
-1. ``InitProducerId`` under a transactional id made of the query's id: an earlier writer of this query is fenced
-   off, what it left open is aborted. It gives the producer id and a new epoch.
-2. The newest marker of this sink is read from ``MARKERS``, a compacted topic (``markers.py``). A marker of this
-   batch, with the offsets that the checkpoint has of it, means that it was committed before the query could note it:
-   nothing is written again. One that it does not fit is an error: the checkpoint is not what it was. A sink that has
-   committed the batch before itself, and got the epoch that follows its own, knows the marker: nobody else was there.
-3. The rows are sent: tasks share the transaction, ``sequences.py``.
-4. The marker is written in the same transaction, and it commits: rows and marker, or neither.
+1. ``InitProducerId`` with a transactional id that contains the query's id returns the producer id and a new epoch. It
+   fences an earlier writer of this query and aborts its open transaction.
+2. The newest marker of this sink is read from the compacted topic ``MARKERS`` (``markers.py``). If it describes this
+   batch and has the same offsets as the checkpoint, the batch was committed before the query could note it. Nothing is
+   written again. If the batch does not fit the marker, the checkpoint has changed, which is an error. A sink that
+   committed the previous batch itself and got the next epoch has the marker already, because no other writer can have
+   committed in the meantime.
+3. The rows are sent. Several tasks can share the transaction (``sequences.py``).
+4. The marker is written in the same transaction, which is then committed. Rows and marker are committed together or
+   not at all.
 
-A batch that fails is ended as step 1 would: ``InitProducerId`` aborts it under a newer epoch, so that what a lost task
-still sends is refused, and belongs to no later transaction.
+A failed batch is aborted as in step 1: ``InitProducerId`` aborts it with a newer epoch. Brokers then reject the records
+of lost tasks, which therefore cannot become part of a later transaction.
 
-How long the transaction may be open: ``transaction_time.py``.
+``transaction_time.py`` chooses the time-out of the transaction.
 
-A reader with ``kafka.isolation.level=read_committed`` sees each row once. A marker is kept for ever, unlike the
-offsets of a group that does nothing for ``offsets.retention.minutes``.
+A reader with ``kafka.isolation.level=read_committed`` gets each row once. Markers do not expire, unlike the offsets of
+a group that is inactive for ``offsets.retention.minutes``.
 """
 
 from __future__ import annotations
@@ -62,49 +64,49 @@ def now_ms() -> int:
 
 
 class Sent(NamedTuple):
-    """What was sent in a transaction."""
+    """The number of records in a transaction, and its start."""
 
     records: int
-    since_ms: int  # since 1970: when the first of them could be sent
+    since_ms: int  # time of the first lease, in milliseconds since 1970
 
     @classmethod
     def of(cls, ledger: Ledger, reported_counts: Mapping[TopicPartition, int]) -> Self:
-        """Return what tasks have sent, when the ledger says the same.
+        """Return the records that the tasks report, after a check against the ledger.
 
         Raises:
-            KafkaframesError: it does not; the transaction must not be committed.
+            KafkaframesError: report and ledger differ. The transaction must not be committed.
         """
         return cls(ledger.settle(reported_counts), now_ms() if ledger.since_ms is None else ledger.since_ms)
 
     def open_ms(self) -> int:
-        """Return for how long the transaction has been open."""
+        """Return how long the transaction has been open, in milliseconds."""
         return max(now_ms() - self.since_ms, 0)
 
 
-Send = Callable[[Producer], Sent]  # sends a batch's rows in the transaction of a producer
+Send = Callable[[Producer], Sent]  # sends the rows of a batch in the producer's transaction
 
 
 def transactional_id_of(options: TopicWriteOptions, query_id: str) -> str:
-    """Return under which id the sink of a query writes; its markers have it as key."""
+    """Return the transactional id of a query's sink. It is also the key of the sink's markers."""
     return f"kafkaframes-{query_id}-{options.sink}"
 
 
 def target_of(options: TopicWriteOptions) -> str:
-    """Return the name of the sink and where it writes to, as markers have it."""
+    """Return the name and destination of the sink, in the form that markers store."""
     return f"{options.sink}, {'topic ' + options.topic if options.topic is not None else 'topics of the rows'}"
 
 
 def plan_batch(
     options: TopicWriteOptions, query_id: str, batch_id: int, path: str, read: Callable[[str], str | None]
 ) -> StreamBatch:
-    """Return a micro-batch as its checkpoint has planned it.
+    """Return a micro-batch with the offsets that its checkpoint has planned.
 
     Args:
-        path: of the checkpoint.
-        read: returns the text of a file in it; None where it is not there.
+        path: path of the checkpoint.
+        read: returns the text of a checkpoint file; None if the file does not exist.
 
     Raises:
-        KafkaframesError: it has not.
+        KafkaframesError: the checkpoint has not planned the micro-batch.
     """
     begins, ends = offsets_in(read, batch_id)
     if ends is None:
@@ -113,23 +115,23 @@ def plan_batch(
 
 
 class Committed(NamedTuple):
-    """The micro-batch that this sink has committed last, and as whom."""
+    """The micro-batch that this sink committed last, and the producer id and epoch of its transaction."""
 
     identity: ProducerIdentity
     marker: Marker
 
 
 class Sink:
-    """Writes the micro-batches of one run of a query, or one batch."""
+    """Writes the micro-batches of one run of a query, or a single batch."""
 
     def __init__(
         self, options: TopicWriteOptions, transactional_id: str, *, times: TransactionTime | None = None
     ) -> None:
-        """Ask the cluster how long transactions may be open, unless ``times`` says it.
+        """Without ``times``, request the maximum transaction time-out from the cluster.
 
         Raises:
-            OptionError: more time is asked for than the cluster allows.
-            NetworkError: it cannot be reached.
+            OptionError: the time-out of the options exceeds the maximum.
+            NetworkError: the cluster cannot be reached.
         """
         self.options = options
         self.transactional_id = transactional_id
@@ -137,14 +139,14 @@ class Sink:
         self._last: Committed | None = None
 
     def write(self, batch: StreamBatch | None, send: Send) -> None:
-        """Write one batch in one transaction; ``send`` is not called where its marker says that it is there.
+        """Write one batch in one transaction. If its marker shows that it was committed, ``send`` is not called.
 
         Args:
-            batch: None where there is no marker.
+            batch: the micro-batch; None for a batch without a marker.
             send: sends the rows.
 
         Raises:
-            KafkaframesError: it does not fit the marker of the batch before it; or what ``send`` raises.
+            KafkaframesError: the batch does not fit the newest marker. Exceptions of ``send`` are raised too.
         """
         with self._open_producer() as producer:
             before = None if batch is None else self._newest(producer.producer, batch)
@@ -166,18 +168,18 @@ class Sink:
                 raise KafkaframesError(f"{reason} ({error})") from error
 
     def shared(self, producer: Producer, ledger: Ledger) -> Shared:
-        """Return the transaction of ``write``'s producer, for tasks to write in."""
+        """Return the transaction of ``producer``, in the form in which tasks share it."""
         return Shared(ledger, partial(add_partitions, producer), self.transactional_id, share(producer))
 
     def name_of(self, batch: StreamBatch | None) -> str:
-        """Return what a message calls a batch."""
+        """Return the name of a batch for messages."""
         return self.transactional_id if batch is None else f"micro-batch {batch.batch_id}"
 
     def _topic_id(self, producer: Producer, before: Marker | None) -> str:
-        """Return the id of the topic that is written to; "" where it has none yet, or the rows name theirs.
+        """Return the topic's id; "" if it has no id yet, or if the rows specify their topics.
 
         Raises:
-            KafkaframesError: the newest marker is of another topic of this name.
+            KafkaframesError: the newest marker belongs to an earlier topic of this name.
         """
         topic = self.options.topic
         topic_id_or_nil = NIL_UUID if topic is None else producer.topic_id(topic)
@@ -189,9 +191,9 @@ class Sink:
     def _write_transaction(
         self, batch: StreamBatch | None, producer: Producer, before: Marker | None, send: Send
     ) -> None:
-        """Send rows and marker in a transaction of their own.
+        """Send rows and marker in one transaction.
 
-        The marker comes last: until the first rows are sent, brokers do not count the transaction's time.
+        The marker is sent last, because the transaction's time-out starts with the first records.
         """
         identity = producer.producer
         producer.begin_transaction()
@@ -211,7 +213,7 @@ class Sink:
         self._last = None if marker is None else Committed(identity, marker)
 
     def _newest(self, identity: ProducerIdentity, batch: StreamBatch) -> Marker | None:
-        """Return the marker of the newest batch that was committed, by whomever, that this one must fit."""
+        """Return the newest marker that this batch must continue, also if another writer committed it."""
         if self._last is not None:
             producer_id, epoch = self._last.identity
             if identity == (producer_id, epoch + 1):
@@ -221,7 +223,7 @@ class Sink:
 
     @contextmanager
     def _open_producer(self) -> Iterator[Producer]:
-        """Open the producer of the transaction, which fences off an earlier writer."""
+        """Open the producer of the transaction, which fences an earlier writer."""
         with ExitStack() as stack:
             try:
                 producer = stack.enter_context(self._new_producer())
@@ -238,16 +240,17 @@ class Sink:
         return open_producer(self.options, **settings)
 
     def _fence_off(self) -> None:
-        """Abort what is open, under a newer epoch; where that fails, the next run does it, or the time-out."""
+        """Abort the open transaction with a newer epoch. If this fails, the next run or the time-out aborts it."""
         with suppress(KafkaframesError), self._new_producer():
             pass
 
 
 def _commit(producer: Producer, *, is_repeated: bool) -> None:
-    """Commit; a batch that nobody repeats, so that no marker will tell of it, fails with what is known.
+    """Commit the transaction.
 
     Raises:
-        KafkaframesError: the answer did not come: the rows may be there or not.
+        NetworkError: the response is missing, and the batch will be repeated. Its marker then shows the outcome.
+        KafkaframesError: the response is missing for a batch without a marker. The rows may be committed or not.
     """
     try:
         producer.commit_transaction()

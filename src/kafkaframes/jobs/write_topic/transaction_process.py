@@ -1,14 +1,14 @@
-"""Hold the transactions of one stream's sink, a process of its own beside Spark's; see ``process_control.py``.
+"""The process that holds the transactions of one stream's sink. ``process_control.py`` starts it.
 
     python -m kafkaframes.jobs.write_topic.transaction_process SOCKET        (a pickled TransactionProcess on stdin)
 
-Of a micro-batch the process hears when its first task with rows comes: that says the query and the number. Then its
-offsets are read from the checkpoint, the transaction begins as for ``write_topic`` (``sink.py``), and tasks write in it
-until Spark's ``commit`` or ``abort`` is passed on, or tasks of a newer attempt come.
+The first task with rows reports a micro-batch's query and number to the process. Then the process reads the batch's
+offsets from the checkpoint and begins the transaction (``sink.py``). Tasks write in it until Spark's ``commit`` or
+``abort`` is passed on, or until the first task of a newer attempt connects.
 
-Spark writes a query's micro-batches one after the other, and calls ``streamWriter()`` once more before each commit,
-when all tasks have ended. So tasks may come of the attempt that was announced last, and of the one under way; others
-are refused.
+Spark writes a query's micro-batches one after the other, and calls ``streamWriter()`` again before each commit, after
+all tasks have ended. Therefore tasks of two attempts are accepted: the one that was announced last, and the current
+one. Tasks of other attempts are rejected.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _GONE: Final = "the query ends, or begins anew with other options"
 
 
 class Attempt:
-    """One try to write a micro-batch: its transaction, on a thread of its own."""
+    """One try to write a micro-batch. Its own thread holds the transaction."""
 
     def __init__(self, name: str, number: int, make_batch: Callable[[], StreamBatch], make_sink: Callable[[], Sink]):
-        """``make_batch`` reads the checkpoint, ``make_sink`` may ask the cluster; all tasks are given its failure."""
+        """``make_batch`` reads the checkpoint, ``make_sink`` may query the cluster. Tasks get their exceptions."""
         self.name = name
         self.number = number
-        self.opened: Future[Shared | None] = Future()  # None: it is written already
+        self.opened: Future[Shared | None] = Future()  # None: the micro-batch was committed before
         self.ended: Future[None] = Future()
         self._counts: Future[Mapping[TopicPartition, int]] = Future()
         self._ledger = Ledger(now_ms)
@@ -56,13 +56,13 @@ class Attempt:
         threading.Thread(target=self._run, name="kafkaframes transaction", daemon=True).start()
 
     def commit(self, counts: Mapping[TopicPartition, int]) -> None:
-        """Commit what the tasks have written, unless it was given up; wait for the end."""
+        """Commit the tasks' records unless the attempt was given up before, and wait for the end."""
         with suppress(InvalidStateError):
             self._counts.set_result(counts)
         self.ended.result()
 
     def give_up(self, reason: str, timeout: float | None = None) -> None:
-        """Abort, unless the commit was asked for before; wait for the end, whichever it is."""
+        """Abort unless the commit was requested before, and wait for the end of either."""
         with suppress(InvalidStateError):
             self._counts.set_exception(LostTaskError(reason))
         with suppress(TimeoutError):
@@ -83,25 +83,25 @@ class Attempt:
             self.ended.set_result(None)
 
     def _send(self, sink: Sink, producer: Producer) -> Sent:
-        """Let tasks write in the transaction, until somebody says how it ends."""
+        """Let tasks write in the transaction until it is committed or given up."""
         self.opened.set_result(sink.shared(producer, self._ledger))
         return Sent.of(self._ledger, self._counts.result())
 
 
 class Holder:
-    """The attempts of one sink, one after the other."""
+    """Runs the attempts of one sink, one after the other."""
 
     def __init__(self, of: TransactionProcess) -> None:
         self._of = of
         self._digest = digest_of(of.options)
         self._lock = threading.Lock()
-        self._announced_attempt = ""  # the attempt whose first task may come
+        self._announced_attempt = ""  # the attempt that the next new task may start
         self._attempt: Attempt | None = None
         self._sink: Sink | None = None
         self._watched_pid = 0
         self._is_replaced = False
         self._has_ended = False
-        self._since = time.monotonic()  # of when there was something to do
+        self._since = time.monotonic()  # the last time at which there was work
         self._server = LeaseServer(
             self._find, listen=of.options.driver_host, host=of.options.driver_host, port=of.options.driver_port
         )
@@ -114,7 +114,7 @@ class Holder:
         self.end()
 
     def end(self) -> None:
-        """Abort what is under way, and give the port back; once."""
+        """Abort the current attempt, and close the port. Repeated calls have no effect."""
         with self._lock:
             self._announced_attempt = ""
         if self._has_ended:
@@ -125,10 +125,10 @@ class Holder:
         self._server.__exit__(None, None, None)
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a question; ``process_control.py`` lists them.
+        """Answer a question of ``process_control.py``.
 
         Raises:
-            KafkaframesError: what was asked for failed.
+            KafkaframesError: the operation failed.
         """
         if "announce" in question:
             return self._announce(question["announce"], question["watch"], question["options"])
@@ -140,7 +140,7 @@ class Holder:
         return {}
 
     def must_end(self) -> bool:
-        """Return whether nobody needs this process any more."""
+        """Return whether the process was replaced, Spark's process has ended, or the process is idle for too long."""
         with self._lock:
             if self._is_replaced or (self._watched_pid and not is_running(self._watched_pid)):
                 return True
@@ -159,7 +159,7 @@ class Holder:
         return {"host": host, "port": port, "secret": secret.hex()}
 
     def _find(self, request: Mapping[str, Any]) -> Shared | None:
-        """Return the transaction of a task's attempt; the first task of each begins it.
+        """Return the transaction of a task's attempt. The attempt's first task begins it.
 
         Raises:
             KafkaframesError: the attempt has ended, or its transaction cannot begin.
@@ -188,7 +188,7 @@ class Holder:
         try:
             store = store_of(path)
             return None if store.stat(path) is None else store.read(path).decode()
-        except Exception as error:  # of a store's own library, too
+        except Exception as error:  # includes exceptions of the object store's library
             reason = f"the checkpoint {top} cannot be read by a process on the driver's machine: {error}"
             raise KafkaframesError(reason) from error
 
@@ -202,7 +202,7 @@ class Holder:
         """Commit an attempt.
 
         Raises:
-            KafkaframesError: it is not the one under way, or it failed.
+            KafkaframesError: it is not the current attempt, or the commit failed.
         """
         with self._lock:
             attempt = self._attempt

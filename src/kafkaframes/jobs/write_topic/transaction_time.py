@@ -1,12 +1,12 @@
-"""How long the transaction of a micro-batch may be open, and whether that will do. No pyspark.
+"""Choose the time-outs of a sink's transactions, and warn before they are too short. No pyspark.
 
-A transaction that is open for longer than its time-out is aborted by the brokers, and its micro-batch fails, each time
-it is written anew. The time-out is asked for when a batch begins; brokers refuse one above their
-``transaction.max.timeout.ms`` (15 minutes, unless their setting differs).
+The brokers abort a transaction that is open for longer than its time-out. Its micro-batch then fails, and fails again
+each time that it is repeated. The time-out is set when a batch begins. Brokers reject one above their
+``transaction.max.timeout.ms`` (15 minutes by default).
 
-With the option ``kafka.transaction.timeout.ms`` it is that. Otherwise the first batch, whose time is not known, may
-take as long as the brokers allow at all; the ones after it four times the longest of those before, a minute at
-least: if the query dies, readers of committed records wait no longer than this for what it left open.
+If the option ``kafka.transaction.timeout.ms`` is set, it is the time-out. Otherwise the first batch, whose duration is
+unknown, gets the brokers' maximum. Later batches get four times the longest recent transaction, and at least a minute.
+If the query dies, readers of committed records wait at most this long for its open transaction.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 
 LIMIT: Final = "transaction.max.timeout.ms"
 OPTION: Final = "transaction.timeout.ms"
-MIN_TIMEOUT_MS: Final = 60_000  # as Kafka's producers ask for
+MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
 _FACTOR_OF_LONGEST: Final = 4
 _REMEMBERED: Final = 5
-_TIGHT: Final = 0.5  # of what is allowed; a batch that takes twice the longest before it is nothing rare
-# The errors that a producer gets when brokers have aborted its transaction, by their version and its next request.
+_TIGHT: Final = 0.5  # part of the time-out. A batch often takes twice as long as the longest batch before it.
+# Errors that a producer gets after brokers aborted its transaction. They depend on broker version and next request.
 _TRANSACTION_IS_OVER: Final = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -35,13 +35,13 @@ _TRANSACTION_IS_OVER: Final = (
 
 
 class TransactionTime:
-    """The time-outs of one query's transactions, one batch after the other."""
+    """The time-outs of a query's successive transactions."""
 
     def __init__(self, *, chosen_ms: int | None = None, limit_ms: int | None = None) -> None:
-        """Take what was asked for, and what the brokers allow; None: nothing, and they do not tell.
+        """Initialize with the time-out of the options and the brokers' limit. None means not set or unknown.
 
         Raises:
-            OptionError: more is asked for than they allow.
+            OptionError: the time-out exceeds the limit.
         """
         if chosen_ms is not None and limit_ms is not None and chosen_ms > limit_ms:
             raise OptionError(f"kafka.{OPTION} is {chosen_ms}; the brokers' {LIMIT} is {limit_ms}, nothing was written")
@@ -51,18 +51,18 @@ class TransactionTime:
 
     @classmethod
     def of(cls, options: TopicWriteOptions) -> TransactionTime:
-        """Ask the cluster for its limit.
+        """Return time-outs with the options' time-out and the limit of the cluster.
 
         Raises:
-            OptionError: more is asked for than it allows.
-            NetworkError: it cannot be reached.
+            OptionError: the options' time-out exceeds the limit.
+            NetworkError: the cluster cannot be reached.
         """
         values = ProducerSettings.of(options.client).transaction_timeout_ms if OPTION in options.client else None
         return cls(chosen_ms=values, limit_ms=limit_of(options))
 
     @property
     def timeout_ms(self) -> int:
-        """What to ask for, for the batch that begins now.
+        """The time-out for the next transaction, in milliseconds.
 
         >>> TransactionTime(limit_ms=900_000).timeout_ms, TransactionTime(chosen_ms=5_000).timeout_ms
         (900000, 5000)
@@ -75,14 +75,14 @@ class TransactionTime:
         return chosen_ms if self._limit_ms is None else min(chosen_ms, self._limit_ms)
 
     def add(self, open_ms: int) -> None:
-        """Note how long a transaction was open."""
+        """Record how long a transaction was open."""
         self._open_ms.append(open_ms)
 
     def warning(self, before_ms: int = 0) -> str | None:
-        """Return what to say before a batch is written: that those before it were near the end of their time.
+        """Return a warning if previous transactions were open for more than half of the limit, else None.
 
         Args:
-            before_ms: how long the last one was open that an earlier run of the query has committed.
+            before_ms: duration of the last transaction that an earlier run of the query committed.
         """
         longest = max([*self._open_ms, before_ms])
         allowed_ms = self._limit_ms if self._chosen_ms is None else self._chosen_ms
@@ -95,7 +95,7 @@ class TransactionTime:
         )
 
     def too_long(self, took_ms: float) -> str | None:
-        """Return why a batch has failed if the brokers have aborted it for its time, else None."""
+        """Return the reason of a batch's failure if its transaction has exceeded the time-out, else None."""
         if took_ms <= self.timeout_ms:
             return None
         return (
@@ -113,7 +113,7 @@ class TransactionTime:
 
 
 def limit_of(options: TopicWriteOptions) -> int | None:
-    """Return the brokers' longest time-out of a transaction; None where they do not tell (old, or not allowed)."""
+    """Return the brokers' maximum transaction time-out; None if it is not authorized or if old brokers omit it."""
     with Admin(**options.connection) as admin:
         node = admin.describe_cluster().brokers
         try:
@@ -125,10 +125,10 @@ def limit_of(options: TopicWriteOptions) -> int | None:
 
 
 def is_refused_timeout(error: KafkaframesError) -> bool:
-    """Return whether the brokers refused a time-out above their limit."""
+    """Return whether the brokers rejected a time-out above their limit."""
     return isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def is_end_of_transaction(error: Exception) -> bool:
-    """Return whether a batch failed because its transaction was over; Spark's errors hold the text of a task's."""
+    """Return whether a batch failed because its transaction had ended. Spark's errors contain the text of a task's."""
     return any(code.name in str(error) for code in _TRANSACTION_IS_OVER)
