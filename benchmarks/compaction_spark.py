@@ -38,7 +38,7 @@ from kafkaframes.storage.cleaner import CleanerSettings
 SETTINGS = CleanerSettings(now_ms=1_800_000_000_000)
 ALONE: dict[str, dict[str, Any]] = {
     "in memory": {},
-    "in steps": {"split": Split(secret=(0x5EED, -0x5EED), above_bytes=0)},
+    "in steps": {"work_split": Split(secret=(0x5EED, -0x5EED), above_bytes=0)},
 }
 RECORDS_OF_A_SEGMENT = 500_000
 
@@ -97,8 +97,8 @@ def assert_same(one: Path, other: Path) -> None:
 def compare(logs: Path, sizes: list[int], repeat: int, targets: Path) -> None:
     spark = kafkaframes.spark.session("compaction", master="local[2]")
     ways = dict(ALONE)
-    ways["Spark"] = {"run": jobs.runner(spark), "split": replace(jobs.split(spark), above_bytes=0)}
-    warm = ways["Spark"] | {"split": replace(ways["Spark"]["split"], here_bytes=0)}
+    ways["Spark"] = {"run": jobs.runner(spark), "work_split": replace(jobs.split(spark), above_bytes=0)}
+    warm = ways["Spark"] | {"work_split": replace(ways["Spark"]["work_split"], here_bytes=0)}
     for how in (*ALONE.values(), warm):
         seconds_of(log_of(logs, 100), targets / "warm", **how)
     print("| MB | " + " | ".join(f"{name}, s | MB/s" for name in ways) + " | to memory | to steps | worker, MB |")

@@ -106,7 +106,7 @@ def test_polars_pushes_columns_limits_and_conditions(scan, runs):
     ):  # fmt: skip
         chosen = lazy.filter(predicate).select("topic", "partition", "offset")
         assert chosen.collect().equals(every.filter(predicate).select("topic", "partition", "offset")), predicate
-        assert runs[-1].kept == kept, predicate
+        assert runs[-1].conditions == kept, predicate
         assert "headers" not in runs[-1].columns
     assert lazy.head(3).collect().equals(every.head(3))
     assert runs[-1].most == 3
@@ -128,7 +128,7 @@ def test_a_capture_is_filtered_by_polars_alone():
 @pytest.fixture
 def large(tmp_path, monkeypatch):
     """Return a scan of three partitions, which is cut into several slices."""
-    monkeypatch.setattr(planning, "SMALLEST_TARGET", 10_000)
+    monkeypatch.setattr(planning, "MIN_TARGET_BYTES", 10_000)
     monkeypatch.setattr(planning, "OPEN_COST", 0)
     for partition in range(3):
         path = tmp_path / f"t-{partition}" / f"{0:020}.log"
@@ -183,7 +183,7 @@ def test_duckdb_reads_the_columns_that_a_query_names(scan, runs):
         """SELECT count(value) FROM records WHERE partition = 1 AND topic = 'orders'"""
     ).fetchone()
     assert filtered[0] == scan.where(partition=1, topic="orders").count()
-    assert runs[-1].kept == Where(frozenset({"orders"}), frozenset({1}))
+    assert runs[-1].conditions == Where(frozenset({"orders"}), frozenset({1}))
     assert connection.execute("SELECT count(*) FROM records").fetchone()[0] == scan.count()
     again = scan.select("offset")  # found by its name, as a variable
     assert connection.execute("SELECT count(*) FROM again").fetchone()[0] == again.count() == scan.count()

@@ -486,13 +486,13 @@ def repair_log(
     )
     if not report.destination:
         return JobResult(report, report.as_json(), (*_some(loss_lines), counts_text, "nothing was written"))
-    read, written_line = (
+    read, written = (
         sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
     )
     lines = (
         *_some(loss_lines),
         counts_text,
-        row_counts_text(read, written_line, {}),
+        row_counts_text(read, written, {}),
         f"written to {report.destination}",
     )
     return JobResult(report, report.as_json(), lines)

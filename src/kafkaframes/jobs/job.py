@@ -44,7 +44,7 @@ def check_row_counts(
     if written_rows + explained_rows != read:
         reason = (
             f"{count_text(read, 'record')} {verb_text(read, 'was', 'were')} read, "
-            f"{written_rows:,} written_rows and {explained_rows:,} left out"
+            f"{written_rows:,} written and {explained_rows:,} left out"
         )
         raise LogDirError(f"{reason}, which does not add up: {outcome}; please report this", file=where)
 
@@ -58,7 +58,7 @@ def row_counts_text(read: int, written_rows: int, left_out: Mapping[str, int]) -
     '5 records read, 5 written'
     """
     reasons = [f"{number:,} left out ({reason})" for reason, number in sorted(left_out.items()) if number]
-    return ", ".join([f"{count_text(read, 'record')} read", f"{written_rows:,} written_rows", *reasons])
+    return ", ".join([f"{count_text(read, 'record')} read", f"{written_rows:,} written", *reasons])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ _SETTINGS = _CODECS | {
     "ts_type": "timestamp_type",
     "before_max": "before_max_ms",
     "after_max": "after_max_ms",
-    "compacted": "compacted",
+    "compacted": "is_compacted",
     "origin": "origin",
 }
 _ASKED = {"file", "op", "offset", "first_offset", *_SETTINGS}

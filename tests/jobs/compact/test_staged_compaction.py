@@ -288,7 +288,7 @@ def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
         return run_here(function, tasks)
 
     for here_bytes in (0, 64 << 20):
-        how = {"topics": ["t"], "run": noted, "split": replace(bounded, here_bytes=here_bytes)}
+        how = {"topics": ["t"], "run": noted, "work_split": replace(bounded, here_bytes=here_bytes)}
         many = compact(str(tmp_path / "in"), tmp_path / f"many-{here_bytes}", SETTINGS, **how)
         assert many.partitions == alone.partitions
         assert files_of(tmp_path / f"many-{here_bytes}") == files_of(tmp_path / "alone")
@@ -324,7 +324,7 @@ FULL_DISK = """
     for kilobytes in sys.argv[4:]:
         subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", str(disk)], check=True)
         try:
-            compact(source, disk / "out", CleanerSettings(now_ms=100_000), split=split)
+            compact(source, disk / "out", CleanerSettings(now_ms=100_000), work_split=split)
         except LogDirError as error:
             assert not list(disk.iterdir()), list(disk.iterdir())
             print("refused:", error)

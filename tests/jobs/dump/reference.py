@@ -8,7 +8,7 @@ from typing import Any
 
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
 DONE, FULL = range(2)
-MOST_BYTES_COLUMNS = 8
+MAX_BYTES_COLUMNS = 8
 MOST_DIGITS = 20  # of an int64, its sign included: what must be free before a number is written
 
 

@@ -214,7 +214,7 @@ def test_an_open_transaction_is_in_the_verdict(tmp_path):
         ("open-transaction", Severity.WARNING, 3),
     ]
     assert "producer 7 is open since offset 1; read_committed leaves out 6 records" in report.findings[0].message
-    assert report.caveats == ("1 open transaction hides records from read_committed",)
+    assert report.caveats == ("2 open transactions hide records from read_committed",)
 
 
 def test_an_inner_crc(tmp_path):
@@ -259,5 +259,7 @@ def test_the_page_lists_every_check():
     )
     source = "".join((root / "src/kafkaframes/jobs/verify" / name).read_text() for name in _SOURCES)
     source += (root / "src/kafkaframes/storage/log/swaps.py").read_text()
-    used = set(re.findall(r'Severity\.[A-Z]+, "([a-z-]+)"', source)) | set(re.findall(r'\.error\("([a-z-]+)"', source))
+    used = set(re.findall(r'Severity\.[A-Z]+,\s+"([a-z-]+)"', source)) | set(
+        re.findall(r'\.error\(\s*"([a-z-]+)"', source)
+    )
     assert used == listed

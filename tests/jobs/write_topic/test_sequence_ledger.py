@@ -27,12 +27,12 @@ def test_sequences_go_on_where_the_task_before_has_ended(ledger):
     assert ledger.since_ms is None
     assert ledger.lease(0, {A: 30, B: 5}) == {A: 0, B: 0}
     assert ledger.lease(1, {A: 7}) == {}
-    ledger.written(0, [A])
+    ledger.note_written(0, [A])
     assert ledger.lease(1, {A: 7, B: 1}) == {A: 30}
-    ledger.written(0, [B])
-    ledger.written(1, [A])
+    ledger.note_written(0, [B])
+    ledger.note_written(1, [A])
     assert ledger.lease(1, {A: 1}) == {A: 37}
-    ledger.written(1, [A])
+    ledger.note_written(1, [A])
     ledger.leave(0)
     ledger.leave(1)
     ledger.lose(1)  # its connection ends after it has said that it is done
@@ -42,9 +42,9 @@ def test_sequences_go_on_where_the_task_before_has_ended(ledger):
 
 def test_sequences_begin_anew_behind_the_largest(ledger):
     ledger.lease(0, {A: 2**31 - 1})
-    ledger.written(0, [A])
+    ledger.note_written(0, [A])
     assert ledger.lease(0, {A: 3}) == {A: 2**31 - 1}
-    ledger.written(0, [A])
+    ledger.note_written(0, [A])
     assert ledger.lease(0, {A: 1}) == {A: 2}
 
 
@@ -63,7 +63,7 @@ def test_a_lease_that_is_not_given_back_fails_the_batch(ledger):
     assert ledger.is_blocked([A])
     assert not ledger.is_blocked([B])
     assert ledger.lease(1, {A: 1, B: 1}) == {B: 0}
-    ledger.written(1, [B])
+    ledger.note_written(1, [B])
     ledger.leave(1)
     with pytest.raises(KafkaframesError, match="task 0 was lost while it wrote to t-0: it is not known"):
         ledger.settle({A: 3, B: 1})
@@ -79,7 +79,7 @@ def test_a_task_that_is_gone_between_its_leases_fails_the_batch(ledger):
 @pytest.mark.parametrize("told", [{}, {A: 2}, {A: 4}, {A: 3, B: 1}])
 def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, told):
     ledger.lease(0, {A: 3})
-    ledger.written(0, [A])
+    ledger.note_written(0, [A])
     ledger.leave(0)
     ledger.leave(1)
     with pytest.raises(KafkaframesError, match=r"t-\d has \d records of this batch, and Spark's tasks report \d"):
@@ -89,8 +89,8 @@ def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, told):
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda one: one.written(0, [A]), "wrote to t-0 without a lease"),
-        (lambda one: (one.lease(1, {A: 1}), one.written(0, [A])), "wrote to t-0 without a lease"),
+        (lambda one: one.note_written(0, [A]), "wrote to t-0 without a lease"),
+        (lambda one: (one.lease(1, {A: 1}), one.note_written(0, [A])), "wrote to t-0 without a lease"),
         (lambda one: (one.lease(0, {A: 1}), one.leave(0)), "task 0 ended before t-0 had acknowledged"),
         (lambda one: one.lease(7, {A: 1}), "task 7 asks for sequences"),
         (lambda one: (one.leave(0), one.lease(0, {A: 1})), "task 0 asks for sequences"),
@@ -114,9 +114,9 @@ def test_whatever_the_order_sequences_of_a_partition_follow_each_other(asked):
             held[place], ends[place] = task, ends[place] + records
             told[place] = ends[place]
         if give_back and place in held:
-            ledger.written(held.pop(place), [place])
+            ledger.note_written(held.pop(place), [place])
     for place, task in held.items():
-        ledger.written(task, [place])
+        ledger.note_written(task, [place])
     for task in range(3):
         ledger.leave(task)
     assert ledger.settle(told) == sum(ends.values())

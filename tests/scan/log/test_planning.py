@@ -84,7 +84,7 @@ def test_an_internal_topic_can_be_asked_for(asked):
 
 
 def test_an_internal_topic_is_read_when_the_path_leads_to_it():
-    assert len(select_segments([segment("__consumer_offsets", 3, 0, named=True)], options())) == 1
+    assert len(select_segments([segment("__consumer_offsets", 3, 0, is_named=True)], options())) == 1
 
 
 def test_a_pattern_must_match_the_whole_name():

@@ -97,7 +97,7 @@ def test_the_latest_record_of_each_key_stays_and_the_source_is_untouched(tmp_pat
     ]
     assert kept == [(2, b"a", b"3"), (3, b"b", None)]
     assert result.end_offset == 5
-    assert result.tally.dropped == {"a later record of the key": 2, "without a key": 1}
+    assert result.tally.dropped_records == {"a later record of the key": 2, "without a key": 1}
     assert {path.name: path.read_bytes() for path in source.iterdir()} == before
 
 

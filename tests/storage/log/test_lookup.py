@@ -96,8 +96,8 @@ def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
         assert offset_for_timestamp(files, bad, time) == offset_for_timestamp(files, good, time)
     assert largest_timestamps(files, bad) == largest_timestamps(files, good)
     expected, found = transactions_of(files, good), transactions_of(files, bad)
-    assert (found.aborted, found.open) == (expected.aborted, expected.open)
-    assert expected.aborted
+    assert (found.aborted_transactions, found.open) == (expected.aborted_transactions, expected.open)
+    assert expected.aborted_transactions
 
 
 def test_above_the_end_there_is_nothing():

@@ -46,7 +46,7 @@ def state_of(path, **how):
 
 def test_markers_end_what_data_began(partition):
     state = state_of(partition)
-    assert state.aborted == (AbortedTransaction(1, 0, 2, 3),)
+    assert state.aborted_transactions == (AbortedTransaction(1, 0, 2, 3),)
     assert (state.open, state.log_end_offset, state.last_stable_offset) == ({3: 6}, 8, 6)
     assert (state.end_offset("read_committed"), state.end_offset("read_uncommitted")) == (6, 8)
     assert state.has_producers
@@ -103,7 +103,7 @@ def write_index(partition, *entries):
 def test_an_index_that_agrees_with_the_markers_is_not_reported(partition):
     write_index(partition, AbortedTransaction(1, 0, 2, 3))
     state = state_of(partition)
-    assert (state.aborted, state.findings) == ((AbortedTransaction(1, 0, 2, 3),), ())
+    assert (state.aborted_transactions, state.findings) == ((AbortedTransaction(1, 0, 2, 3),), ())
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_markers_decide_and_an_index_that_differs_is_reported(partition, raw, ch
     if raw is not None:
         (partition / f"{0:020}.txnindex").write_bytes(raw)
     state = state_of(partition)
-    assert state.aborted == (AbortedTransaction(1, 0, 2, 3),)
+    assert state.aborted_transactions == (AbortedTransaction(1, 0, 2, 3),)
     assert checks_of(state) == [(Severity.WARNING, check)]
     assert message in state.findings[0].message
 
@@ -135,7 +135,7 @@ def test_an_index_entry_stands_for_a_marker_that_is_damaged(partition):
     path.write_bytes(raw)
     assert state_of(partition).open == {1: 0, 3: 6}
     write_index(partition, AbortedTransaction(1, 0, 2, 3))
-    assert state_of(partition).aborted == (AbortedTransaction(1, 0, 2, 3),)
+    assert state_of(partition).aborted_transactions == (AbortedTransaction(1, 0, 2, 3),)
 
 
 def test_a_confirmed_entry_says_where_a_cleaned_transaction_began(tmp_path):
@@ -147,9 +147,9 @@ def test_a_confirmed_entry_says_where_a_cleaned_transaction_began(tmp_path):
     entries = AbortedTransaction(1, 2, 5, 6), AbortedTransaction(1, 7, 10, 11)
     write_index(path, *entries)
     state = state_of(path)
-    assert (state.aborted, state.findings) == (entries, ())
+    assert (state.aborted_transactions, state.findings) == (entries, ())
     write_index(path, entries[0], AbortedTransaction(1, 4, 10, 11))  # it would reach into the one before
-    assert state_of(path).aborted == (entries[0], AbortedTransaction(1, 8, 10, 11))
+    assert state_of(path).aborted_transactions == (entries[0], AbortedTransaction(1, 8, 10, 11))
 
 
 def test_records_that_an_open_transaction_hides_are_counted(partition):
@@ -173,4 +173,4 @@ def test_batches_of_the_aborted_transaction_are_left_out_and_markers_are_no_data
         ("attributes", [transactional, control, transactional, transactional, transactional]),
     ):
         table[COLUMN[name]] = row
-    assert state.aborted_batches(Batches(table, End(0, 0))).tolist() == [True, False, False, False, False]
+    assert state.mask_aborted_batches(Batches(table, End(0, 0))).tolist() == [True, False, False, False, False]

@@ -90,7 +90,14 @@ def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings 
     state = log
     known = {
         name: getattr(state, name)
-        for name in ("log_start_offset", "log_end_offset", "recovery_point", "high_watermark", "topic_id", "deleted")
+        for name in (
+            "log_start_offset",
+            "log_end_offset",
+            "recovery_point",
+            "high_watermark",
+            "topic_id",
+            "deleted_files",
+        )
     }
     known |= {name: getattr(state, name) for name in ("bytes_lost", "whole_until", "has_files", "last_stable_offset")}
     known["segments"] = [(one.base_offset, one.size_bytes, one.largest) for one in state.segments]

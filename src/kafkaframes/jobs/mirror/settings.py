@@ -201,7 +201,7 @@ class MirrorReport(Shown, Values):
             kinds = "messages and sets of formats 0 and 1, unopened"
             lines.append(f"{unopened_batches:,} of them {kinds}: their records are not counted")
         lines += [
-            f"opened_batches: {count_text(number, 'batch', 'batches')} ({reason})"
+            f"opened: {count_text(number, 'batch', 'batches')} ({reason})"
             for reason, number in sorted(opened_batches.items())
         ]
         return lines + (["stopped before the end; run it again to go on"] if self.was_stopped else [])

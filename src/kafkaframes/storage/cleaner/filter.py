@@ -73,7 +73,7 @@ class Tally:
         """Add what was done elsewhere in the same round."""
         self.dropped_records.update(other.dropped_records)
         for name in self.__slots__:
-            if name != "dropped":
+            if name != "dropped_records":
                 setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
