@@ -1,4 +1,4 @@
-"""A partition's log, written to as a broker writes it, and the log directory that holds such logs."""
+"""A partition's log as a broker writes it, and the log directory that contains the logs."""
 
 from kafkaframes.storage.files.disk import Disk, OnlineDisk
 from kafkaframes.storage.files.local_disk import LocalDisk

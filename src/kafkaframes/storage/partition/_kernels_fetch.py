@@ -1,8 +1,8 @@
-"""Find the batch that holds an offset, in one call for a window of a segment (numba). Start reading at ``segment.py``.
+"""Find the batch that contains an offset, in one call per window of a segment (numba); ``segment.py`` uses it.
 
-1. ``find_batch`` reads headers as ``segment_reader.HeaderWalk`` does (Kafka's FileLogInputStream). ``UNUSUAL`` means
-   that the plain twin, ``SegmentReader.find_batch``, has to decide; a test runs both on any bytes.
-2. Nothing is read beyond the window.
+1. ``find_batch`` reads headers like ``segment_reader.HeaderWalk`` (Kafka's FileLogInputStream). It returns ``UNUSUAL``
+   if the general path, ``SegmentReader.find_batch``, has to decide. A test compares both on arbitrary bytes.
+2. No byte outside the window is read.
 """
 
 from kafkaframes.records._kernels_scan import (
@@ -17,21 +17,22 @@ from kafkaframes.records._kernels_scan import (
 from kafkaframes.wire._jit import kernel, types
 from kafkaframes.wire._kernels import address_of, load_i8, load_i32, load_i64
 
-# The type of Python's bytes: making an array of them first would cost more than the call itself.
+# Numba's type for Python bytes. Converting them to an array first would take longer than the call itself.
 _BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
 _I64 = types.int64
 NONE, BATCH, MORE, UNUSUAL = 0, 1, 2, 3
 ANY_OFFSET = (1 << 63) - 1
-_MAX_SAFE_OFFSET = 1 << 62  # above it the last offset of a batch could wrap
+_MAX_SAFE_OFFSET = 1 << 62  # above it the last offset of a batch could overflow
 
 
 @kernel(types.Tuple((_I64, _I64, _I64))(_BYTES, _I64, _I64, _I64, _I64, _I64))
 def find_batch(window, start, file_size, offset, base_offset, entry_offset):
-    """Return ``(answer, position, size)`` of the first batch that ends at or above ``offset``.
+    """Return ``(answer, position, size)`` of the first batch whose last offset is at or above ``offset``.
 
-    ``window`` begins at byte ``start`` of a file of ``file_size`` bytes, where a batch begins that is trusted if it
-    fits the segment's ``base_offset`` and holds ``entry_offset`` or less (an index entry's; ``ANY_OFFSET``: no entry).
-    ``MORE`` asks for the window from ``position`` on; ``NONE``: the batches end there.
+    ``window`` starts at byte ``start`` of a file of ``file_size`` bytes. A batch must start there. It is trusted if it
+    fits the segment's ``base_offset`` and starts at or below ``entry_offset``, the offset of an index entry
+    (``ANY_OFFSET``: there is no entry). The answer ``MORE`` asks for the window from ``position`` on. ``NONE`` means
+    that the batches end there.
     """
     data, at, window_size = address_of(window), 0, len(window)
     is_first = entry_offset != ANY_OFFSET

@@ -1,8 +1,8 @@
-"""Append the batches of a producer, a leader or a mirror to a log (UnifiedLog.append).
+"""Append batches from a producer, a leader or a mirror to a log (UnifiedLog.append).
 
-A producer's records are checked, and get their offsets, by ``records.append``; batches of a leader or of a mirror come
-with theirs, and are checked here. Then all go the same path: producers, rolling, epochs, the segment, transactions.
-Every check comes before the first effect, so that a refused append changes nothing.
+``records.append`` checks a producer's records and assigns their offsets. Batches from a leader or a mirror already have
+offsets and are checked here. All batches then take the same path: producer state, rolling, leader epochs, segment,
+transactions. All checks precede the first change, so a rejected append changes nothing.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ _BEFORE_OFFSETS, _AFTER_EPOCH = COLUMN["base_offset"], COLUMN["leader_epoch"] + 
 
 
 class LogAppendInfo(NamedTuple):
-    """What became of an append; what a producer is answered with (LogAppendInfo).
+    """The result of an append, from which a producer's response is built (LogAppendInfo).
 
     Attributes:
-        first_offset, last_offset: of the records; of a duplicate, those of the batch that is in the log. A follower of
-            format 0 or 1 knows the last offset of the first batch only, and that is given.
-        last_leader_epoch: of the last batch, -1 in formats 0 and 1.
-        append_time_ms: the time that the log gave the records; -1 where the producer's stays.
-        valid_bytes: of whole batches that came in; what followed them was cut off.
-        is_duplicate: nothing was written: the last five batches of its producer have it.
-        recompressed_bytes: bytes, uncompressed, that went through a compressor.
+        first_offset: first offset of the records; for a duplicate, that of the original batch. For a follower's append
+            in format 0 or 1, the last offset of the first batch, which is the only one in its header.
+        last_offset: last offset of the records; for a duplicate, that of the original batch.
+        last_leader_epoch: leader epoch of the last batch; -1 in formats 0 and 1.
+        append_time_ms: timestamp that the log assigned; -1 if the producer's timestamps are kept.
+        valid_bytes: size of the whole batches in the input; the bytes after them were ignored.
+        is_duplicate: whether one of the producer's last five batches is the same, so that nothing was written.
+        recompressed_bytes: uncompressed size of the records that were compressed again.
     """
 
     first_offset: int
@@ -72,7 +73,7 @@ class LogAppendInfo(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """How many offsets the records take."""
+        """Number of offsets that the records span."""
         return self.last_offset - self.first_offset + 1
 
 
@@ -85,20 +86,20 @@ def append_as_leader(
     origin: str = CLIENT,
     header: BatchHeader | None = None,
 ) -> LogAppendInfo:
-    """Append a producer's records: checked, with the next offsets (KIP-31).
+    """Check a producer's records, assign the next offsets to them, and append them (KIP-31).
 
     Args:
-        records: of one partition of a produce request; a bytearray is the log's from now on, which writes offsets
-            into it, while bytes are copied.
-        leader_epoch: of this leader; written into batches of format 2.
+        records: record set of one partition of a Produce request. A bytearray is modified in place and must not be
+            used by the caller afterwards; bytes are copied.
+        leader_epoch: epoch of this leader, written into batches of format 2.
         origin: ``CLIENT``, or ``COORDINATOR`` for a coordinator's records and markers.
-        header: what ``first_header`` returns of the records, if that was read already.
+        header: result of ``first_header`` for the records; None if it was not called.
 
     Returns:
         The offsets; for a duplicate of one of the producer's last five batches, the offsets of the original.
 
     Raises:
-        AppendRefusedError: with Kafka's exception and error code; nothing has changed.
+        AppendRefusedError: the records are rejected, with Kafka's exception and error code; nothing has changed.
         StorageError: the disk failed, and the log directory is offline.
     """
     sent_header = header or first_header(records)
@@ -124,12 +125,12 @@ def append_as_leader(
 def check_client_batch(
     settings: LogSettings, batch: bytes, *, log_end_offset: int, leader_epoch: int, now_ms: int
 ) -> None:
-    """Raise what ``append_as_leader`` raises for a client's batch that a log with ``settings`` refuses.
+    """Raise the error of ``append_as_leader`` if a log with ``settings`` would reject a client's batch.
 
     Nothing is appended. Sequence numbers and transactions are not checked.
 
     Raises:
-        AppendRefusedError: as ``append_as_leader``.
+        AppendRefusedError: same as ``append_as_leader``.
     """
     if settings.on_noncontiguous == KEEP:
         records, _ = _analyze_kept(batch, log_end_offset=log_end_offset, settings=settings)
@@ -140,13 +141,13 @@ def check_client_batch(
 
 
 def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epoch: int | None = None) -> LogAppendInfo:
-    """Append a leader's batches unchanged, with their own offsets.
+    """Append a leader's batches unchanged, with their offsets.
 
     Args:
-        leader_epoch: of the leader that was fetched from; batches of a later one are left out (KAFKA-18723).
+        leader_epoch: epoch of the leader that sent the batches. Batches of a later epoch are skipped (KAFKA-18723).
 
     Raises:
-        AppendRefusedError: damage, or offsets that do not follow.
+        AppendRefusedError: a batch is corrupt, or its offsets do not increase.
         StorageError: the disk failed, and the log directory is offline.
     """
     data, headers = _analyze(records, log_end_offset=state.log_end_offset, leader_epoch=leader_epoch)
@@ -155,20 +156,20 @@ def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epo
 
 
 def _append_kept(state: LogState, records: Raw, *, now_ms: int) -> LogAppendInfo:
-    """Append a mirror's batches with the offsets that they have; only headers and CRCs are looked at."""
+    """Append a mirror's batches with their offsets. Only headers and CRCs are checked."""
     data, headers = _analyze_kept(records, log_end_offset=state.log_end_offset, settings=state.settings)
     data, headers = _with_leader_epochs(data, headers, state.epochs.latest)
     first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
     return _append(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
 
-# ------------------------------------------------------------------------------------- what is checked of batches
+# ------------------------------------------------------------------------------------------------- checks of batches
 
 
 def _assigned_headers(
     batches: Appended, sent_header: BatchHeader | None, settings: AppendSettings
 ) -> list[BatchHeader]:
-    """Return the headers of what is appended: of one batch that stays as it came, what was read, with its offsets."""
+    """Return the headers of the appended batches. The header of a single unchanged batch is not parsed again."""
     records = batches.records
     if (
         sent_header is not None
@@ -186,7 +187,7 @@ def _assigned_headers(
 
 
 def _check_client_offset(data: Raw, sent_header: BatchHeader | None) -> None:
-    """Refuse a batch of format 2 that a client has given an offset."""
+    """Reject a client's batch of format 2 whose base offset is not 0."""
     if sent_header is not None and sent_header.base_offset and len(data) >= BATCH_V2.size:
         raise AppendRefusedError(
             "InvalidRecordException", f"a client's batch has base offset {sent_header.base_offset}, not 0"
@@ -194,7 +195,7 @@ def _check_client_offset(data: Raw, sent_header: BatchHeader | None) -> None:
 
 
 def _analyze(data: Raw, *, log_end_offset: int, leader_epoch: int | None) -> tuple[Raw, list[BatchHeader]]:
-    """Check batches that come with their offsets; return those to append: none from the first of a later epoch on."""
+    """Check batches that have offsets; return those before the first batch of an epoch later than ``leader_epoch``."""
     headers = _ordinary(data)
     valid = len(data)
     if not headers:
@@ -211,9 +212,9 @@ def _analyze(data: Raw, *, log_end_offset: int, leader_epoch: int | None) -> tup
 
 
 def _analyze_kept(data: Raw, *, log_end_offset: int, settings: LogSettings) -> tuple[Raw, list[BatchHeader]]:
-    """Check batches that a mirror sends with the offsets that they have, by their headers and CRCs alone.
+    """Check the headers and CRCs of a mirror's batches, which keep their offsets.
 
-    They may be of any format: a log that went from format to format has several, and so has its copy.
+    The batches may have several formats, because the original log may have been written in several.
     """
     batches, valid = valid_batches(as_array(data))
     headers = headers_from(batches)
@@ -227,9 +228,10 @@ def _analyze_kept(data: Raw, *, log_end_offset: int, settings: LogSettings) -> t
 
 
 def _with_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) -> tuple[Raw, list[BatchHeader]]:
-    """Return a mirror's batches with leader epochs that can follow ``latest``, which lie outside the CRC.
+    """Return a mirror's batches with leader epochs that do not decrease from ``latest``. The CRC excludes the epoch.
 
-    What has none, or none that is older, keeps its own: the copy answers OffsetsForLeaderEpoch as the original does.
+    A batch without an epoch, or with one that is not older, is unchanged. The copy therefore answers
+    OffsetsForLeaderEpoch as the original does.
     """
     epoch_at = BATCH_V2.position_of("leader_epoch")
     out, headers_after = bytearray(), list[BatchHeader]()
@@ -245,7 +247,7 @@ def _with_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) 
 
 
 def _ordinary(data: Raw) -> list[BatchHeader]:
-    """Return the header of one intact batch of format 2, the usual case, without the scan's arrays; else nothing."""
+    """Return the header if the data is one intact batch of format 2, the usual case; otherwise an empty list."""
     if len(data) < BATCH_V2.size or data[BYTES_TO_MAGIC - 1] != 2:
         return []
     size = int.from_bytes(data[_OFFSET_BYTES:OVERHEAD_BYTES], "big", signed=True)
@@ -257,7 +259,7 @@ def _ordinary(data: Raw) -> list[BatchHeader]:
 
 
 def _check_offsets(headers: Sequence[BatchHeader], log_end_offset: int, *, disorder: str, below: str) -> None:
-    """Refuse offsets that do not increase (with the exception ``disorder``), or lie below the log's end (``below``)."""
+    """Reject offsets that do not increase (exception ``disorder``) or are below the log end offset (``below``)."""
     last = NO_OFFSET
     for header in headers:
         if not last < header.base_offset <= header.last_offset < LARGEST_INT64:
@@ -269,7 +271,7 @@ def _check_offsets(headers: Sequence[BatchHeader], log_end_offset: int, *, disor
 
 
 def _offset_reason(header: BatchHeader, last: int) -> str:
-    """Return why a batch cannot have its offsets, after a batch that ends at ``last``."""
+    """Return the reason to reject a batch's offsets after a batch that ends at ``last``."""
     offsets = f"offsets {header.base_offset} to {header.last_offset}"
     if header.base_offset < 0:
         return f"{offsets}: offsets start at 0"
@@ -279,22 +281,22 @@ def _offset_reason(header: BatchHeader, last: int) -> str:
 
 
 def _first_or_last_offset(header: BatchHeader) -> int:
-    """Return a batch's first offset; in formats 0 and 1 its last, the only one in the header."""
+    """Return a batch's first offset; in formats 0 and 1 its last offset, the only one in the header."""
     return header.base_offset if header.magic >= 2 else header.last_offset
 
 
-# --------------------------------------------------------------------------------------------- how they are added
+# ------------------------------------------------------------------------------------------------- append to segments
 
 
 def _append(
     state: LogState, data: Raw, headers: Sequence[BatchHeader], *, first_offset: int, now_ms: int, origin: str
 ) -> LogAppendInfo:
-    """Append batches that have their offsets.
+    """Append batches that have offsets.
 
     Raises:
-        AppendRefusedError: too large, or a producer's epoch, sequence or transaction is wrong.
+        AppendRefusedError: the batches are too large, or a producer's epoch, sequence or transaction is wrong.
         OptionError: the log is closed.
-        StorageError: the disk fails; nothing is appended. If all that it lacks is space, the next append may succeed.
+        StorageError: the disk fails; nothing is appended. If only space is missing, the next append may succeed.
     """
     if state.is_closed:
         raise OptionError(f"the log of {state.topic_partition} is closed")
@@ -342,7 +344,7 @@ def _unchanged_info(state: LogState, first_offset: int, last_offset: int, *, val
 
 
 def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin: str) -> Prepared:
-    """Return what the append will change of producers: nothing, where no batch has one."""
+    """Return the change of the producer state by the append; empty if no batch has a producer id."""
     for header in headers:
         if header.producer_id >= 0:
             return state.producers.prepare(producer_batches(headers, partial(markers_in, data)), origin=origin)
@@ -352,7 +354,7 @@ def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader
 def _segment_for(
     state: LogState, data: Raw, headers: Sequence[BatchHeader], first_offset: int, largest: int, now_ms: int
 ) -> tuple[LogSegment, bool]:
-    """Return the active segment, or a new one if the append must not go into it (UnifiedLog.maybeRoll)."""
+    """Return the active segment, or roll it if the append needs a new one (UnifiedLog.maybeRoll)."""
     active, last_offset = state.segments.active, headers[-1].last_offset
     if not active.is_active:
         prepare(state, now_ms=now_ms)
@@ -374,7 +376,7 @@ def _assign_epochs(state: LogState, headers: Sequence[BatchHeader]) -> None:
     epochs = state.epochs
     for header in headers:
         if header.magic < 2:
-            if epochs.entries:  # an old leader wrote these batches without epochs: those that are known are incomplete
+            if epochs.entries:  # an old leader wrote these batches without epochs, so the stored epochs are incomplete
                 epochs.clear()
         elif header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)

@@ -1,4 +1,4 @@
-"""Read an open log: batches up to a watermark, aborted transactions, offsets by time (LocalLog.read)."""
+"""Read an open log: batches below a watermark, aborted transactions, and offsets by timestamp (LocalLog.read)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 
 class FetchData(NamedTuple):
-    """The answer to a fetch.
+    """The result of a fetch.
 
     Attributes:
-        records: batches; as in Kafka the last one may be incomplete, because the answer is cut at its size.
-        high_watermark, last_stable_offset, log_start_offset: of the log.
-        aborted: the transactions that a ``read_committed`` consumer leaves out; None for other isolations.
-        first_entry_incomplete: ``max_bytes`` was less than the first batch.
-        stretch: the records as a range of the file instead of ``records``; only on request, for large answers.
+        records: batches. As in Kafka, the last one may be incomplete, because the result is limited in size.
+        high_watermark: high watermark of the log.
+        last_stable_offset: last stable offset of the log.
+        log_start_offset: log start offset.
+        aborted: transactions whose records a ``read_committed`` consumer skips; None for other isolation levels.
+        first_entry_incomplete: whether the first batch is larger than ``max_bytes``.
+        stretch: range of the file that replaces ``records`` in large results, if the caller asked for it.
     """
 
     records: bytes
@@ -43,14 +45,15 @@ def read(
     min_one_message: bool = True,
     stretch_bytes: int | None = None,
 ) -> FetchData:
-    """Return the batches from the one that holds ``offset`` on, as the answer to a fetch.
+    """Return batches for a fetch, starting with the one that contains ``offset``.
 
     Args:
-        offset: from the log start offset to the log end offset.
-        max_bytes: of the answer; with ``min_one_message`` the first batch is returned whole even if it is larger.
-        isolation: ``LOG_END`` (a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
-        stretch_bytes: if the records have at least this many bytes, they are returned as a ``Stretch`` of the file
-            instead of being read, provided that files have descriptors. None: never.
+        offset: fetch offset, from the log start offset to the log end offset.
+        max_bytes: largest size of the result. With ``min_one_message`` the first batch is returned whole even if it is
+            larger.
+        isolation: ``LOG_END`` (for a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
+        stretch_bytes: minimum size of the records for which the result is a ``Stretch`` of the file instead of bytes,
+            if the disk's files have descriptors; None always returns bytes.
 
     Raises:
         OffsetOutOfRangeError: the offset is outside the log.
@@ -95,7 +98,7 @@ def _records(segment: LogSegment, first: BatchWindow, size: int) -> bytes:
 
 
 def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
-    """Return the position in a segment up to which may be read: that of the batch at the watermark."""
+    """Return the position at which a read of the segment must end: that of the batch at the watermark."""
     if end >= state.log_end_offset:
         return segment.size_bytes
     batch = segment.find_batch(end)
@@ -103,7 +106,7 @@ def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
 
 
 def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
-    """Return an offset that no record before ``position`` reaches (LogSegment.fetchUpperBoundOffset)."""
+    """Return an offset that is above all records before ``position`` (LogSegment.fetchUpperBoundOffset)."""
     index = segment.index.entries
     at = int(index.positions.searchsorted(position, side="left"))
     if at < len(index):
@@ -131,7 +134,7 @@ def _list_aborted_transactions(
 
 
 def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | None:
-    """Answer ListOffsets by time: the first record at or after it, or one of Kafka's special times (-1, -2, -3).
+    """Return the first record at or after a timestamp, or the answer to one of Kafka's special times (-1, -2, -3).
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -150,12 +153,12 @@ def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | No
 
 
 def _max_timestamp(state: LogState) -> TimedOffset:
-    """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none.
+    """Return the first record with the largest timestamp of the log (KIP-734); offset -1 if there is no record.
 
-    As in Kafka it may lie below the log start offset. Where all timestamps are -1 it is the first record; a message of
-    format 0 has none.
+    As in Kafka, the record may be below the log start offset. If all timestamps are -1, it is the first record.
+    Messages of format 0 have no timestamp.
     """
-    where = max(state.segments, key=lambda segment: segment.largest.timestamp)  # of equal ones the first
+    where = max(state.segments, key=lambda segment: segment.largest.timestamp)  # the first of several
     reader = where.reader()
     record = find_timestamp(reader, where.largest.timestamp, least_offset=0)
     batch = None if record is None else reader.find_batch(record.offset)

@@ -1,9 +1,9 @@
-"""Make the files of a log, flush them to the disk, roll it and close it.
+"""Create the files of a log, flush them, roll the active segment and close the log.
 
-A log that is new has no files: its directory is made when it is first written to, as its first append begins. A topic
-of many partitions costs memory only until then, and a partition without a directory is an empty one. Nothing is
-flushed then: until the first flush of a log a crash may leave any part of it, and recovery begins at its first batch.
-That flush puts the directories on the disk, too. A roll flushes the old segment before the next one is made.
+A new log has no files. Its first append creates the directory, so a partition without records only needs memory, and a
+partition without a directory is an empty one. Creation does not flush. Until the first flush of a log a crash may lose
+any part of it, and recovery starts at its first batch. The first flush also flushes the directories. A roll flushes the
+old segment before it creates the next one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kafkaframes.storage.partition.state import LogState
 
 
 def prepare(state: LogState, *, now_ms: int) -> None:
-    """Make the active segment ready for an append: with its files, if the log has none yet, and open.
+    """Prepare the active segment for an append: open it, and create the files of a new log.
 
     Raises:
-        StorageError: the disk fails; where it lacks space only, there is no directory again.
+        StorageError: the disk fails. If only space is missing, the new directory is removed again.
     """
     active = state.segments.active
     if state.has_files:
@@ -50,7 +50,7 @@ def _make_files(state: LogState, active: LogSegment) -> None:
 
 
 def remove_directory(disk: OnlineDisk, path: str) -> None:
-    """Remove a directory with the files in it, if it is there.
+    """Delete a directory and its files, if it exists.
 
     Raises:
         StorageError: the disk fails.
@@ -62,10 +62,10 @@ def remove_directory(disk: OnlineDisk, path: str) -> None:
 
 
 def flush(state: LogState, *, now_ms: int) -> None:
-    """Flush everything to the disk; afterwards the recovery point is the log end offset.
+    """Flush the log to the disk, and set the recovery point to the log end offset.
 
     Raises:
-        StorageError: the disk fails. The recovery point stays.
+        StorageError: the disk fails. The recovery point does not change.
     """
     state.last_flush_ms = now_ms
     if not state.has_files:
@@ -86,7 +86,7 @@ def flush(state: LogState, *, now_ms: int) -> None:
 
 
 def _new_files(state: LogState) -> tuple[list[str], list[str]]:
-    """Return the files and directories that the first flush of a new log has to flush, too: none for others."""
+    """Return the additional files and directories that the first flush of a new log must flush."""
     if state.is_linked:
         return [], []
     files = [] if state.topic_id is None else [join(state.directory, names.PARTITION_METADATA)]
@@ -104,9 +104,9 @@ def flush_if_due(state: LogState, *, now_ms: int) -> None:
 
 
 def roll(state: LogState, expected_offset: int = 0, *, now_ms: int) -> int:
-    """Close the active segment and begin the next one; return its base offset (UnifiedLog.roll).
+    """Close the active segment and create the next one; return its base offset (UnifiedLog.roll).
 
-    The old one is on the disk, with a snapshot of the producers, before the new one is made. An empty segment is not
+    The old segment and a producer snapshot are on the disk before the new segment is created. An empty segment is not
     rolled.
 
     Raises:
@@ -124,7 +124,7 @@ def roll(state: LogState, expected_offset: int = 0, *, now_ms: int) -> int:
         state.snapshots.take(base, state.producers.entries(), active_base=old.base_offset)
         state.snapshots.flush()
         segment.activate(state.settings, is_new=True)
-    except StorageError:  # a segment that is closed, and still the active one, is rolled by the next append
+    except StorageError:  # the active segment stays closed, and the next append rolls it
         state.disk.back_online(lambda: _remove_unfinished(state, segment))
         raise
     old.release()
@@ -140,7 +140,7 @@ def _remove_unfinished(state: LogState, segment: LogSegment) -> None:
 
 
 class Flush(NamedTuple):
-    """A flush that can run in another thread; afterwards everything below ``offset`` is on the disk."""
+    """A flush that can run in another thread. After ``run``, all records below ``offset`` are on the disk."""
 
     offset: int
     disk: OnlineDisk
@@ -148,7 +148,7 @@ class Flush(NamedTuple):
     directories: list[str]
 
     def run(self) -> None:
-        """Wait for the disk; callable from any thread, once.
+        """Flush the files, and wait for the disk. Can be called once, from any thread.
 
         Raises:
             StorageError: the disk fails.
@@ -162,16 +162,16 @@ class Flush(NamedTuple):
             self.close()
 
     def close(self) -> None:
-        """Close the files, of a flush that has not run."""
+        """Close the files of a flush that has not run."""
         for file in self.files:
             file.close()
 
 
 def begin(state: LogState) -> Flush:
-    """Return a flush of everything appended so far; call its ``run`` in any thread, then ``finish``.
+    """Return a flush of everything appended so far. Call its ``run`` in any thread, then ``finish``.
 
-    It flushes batches only: a recovery rebuilds missing index entries. The data of rolled segments is on the disk
-    already, and the name of the segment that follows them is flushed with the first batches in it.
+    It flushes only batches, because a recovery rebuilds missing index entries. Rolled segments are on the disk already.
+    The file name of the active segment is flushed with its first batches.
 
     Raises:
         StorageError: the disk fails.
@@ -190,25 +190,25 @@ def begin(state: LogState) -> Flush:
 
 
 def finish(state: LogState, offset: int, *, now_ms: int) -> None:
-    """Set the recovery point to ``offset``, up to which a flush has completed."""
+    """Set the recovery point to ``offset``, the end offset of a completed flush."""
     state.recovery_point = max(state.recovery_point, min(offset, state.log_end_offset))
     state.last_flush_ms = now_ms
     state.is_linked = True
-    # A segment that begins at ``offset`` may have been created since: its name is flushed with its first batches.
+    # A segment with base offset ``offset`` may have been created since: its name is flushed with its first batches.
     segments = state.segments.from_floor(max(offset - 1, 0))
     if segments and segments[0].base_offset < offset:
         state.linked_base = segments[0].base_offset
 
 
 class Unflushed(NamedTuple):
-    """What has to be flushed before a log counts as stopped cleanly: files, then directories, by path."""
+    """Paths of the files, then of the directories, that must be flushed before a clean shutdown is complete."""
 
     files: list[str]
     directories: list[str]
 
 
 def begin_close(state: LogState) -> Unflushed:
-    """End the appends, and write what the next opening reads; the caller flushes it, and closes the files.
+    """Close the log for appends, and write the files that the next opening reads. The caller flushes and closes them.
 
     Raises:
         StorageError: the disk fails.

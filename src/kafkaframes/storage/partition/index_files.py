@@ -1,7 +1,7 @@
-"""The three indexes of a segment while it is written: in memory for look-ups, and on the disk (AbstractIndex).
+"""The three indexes of a segment that is being written: in memory for lookups, and on the disk (AbstractIndex).
 
-While a segment is active its offset and time index are allocated at their full size, with zeros behind the entries;
-rolling and closing trim them. An index that cannot be read raises no error: it counts as empty, and look-ups walk the
+The offset and time indexes of an active segment are allocated at their full size, with zeros after the entries. Rolling
+and closing trim them. An unreadable offset or time index raises no error. It is treated as empty, and lookups walk the
 batches instead.
 """
 
@@ -34,10 +34,10 @@ _MIN_ENTRIES = 64
 
 
 class _EntryFile:
-    """A file of entries of two numbers each; two columns in memory, which are read when they are first needed."""
+    """A file whose entries are pairs of numbers. They are read into two columns in memory at the first access."""
 
     _entry: struct.Struct
-    _offsets: int  # which of the columns has the offsets
+    _offsets: int  # index of the column that has the offsets
 
     def __init__(self, disk: OnlineDisk, path: str, *, base_offset: int) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class _EntryFile:
         info = self._disk.stat(self.path)
         try:
             self._first, self._second = self._read(b"" if info is None else self._disk.read(self.path))
-        except LogDirError:  # look-ups walk the batches instead
+        except LogDirError:  # lookups walk the batches instead
             self._first = self._second = np.empty(0, np.int64)
         self._count = len(self._first)
 
@@ -88,7 +88,7 @@ class _EntryFile:
         self._count = count + 1
 
     def keep(self, count: int) -> None:
-        """Drop the entries from ``count`` on; the file keeps its allocated size."""
+        """Remove all entries after the first ``count``. The file keeps its allocated size."""
         if self._file is None or count >= len(self):
             return
         self._file.truncate(count * self._entry.size)
@@ -99,7 +99,7 @@ class _EntryFile:
         self.keep(int(np.searchsorted(self._columns()[self._offsets], offset, side="left")))
 
     def trim(self) -> None:
-        """Cut off the zeros behind the last entry."""
+        """Remove the zeros after the last entry from the file."""
         if self._file is not None:
             self._most = len(self)
             self._file.truncate(self._most * self._entry.size)
@@ -117,7 +117,7 @@ class _EntryFile:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the entries have, without the zeros behind them."""
+        """Size of the entries in bytes, without the zeros after them."""
         return len(self) * self._entry.size
 
     def _columns(self) -> tuple[Any, Any]:
@@ -126,7 +126,7 @@ class _EntryFile:
 
 
 class OffsetIndexFile(_EntryFile):
-    """``N.index`` (OffsetIndex)."""
+    """The offset index, ``<base offset>.index`` (OffsetIndex)."""
 
     _entry = struct.Struct(">ii")
     _offsets = 0
@@ -137,26 +137,26 @@ class OffsetIndexFile(_EntryFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether no other entry fits."""
+        """Whether the file has no space for another entry."""
         return (len(self) if self._count < 0 else self._count) >= self._most
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """Return offset and position of the last entry at or before ``offset``; the segment's start without one."""
+        """Return offset and position of the last entry at or below ``offset``; the segment's start if there is none."""
         at = int(self._first[: len(self)].searchsorted(offset, side="right")) - 1
         return (int(self._first[at]), int(self._second[at])) if at >= 0 else (self.base_offset, 0)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; both numbers must be above those of the last one."""
+        """Add an entry. Both numbers must be greater than those of the last entry."""
         self._add(offset, position, self._entry.pack(offset - self.base_offset, position))
 
     @property
     def entries(self) -> OffsetIndex:
-        """The entries so far."""
+        """The entries added so far."""
         return OffsetIndex(self.base_offset, *self._columns())
 
 
 class TimeIndexFile(_EntryFile):
-    """``N.timeindex`` (TimeIndex)."""
+    """The time index, ``<base offset>.timeindex`` (TimeIndex)."""
 
     _entry = struct.Struct(">qi")
     _offsets = 1
@@ -167,30 +167,30 @@ class TimeIndexFile(_EntryFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the place that is reserved for the segment's last entry is left."""
+        """Whether the only free entry is the one that is reserved for closing the segment."""
         return (len(self) if self._count < 0 else self._count) >= self._most - 1
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) without one."""
+        """The last entry; (-1, base offset) if there are no entries."""
         last = len(self) - 1
         if last < 0:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         return TimestampOffset(int(self._first[last]), int(self._second[last]))
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry, unless its timestamp is not above the last one's."""
+        """Add an entry if its timestamp is greater than that of the last entry."""
         if timestamp > self.last_entry.timestamp:
             self._add(timestamp, offset, self._entry.pack(timestamp, offset - self.base_offset))
 
     @property
     def entries(self) -> TimeIndex:
-        """The entries so far."""
+        """The entries added so far."""
         return TimeIndex(self.base_offset, *self._columns())
 
 
 class TxnIndexFile:
-    """``N.txnindex`` (TransactionIndex): aborted transactions; the file is made for the first one."""
+    """The aborted transactions, ``<base offset>.txnindex`` (TransactionIndex). The first one creates the file."""
 
     def __init__(self, disk: OnlineDisk, path: str, *, base_offset: int) -> None:
         self.path = path
@@ -200,10 +200,10 @@ class TxnIndexFile:
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """By the offset of their markers.
+        """The aborted transactions, in the order of their markers.
 
         Raises:
-            LogDirError: the file is corrupt, so it is not known which records are committed.
+            LogDirError: the file is corrupt, so it is unknown which records are committed.
         """
         if self._entries is None:
             there = self._disk.stat(self.path) is not None
@@ -222,7 +222,7 @@ class TxnIndexFile:
         entries.append(transaction)
 
     def truncate_to(self, offset: int) -> None:
-        """Keep the transactions whose marker lies below ``offset``, and no part of another."""
+        """Remove the transactions whose marker is at or above ``offset``, and any incomplete entry."""
         entries, there = [one for one in self.aborted if one.last_offset < offset], self._disk.stat(self.path)
         if there is not None and there.size_bytes != len(entries) * ABORTED_SIZE_BYTES:
             file = self._disk.open_file(self.path)
@@ -231,6 +231,6 @@ class TxnIndexFile:
         self._entries = entries
 
     def flush(self) -> None:
-        """Return when everything written is on the disk."""
+        """Flush the file to the disk."""
         if self._disk.stat(self.path) is not None:
             self._disk.flush_file(self.path)

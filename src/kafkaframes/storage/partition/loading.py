@@ -1,7 +1,7 @@
-"""Open a partition's log; a recovery that ``log.recovery`` has planned is carried out in place (LogLoader).
+"""Open a partition's log, and apply the recovery that ``recovery.plan`` has planned in place (LogLoader).
 
-The order of effects makes sure that a crash at any point is recovered to the same result: later segments are deleted
-before a damaged one is truncated, and new files are written under a name that the next start deletes, then renamed.
+A crash at any point is recovered to the same result. Later segments are deleted before a damaged one is truncated. New
+files are written under a name that the next startup deletes, and then renamed.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def create_log(
     disk: Disk | None = None,
     topic_id: str | None = None,
 ) -> PartitionLog:
-    """Return a new, empty log, whose directory and files are made by its first append.
+    """Return a new, empty log. Its first append creates the directory and the files.
 
-    Afterwards they are as ``open_log`` makes them of an empty directory.
+    The result is the same as if ``open_log`` had opened an empty directory.
 
     Args:
         directory: ``<log directory>/<topic>-<partition>``.
-        disk: this machine's by default.
-        topic_id: for ``partition.metadata`` (KIP-516).
+        disk: disk of the directory; None selects the local disk.
+        topic_id: topic id for ``partition.metadata`` (KIP-516).
 
     Raises:
-        LogDirError: the name is not that of a partition, or the directory exists.
+        LogDirError: the directory name is not that of a partition, or the directory exists.
     """
     there, log_settings, name = (
         online(disk),
@@ -90,12 +90,12 @@ def open_log(
     disk: Disk | None = None,
     checkpointed_offsets: Checkpointed | None = None,
 ) -> PartitionLog:
-    """Open a partition's log for reading and writing; after an unclean stop it is recovered first, in place.
+    """Open a partition's log for reading and writing. After an unclean shutdown, recover it in place first.
 
     Args:
         directory: ``<log directory>/<topic>-<partition>``.
-        disk: this machine's by default.
-        checkpointed_offsets: what the log directory says; read from the directory above by default.
+        disk: disk of the directory; None selects the local disk.
+        checkpointed_offsets: the partition's checkpointed offsets; None reads them from the log directory.
 
     Raises:
         LogDirError: the directory is missing, or a file cannot be read.
@@ -123,13 +123,13 @@ def open_log(
 
 
 def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
-    """Refuse, before anything is changed, a log that nothing can be appended to."""
+    """Reject a log that cannot be appended to, before anything is changed."""
     if plan.log_end_offset > LARGEST_OFFSET:
         raise LogDirError(
             "its last record has the largest offset there is: none is left for the log's end", file=directory
         )
     active = plan.segments[-1]
-    if plan.log_end_offset < active.base_offset:  # Kafka opens it after a clean stop, and fails at the first append
+    if plan.log_end_offset < active.base_offset:  # after a clean shutdown Kafka opens it and fails at the first append
         last, name = plan.log_end_offset - 1, names.segment_file_name(active.base_offset, "log")
         raise LogDirError(f"its last record has offset {last:,}, below {name}, the file that it is in", file=directory)
 
@@ -143,9 +143,9 @@ def _drop_unfinished_metadata(disk: OnlineDisk, log_directory: LogDirectory) -> 
 
 
 def _plan_recovery(log_directory: LogDirectory) -> RecoveryPlan:
-    """Plan as Kafka does, except that a clean log whose last bytes are not a whole batch is recovered, too.
+    """Plan a recovery as Kafka does, but also recover a clean log that does not end with a whole batch.
 
-    Kafka would append after such bytes, and lose all of that at its next recovery.
+    Kafka would append after the incomplete batch, and lose all appended records at its next recovery.
     """
     plan = plan_recovery(log_directory, log_directory.partitions[0])
     last = plan.segments[-1]
@@ -174,23 +174,23 @@ def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
 
 
 def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
-    """Change a partition's directory as its recovery has worked out; return whether there was anything to change.
+    """Apply a recovery to a partition's directory; return whether anything was changed.
 
-    What the next recovery would make anew is not flushed: the first flush of the log does that.
+    Files that the next recovery would rebuild are not flushed here. The first flush of the log flushes them.
 
     Raises:
-        StorageError: the disk fails; the next opening starts again and comes to the same result.
+        StorageError: the disk fails; the next opening starts again and reaches the same result.
     """
     directory = recovered_log.plan.partition.directory
     cuts = [action for action in recovered_log.plan.actions if action.kind is Kind.TRUNCATE]
     for action in recovered_log.plan.actions:
         if action.kind is not Kind.TRUNCATE:
             _ACTIONS[action.kind](disk, action)
-    if cuts:  # later segments are deleted first, so that a crash leaves no hole
+    if cuts:  # later segments are deleted first, so that a crash leaves no gap
         disk.sync_directory(directory)
     for action in cuts:
         _truncate(disk, action)
-    if recovered_log.plan.view is not None:  # parts must have their names before anything is called .cleaned again
+    if recovered_log.plan.view is not None:  # parts must have their final names before a file is named .cleaned again
         disk.sync_directory(directory)
     is_lasting = any(action.kind is not Kind.REBUILD for action in recovered_log.plan.actions)
     before = {one.name: one.size_bytes for one in disk.list_directory(directory) if not one.is_directory}
@@ -211,9 +211,9 @@ def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
 
 
 def _write(disk: Disk, path: str, content: bytes, recovered_log: Recovered) -> bool:
-    """Write a file; return whether it has to last. What does not is written in place, which takes a tenth."""
+    """Write a file; return whether it must be durable. Other files are written in place, in a tenth of the time."""
     name = split_path(path)[1]
-    is_taken = name + DELETED in recovered_log.files  # of the segment that was split
+    is_taken = name + DELETED in recovered_log.files  # a file of the segment that was split
     if is_taken or not _is_made_again(name, recovered_log.plan):
         write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED)
         return True
@@ -222,7 +222,7 @@ def _write(disk: Disk, path: str, content: bytes, recovered_log: Recovered) -> b
 
 
 def _is_made_again(name: str, plan: RecoveryPlan) -> bool:
-    """Return whether a file of a segment that may not be flushed is made anew by each recovery until it is."""
+    """Return whether each recovery rebuilds the file, because it belongs to a segment that may not be flushed yet."""
     file_name = FileName.parse(name)
     return file_name is not None and file_name.offset >= _first_unflushed(plan)
 
@@ -233,7 +233,7 @@ def _first_unflushed(plan: RecoveryPlan) -> int:
 
 
 def _split_segment(disk: Disk, action: Action) -> None:
-    """Write the parts and rename the last one first: after a crash a ``.cleaned`` part is left, or all are there."""
+    """Write the parts and rename the last one first. After a crash a ``.cleaned`` part is left, or all parts exist."""
     directory = split_path(action.path)[0]
     paths = [join(directory, str(part.file.name)) for part in action.parts]
     for path, part in zip(paths, action.parts, strict=True):
@@ -257,7 +257,7 @@ def _copy(disk: Disk, source: str, part: FilePart, target: str) -> None:
 
 
 def _rename(disk: Disk, action: Action) -> None:
-    if action.path.endswith(SWAP):  # the files that it replaces are deleted for good before it gets their name
+    if action.path.endswith(SWAP):  # the files that it replaces are deleted permanently before it is renamed
         disk.sync_directory(split_path(action.path)[0])
     if action.to is not None:
         disk.rename(action.path, action.to)

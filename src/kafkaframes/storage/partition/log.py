@@ -1,10 +1,10 @@
-"""The log of one partition, with everything that a broker does to it, without threads or a clock (UnifiedLog).
+"""The log of one partition, with all operations that a broker needs, without threads or a clock (UnifiedLog).
 
-The caller passes the time (``now_ms``) and calls ``tick`` for everything that Kafka does by schedule: flushing by time,
-retention, deletion of files that are due. A rolled segment is flushed before the next one is made, so that
-a crash can only cost what was appended since; the log is opened by ``loading.open_log``, which recovers it.
+The caller passes the time (``now_ms``) and calls ``tick`` for the work that Kafka schedules: flushing by time,
+retention and deletion of files. A rolled segment is flushed before the next one is created. A crash can therefore only
+lose records that were appended after that. ``loading.open_log`` opens a log and recovers it if necessary.
 
-Not thread-safe: one owner, as a partition has one leader.
+A log is not thread-safe. It has one owner, as a partition has one leader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkaframes.storage.partition.state import LogState
 
 @dataclass(slots=True, kw_only=True)
 class PartitionLog(LogState):
-    """The log of one topic partition: its state, and all that is done to it."""
+    """The log of one topic partition: its state and the operations on it."""
 
     append_as_leader = appending.append_as_leader
     append_as_follower = appending.append_as_follower
@@ -40,7 +40,7 @@ class PartitionLog(LogState):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all batches."""
+        """Total size of all batches, in bytes."""
         return self.segments.size_bytes
 
     @property
@@ -49,15 +49,15 @@ class PartitionLog(LogState):
         return self.segments.bases
 
     def segment_times(self) -> list[tuple[int, int]]:
-        """Return (base offset, last modification in milliseconds) of each segment, as ListOffsets 0 asks for."""
+        """Return (base offset, last modification time in milliseconds) of each segment, for ListOffsets version 0."""
         return [(one.base_offset, one.read_modification_time()) for one in self.segments]
 
     def configure(self, settings: LogSettings) -> None:
-        """Change the settings; segments that exist keep the size of their indexes."""
+        """Change the settings. Existing segments keep the size of their indexes."""
         self.settings = settings
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due: flush by time, retention, deletion of files, expiry of producers.
+        """Run the work that is due: flush by time, apply retention, delete files, expire producers.
 
         Raises:
             StorageError: the disk fails.
@@ -68,12 +68,12 @@ class PartitionLog(LogState):
         self.producers.drop_expired(now_ms)
 
     def follow_clock_step(self, step_ms: int) -> None:
-        """Move the times at which deletions and flushes are due by what the wall time has jumped."""
+        """Shift the due times of deletions and flushes by a step of the wall clock."""
         self.last_flush_ms += step_ms
         self.deleted_files = [file._replace(due_ms=file.due_ms + step_ms) for file in self.deleted_files]
 
     def close(self, *, now_ms: int) -> None:
-        """Stop cleanly: flush, write a producer snapshot, trim the files and close them.
+        """Close the log cleanly: flush it, write a producer snapshot, trim the files and close them.
 
         Raises:
             StorageError: the disk fails; the next opening recovers the log.
@@ -83,25 +83,25 @@ class PartitionLog(LogState):
             self.finish_close(now_ms=now_ms)
 
     def finish_close(self, *, now_ms: int) -> None:
-        """Take note that everything is on the disk, and close the files."""
+        """Record that everything is on the disk, and close the files."""
         self.finish_flush(self.log_end_offset, now_ms=now_ms)
         self.abandon()
 
     def release(self) -> None:
-        """Close the files; they are opened again when they are used."""
+        """Close the files. The next access opens them again."""
         for segment in self.segments:
             segment.release()
 
     def abandon(self) -> None:
-        """Close the files without flushing; the log counts as not stopped cleanly."""
+        """Close the files without flushing, as an unclean shutdown does."""
         self.release()
         self.is_closed = True
 
     def delete_records(self, offset: int) -> int:
-        """Delete the records below ``offset`` (-1: the high watermark), as DeleteRecords; return the low watermark.
+        """Delete the records below ``offset`` (-1: the high watermark), like DeleteRecords; return the low watermark.
 
         Raises:
-            OffsetOutOfRangeError: the offset lies below 0 or above the high watermark.
+            OffsetOutOfRangeError: the offset is negative or above the high watermark.
         """
         target = self.high_watermark if offset == -1 else offset
         if target < 0:
@@ -110,7 +110,7 @@ class PartitionLog(LogState):
         return self.log_start_offset
 
     def replace_segments(self, old: Sequence[LogSegment], *, now_ms: int) -> bool:
-        """Replace closed segments by a cleaned one (see ``retention``); return False if they are not there any more.
+        """Replace closed segments by a compacted one (see ``retention``); return False if they no longer exist.
 
         Raises:
             StorageError: the disk fails; the next opening completes the replacement or undoes it.

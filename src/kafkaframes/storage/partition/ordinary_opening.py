@@ -1,13 +1,13 @@
-"""Open a log whose directory is as a stop, or the end of the process, usually leaves it: the fast path of ``loading``.
+"""Open a log whose directory is in the usual state after a shutdown or a kill: the fast path of ``loading``.
 
-It answers only where nothing is unusual: the segments with their indexes, snapshots of the producers, epochs that fit.
-After a clean stop there is nothing to change, and the log ends where the checkpoint says. After an unclean one the last
-segment alone is recovered, which has to be whole: its indexes and a snapshot at the log's end are written anew. None is
-no answer: ``loading`` plans a recovery then, and nothing has changed. A test opens the same directories by both paths,
-with damage in each file.
+The fast path applies only to ordinary directories: segments with their indexes, producer snapshots, and leader epochs
+that match. After a clean shutdown nothing is changed, and the log ends at the checkpointed offset. After an unclean one
+only the last segment is recovered, and it must consist of whole batches. Its indexes and a producer snapshot at the log
+end are rewritten. For any other directory the functions return None and change nothing, and ``loading`` plans a
+recovery. A test opens the same directories on both paths, with damage in each file.
 
-A broker of 10,000 partitions opens each at a start: this path takes a quarter of the plan's CPU after a clean stop, and
-a half after kill -9 (``benchmarks/broker_partitions.py``).
+A broker with 10,000 partitions opens all of them at startup. This path takes a quarter of the general path's CPU time
+after a clean shutdown, and half of it after kill -9 (``benchmarks/broker_partitions.py``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ENTRY_BYTES = {"log": 1, "index": indexes.OFFSET_ENTRY.itemsize, "timeindex": i
 
 
 class _Files(NamedTuple):
-    """The files of an ordinary directory: small ones by name, segments' sizes by base offset, snapshots' offsets."""
+    """The files of an ordinary directory: small files by name, segment sizes by base offset, and snapshot offsets."""
 
     small: dict[str, FileInfo]
     sizes: dict[int, int]
@@ -50,10 +50,12 @@ class _Files(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """What was read of an ordinary directory.
+    """The content of an ordinary directory after opening.
 
     Attributes:
-        before, snapshots: the producers' snapshots that are there, and those to be there, by offset.
+        end: log end offset.
+        before: existing producer snapshots, by offset.
+        snapshots: producer snapshots after opening, by offset.
     """
 
     end: int
@@ -72,7 +74,7 @@ def open_ordinary(
     settings: LogSettings,
     now_ms: int,
 ) -> PartitionLog | None:
-    """Return a log, whose directory has ``entries``; None where anything about it is not ordinary.
+    """Return the log in a directory with these ``entries``; None if anything about the directory is not ordinary.
 
     Raises:
         StorageError: the disk fails.
@@ -127,9 +129,9 @@ def open_ordinary(
 
 
 def _files_of(entries: list[FileInfo], *, is_clean: bool) -> _Files | None:
-    """Return the files of a directory that has those of whole segments, and no others.
+    """Return the files of a directory that has only complete segments; None for any other directory.
 
-    The last segment's indexes are made anew after an unclean stop, which leaves them at their full size.
+    After an unclean shutdown the last segment's indexes still have their allocated size, and are rebuilt.
     """
     small: dict[str, FileInfo] = {}
     sizes: dict[str, dict[int, int]] = {"log": {}, "index": {}, "timeindex": {}, "snapshot": {}}
@@ -154,7 +156,7 @@ def _files_of(entries: list[FileInfo], *, is_clean: bool) -> _Files | None:
 
 
 def _clean(disk: OnlineDisk, directory: str, files: _Files, start: int, end: int) -> _Opened | None:
-    """Return a log that was stopped cleanly; None where it does not end as the checkpoint and its snapshot say."""
+    """Open a log after a clean shutdown; return None if its end differs from the checkpoint or the last snapshot."""
     base = max(files.sizes)
     size, next_offset = files.sizes[base], base
     if size:
@@ -173,7 +175,7 @@ def _clean(disk: OnlineDisk, directory: str, files: _Files, start: int, end: int
     if files.snapshots[-1] != end or files.snapshots[0] <= start or not files.sizes.keys() >= {*files.snapshots[:-1]}:
         return None
     last = disk.read(join(directory, segment_file_name(end, "snapshot")))
-    snapshots = {**dict.fromkeys(files.snapshots, b""), end: last}  # of the others the names are enough
+    snapshots = {**dict.fromkeys(files.snapshots, b""), end: last}  # only the last snapshot's content is needed
     return _Opened(end, snapshots, snapshots)
 
 
@@ -185,7 +187,7 @@ def _recover_last_segment(
     settings: LogSettings,
     now_ms: int,
 ) -> _Opened | None:
-    """Return a log whose last segment alone is recovered; None where more is, or a part of it has to go."""
+    """Recover only the last segment; return None if other segments need recovery or bytes must be truncated."""
     base, bases = max(files.sizes), sorted(files.sizes)
     if base > checkpointed_offsets.offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0) and len(bases) > 1:
         return None
@@ -232,19 +234,19 @@ def _recover_last_segment(
 
 
 def _producers(opened_log: _Opened, settings: LogSettings) -> Producers:
-    """Return the producers that the last snapshot has: that of the log's end."""
+    """Return the producers of the snapshot at the log end."""
     entries = read_producer_snapshot(opened_log.snapshots[opened_log.end]) if opened_log.snapshots else ()
     return Producers.of_entries(entries, expiration_ms=settings.producer_id_expiration_ms)
 
 
 def _fit(epochs: Epochs, opened_log: _Opened, known_start: int) -> bool:
-    """Return whether the file of epochs stays as it is."""
+    """Return whether the leader epoch checkpoint needs no change."""
     complete = checkpoints.add_recovered_epochs(checkpoints.load_epochs(epochs), opened_log.epochs)
     return checkpoints.truncate_epochs(complete, start_offset=known_start, end_offset=opened_log.end) == epochs
 
 
 def _change(disk: OnlineDisk, directory: str, opened_log: _Opened) -> None:
-    """Write what a recovery makes anew: nothing of it has to last before the next flush, as in ``loading``."""
+    """Write the recovered files. They need not be durable before the next flush of the log, as in ``loading``."""
     for name, raw in opened_log.indexes.items():
         overwrite(disk, join(directory, name), raw)
     before = dict(opened_log.before)

@@ -1,8 +1,8 @@
-"""Shorten a log: retention at its beginning, truncation at its end (UnifiedLog, LocalLog).
+"""Remove records from a log: retention at its start, truncation at its end (UnifiedLog, LocalLog).
 
-Files are renamed to ``.deleted`` first and deleted later, so that readers can finish. The order makes sure that a crash
-leaves no hole: at the beginning the oldest segment goes first, at the end the newest; and the directory
-is flushed before anything new is written.
+Files are renamed to ``.deleted`` first and deleted later, so that readers can finish. A crash leaves no gap in the log:
+at the start the oldest segment is removed first, and at the end the newest. The directory is flushed before new
+records are written.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kafkaframes.storage.partition.state import Deleted, LogState
 
 
 def delete_old_segments(state: LogState, *, now_ms: int) -> int:
-    """Delete the segments that retention by time, size and log start offset no longer keeps, oldest first.
+    """Delete the segments that exceed retention by time or size, or end below the log start offset; oldest first.
 
     Returns:
-        How many there were (UnifiedLog.deleteOldSegments).
+        Number of deleted segments (UnifiedLog.deleteOldSegments).
 
     Raises:
         StorageError: the disk fails.
@@ -45,14 +45,14 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
     state.disk.sync_directory(state.directory)
     try:
         state.epochs.segments_begin_at(first_kept.base_offset)
-    except StorageError:  # a file with more epochs than are needed does no harm
+    except StorageError:  # surplus epochs in the file are harmless
         if not state.disk.back_online():
             raise
     return len(deletable)
 
 
 def _candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
-    """Yield the segments below the high watermark, each with the next one's base offset; not an empty last one."""
+    """Yield (segment, next base offset) of all segments below the high watermark, except an empty last segment."""
     for segment in state.segments:
         after = state.segments.next_base(segment)
         end = state.log_end_offset if after is None else after
@@ -95,7 +95,7 @@ def _remove(state: LogState, segments: Iterable[LogSegment], now_ms: int) -> Non
 
 
 def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
-    """Delete the ``.deleted`` files that have waited for ``file.delete.delay.ms``; return how many.
+    """Delete the ``.deleted`` files whose ``file.delete.delay.ms`` has passed; return their number.
 
     Raises:
         StorageError: the disk fails.
@@ -109,7 +109,7 @@ def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
 
 
 def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
-    """Truncate the log to ``offset``; return False if it does not reach beyond it (UnifiedLog.truncateTo).
+    """Truncate the log to ``offset``; return False if it ends at or below ``offset`` (UnifiedLog.truncateTo).
 
     Raises:
         OptionError: the offset is negative.
@@ -126,7 +126,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
     state.recovery_point = min(state.recovery_point, offset)
     state.linked_base = -1  # a new segment may get the base offset of one that is removed here
     segments = state.segments.above(offset)
-    if segments:  # deleted before the segment below them is truncated, so that a crash leaves no hole
+    if segments:  # deleted before the segment below them is truncated, so that a crash leaves no gap
         _remove(state, reversed(segments), now_ms)
         state.disk.sync_directory(state.directory)
     active = state.segments.active
@@ -169,7 +169,7 @@ def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) ->
 
 
 def reload_producers(state: LogState, *, now_ms: int) -> None:
-    """Rebuild the producers' state at the new log end: from the last snapshot below it and the batches since."""
+    """Rebuild the producer state at the new log end, from the last snapshot below it and the batches after that."""
     state.snapshots.remove_outside(state.log_start_offset, state.log_end_offset)
     entries: tuple[ProducerEntry, ...] = ()
     at = state.log_start_offset
@@ -178,7 +178,7 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
         try:
             entries, at = read_producer_snapshot(state.disk.read(path), file=path), offset
             break
-        except LogDirError:  # as when a log is opened, the previous snapshot is used
+        except LogDirError:  # fall back to the previous snapshot, as opening a log does
             state.snapshots.remove(offset)
     producers = Producers.of_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
     producers.drop_expired(now_ms)
@@ -191,22 +191,22 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Replace segments by the cleaned segment that was made of them (LocalLog.replaceSegments).
+# Replace segments by the compacted segment that the cleaner wrote (LocalLog.replaceSegments).
 #
-# The new files are complete and flushed as ``.cleaned``. They are renamed to ``.swap``, the old ones to ``.deleted``,
-# and then the new ones to their final names. After a crash recovery keeps the old log before the first step and the new
-# one after it, which the suffixes tell. Readers of an old segment can continue.
+# The new files are complete and flushed as ``.cleaned``. First they are renamed to ``.swap``, then the old files to
+# ``.deleted``, and finally the new files to their final names. From these suffixes recovery decides: before the first
+# rename it keeps the old log, afterwards the new one. Readers of an old segment can continue.
 
 CLEANED, SWAP = ".cleaned", ".swap"
 
 
 def path_of(directory: str, base_offset: int, kind: str) -> str:
-    """Return the path of a cleaned segment's file, before it takes its place."""
+    """Return the path of a compacted segment's file before it replaces the old segments."""
     return join(directory, segment_file_name(base_offset, kind)) + CLEANED
 
 
 def remove_cleaned(state: LogState) -> None:
-    """Delete the files of cleaned segments that are not finished.
+    """Delete the files of unfinished compacted segments.
 
     Raises:
         StorageError: the disk fails.
@@ -217,7 +217,7 @@ def remove_cleaned(state: LogState) -> None:
 
 
 def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int) -> None:
-    """Replace neighbouring closed segments by the ``.cleaned`` segment that has the first one's base offset.
+    """Replace adjacent closed segments by the ``.cleaned`` segment with the base offset of the first.
 
     Raises:
         StorageError: the disk fails; the next opening completes the replacement or undoes it.

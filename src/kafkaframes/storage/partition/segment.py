@@ -1,7 +1,7 @@
-"""One segment of a partition's log: its batches and indexes, when it is rolled, and how it is truncated (LogSegment).
+"""One segment of a partition's log: appends, index entries, rolling and truncation (LogSegment).
 
-Only the active segment is written to. Files stay open while not too many are open (``files.disk``). The state
-in memory changes after the disk has written everything, so that a segment whose disk fails can still be read.
+Only the active segment is written. Its files are kept open, up to the limit on open files in ``files.disk``. The state
+in memory changes only after the disk write has succeeded, so a segment can still be read after its disk fails.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import Part
 
 # ---------------------------------------------------------------------------------------------------------------------
-# A range of a segment file that is sent to a socket by the system, without being read into memory.
+# A range of a segment file that the operating system sends to a socket (sendfile), without a copy in memory.
 
 
 class Stretch(Part):
-    """A range of a file with a descriptor of its own, so that it stays readable if the file is renamed or deleted.
+    """A range of a file. It has its own descriptor and stays readable if the file is renamed or deleted.
 
     Attributes:
-        descriptor: of the file, open for reading; -1 once closed.
+        descriptor: descriptor of the file, open for reading; -1 after ``close``.
     """
 
     __slots__ = ("descriptor", "position", "size")
@@ -46,10 +46,10 @@ class Stretch(Part):
         return self.size
 
     def __bytes__(self) -> bytes:
-        """Read all of it.
+        """Read the whole range.
 
         Raises:
-            StorageError: the file was cut.
+            StorageError: the file was truncated.
         """
         data = self.read(self.size)
         if len(data) < self.size:
@@ -57,7 +57,7 @@ class Stretch(Part):
         return data
 
     def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes from its beginning; fewer where it ends, or the file was cut.
+        """Return up to ``size`` bytes from the start of the range; fewer if the range ends or the file was truncated.
 
         Raises:
             OSError: the file cannot be read.
@@ -82,15 +82,17 @@ class Stretch(Part):
 # ---------------------------------------------------------------------------------------------------------------------
 
 DELETED = ".deleted"
-WINDOW_BYTES = 16 << 10  # read at once for headers: four times the distance of two index entries
+WINDOW_BYTES = 16 << 10  # bytes per read of batch headers: four times the default interval of index entries
 
 
 class BatchWindow(NamedTuple):
-    """A batch of a segment, and the bytes that were read to find it.
+    """A batch of a segment, and the bytes of the file that were read to find it.
 
     Attributes:
-        window_start: where ``window`` lies in the file.
-        window: bytes of the file, perhaps none; they may end before the batch does.
+        position: position of the batch in the file.
+        size: size of the batch, in bytes.
+        window_start: position of ``window`` in the file.
+        window: bytes of the file, possibly empty; they may end before the batch ends.
     """
 
     position: int
@@ -99,13 +101,13 @@ class BatchWindow(NamedTuple):
     window: bytes
 
     def within(self, size: int) -> bytes | None:
-        """Return ``size`` bytes from the batch on, if they were read already."""
+        """Return ``size`` bytes from the start of the batch if the window contains them, otherwise None."""
         at = self.position - self.window_start
         return self.window[at : at + size] if at + size <= len(self.window) else None
 
 
 class LogSegment:
-    """The batches from ``base_offset`` on."""
+    """The batches of a log from ``base_offset`` to the next segment, with their indexes."""
 
     def __init__(self, disk: OnlineDisk, directory: str, base_offset: int, *, size_bytes: int, now_ms: int) -> None:
         self.base_offset = base_offset
@@ -120,26 +122,26 @@ class LogSegment:
         self._file: DiskFile | None = None
         self._reader = disk.reader(self.path)
         self._bytes_since_entry = 0
-        self._largest: TimestampOffset | None = None  # not known yet
-        self._first_timestamp: int | None = None  # not known yet, or there is no batch
+        self._largest: TimestampOffset | None = None  # None: not computed yet
+        self._first_timestamp: int | None = None  # None: not read yet, or the segment has no batch
 
     def _path_of(self, kind: str) -> str:
         return join(self._directory, segment_file_name(self.base_offset, kind))
 
     @property
     def files(self) -> list[str]:
-        """The paths of its files that are there."""
+        """The paths of the segment's existing files."""
         return [path for kind in SEGMENT_KINDS if self._disk.stat(path := self._path_of(kind)) is not None]
 
     # ---------------------------------------------------------------------------------------------- writing
 
     @property
     def is_active(self) -> bool:
-        """Whether it is open for appends."""
+        """Whether the segment is open for appends."""
         return self._file is not None
 
     def activate(self, settings: LogSettings, *, is_new: bool = False) -> None:
-        """Open the segment for appends: indexes get their full size; with ``preallocate`` so does a new ``.log``."""
+        """Open the segment for appends. Allocate the indexes, and with ``preallocate`` also a new ``.log``."""
         if self._file is None:
             self._file = self._disk.open_file(self.path)
         self.index.allocate(settings.segment_index_bytes, is_new=is_new)
@@ -148,13 +150,13 @@ class LogSegment:
             self._file.truncate(settings.segment_bytes)
 
     def append(self, data: bytes | bytearray, batches: Sequence[BatchHeader], settings: LogSettings) -> None:
-        """Append batches that follow what is there.
+        """Append batches at the end of the segment.
 
         Args:
-            batches: their headers, positions counted from the start of ``data``.
+            batches: headers of the batches, with positions relative to the start of ``data``.
 
         Raises:
-            StorageError: the disk fails; ``cut`` removes what was written.
+            StorageError: the disk fails; ``truncate`` removes the partial append.
         """
         if self._file is None:
             raise LogDirError("the segment is not active", file=self.path)
@@ -170,9 +172,9 @@ class LogSegment:
         self.size_bytes = start + len(data)
 
     def truncate(self, size_bytes: int, offset: int) -> None:
-        """End the segment at ``size_bytes``, before the batch that holds ``offset``.
+        """Truncate the segment to ``size_bytes``, before the batch that contains ``offset``.
 
-        So it also undoes an append that failed halfway, of which a part may have been written.
+        This also undoes an append that failed after a part of it was written.
 
         Raises:
             LogDirError: the disk fails, or the segment cannot be read.
@@ -206,20 +208,20 @@ class LogSegment:
     def should_roll(
         self, settings: LogSettings, *, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
     ) -> bool:
-        """Say whether an append of ``size_bytes`` needs a new segment (LogSegment.shouldRoll)."""
+        """Return whether an append of ``size_bytes`` needs a new segment (LogSegment.shouldRoll)."""
         if self.size_bytes > settings.segment_bytes - size_bytes or self.index.is_full or self.time_index.is_full:
             return True
         if last_offset - self.base_offset > MAX_INT32:
             return True
         if self.size_bytes == 0:
             return False
-        # The segment's age: by its first batch's timestamp and the append's, else by the clock.
+        # Age of the segment: time between the timestamps of its first batch and of the append, else time by the clock.
         first = self.first_timestamp
         waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return waited_ms > settings.segment_ms - settings.segment_jitter_ms
 
     def close(self) -> None:
-        """End the appends: add the last time index entry, and trim all files to their content."""
+        """Close the segment for appends: add the last time index entry, and trim all files to their content."""
         if self._file is None:
             return
         if self.largest.timestamp >= 0:
@@ -249,20 +251,20 @@ class LogSegment:
 
     @property
     def filled_files(self) -> list[str]:
-        """The paths of its files that have bytes, once it is closed; an index without entries need not be kept."""
+        """The paths of the files that are not empty once the segment is closed. An empty index need not be flushed."""
         kinds = {"log": self.size_bytes, "index": self.index.size_bytes, "timeindex": self.time_index.size_bytes}
         kinds["txnindex"] = len(self.txn_index.aborted)
         return [self._path_of(kind) for kind, size in kinds.items() if size]
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
-        """Cut off the batch that holds ``offset`` and all after it; the segment is the active one."""
+        """Truncate the active segment before the batch that contains ``offset``."""
         batch = self.find_batch(offset)
         self.truncate(self.size_bytes if batch is None else batch.position, offset)
         if self.size_bytes == 0:
             self.created_ms = now_ms
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files to ``.deleted`` and return their new names; open readers can continue."""
+        """Rename the files to ``.deleted`` and return their new paths. Open readers can continue."""
         self.release()
         renamed_files = []
         for path in self.files:
@@ -274,7 +276,7 @@ class LogSegment:
 
     @property
     def read_at(self) -> ReadAt:
-        """Read bytes of the ``.log``; it stays open as long as not too many files are."""
+        """A function that reads bytes of the ``.log``. The file stays open, up to the limit on open files."""
         return self._reader if self._file is None else self._file.read
 
     def reader(self) -> SegmentReader:
@@ -285,7 +287,7 @@ class LogSegment:
         return reader
 
     def find_batch(self, offset: int) -> BatchWindow | None:
-        """Return the first batch that ends at or above ``offset``; None where the segment has none.
+        """Return the first batch whose last offset is at or above ``offset``; None if there is none.
 
         Raises:
             LogDirError: the segment cannot be read.
@@ -299,7 +301,7 @@ class LogSegment:
             window = read_at(start, WINDOW_BYTES if remaining_bytes > WINDOW_BYTES else remaining_bytes)
             if len(window) < min(
                 remaining_bytes, WINDOW_BYTES
-            ):  # the file was truncated meanwhile: the plain walk raises the error
+            ):  # the file was truncated in the meantime: the general path raises the error
                 answer = UNUSUAL
                 break
             answer, position, size = find_batch(window, start, self.size_bytes, offset, self.base_offset, entry_offset)
@@ -309,7 +311,7 @@ class LogSegment:
         return None if answer == NONE else self.find_batch_plainly(offset)
 
     def stretch(self, position: int, size: int) -> Stretch | None:
-        """Return bytes of the ``.log`` without reading them; None where the disk's files have no descriptors.
+        """Return a range of the ``.log`` without reading it; None if the disk's files have no descriptors.
 
         Raises:
             StorageError: the file cannot be opened.
@@ -318,7 +320,7 @@ class LogSegment:
         return None if descriptor is None else Stretch(descriptor, position, size)
 
     def find_batch_plainly(self, offset: int) -> BatchWindow | None:
-        """Do as ``find_batch``, header by header: its plain twin, which also handles unusual batches."""
+        """Return the same as ``find_batch``, header by header. This general path also handles unusual batches."""
         reader = self.reader()
         walk = reader.headers(reader.start_before(offset))
         for header in walk:
@@ -329,7 +331,7 @@ class LogSegment:
         return None
 
     def whole_until(self, offset: int) -> int:
-        """Return the byte at which the whole batches end, walking from the last index entry before ``offset`` on."""
+        """Return the end position of the whole batches, starting at the last index entry before ``offset``."""
         reader = self.reader()
         walk = reader.headers(reader.start_before(offset))
         for _ in walk:
@@ -338,16 +340,16 @@ class LogSegment:
 
     @property
     def largest(self) -> TimestampOffset:
-        """The largest timestamp of all batches, and the last offset of the first batch that has it.
+        """The largest timestamp of all batches, and the last offset of the first batch with this timestamp.
 
-        After a restart it is the last entry of the time index, which closing and recovery set to the largest.
+        After a restart, this is the last entry of the time index. Closing and recovery write it there.
         """
         if self._largest is None:
             self._largest = self.time_index.last_entry
         return self._largest
 
     def _scan_largest(self) -> TimestampOffset:
-        """Find the largest timestamp behind a cut (LogSegment.readLargestTimestamp)."""
+        """Find the largest timestamp after a truncation (LogSegment.readLargestTimestamp)."""
         largest = self.time_index.last_entry
         reader = self.reader()
         for header in reader.headers(self.index.entries.lookup(largest.offset).position):
@@ -357,20 +359,20 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The time that retention uses: the largest timestamp, or without one the file's modification time."""
+        """The timestamp that retention uses: the largest one, or the file's modification time if there is none."""
         if self.largest.timestamp >= 0:
             return self.largest.timestamp
         info = self._disk.stat(self.path)
         return NO_TIMESTAMP if info is None or info.mtime_ms is None else info.mtime_ms
 
     def read_modification_time(self) -> int:
-        """Return the file's modification time in milliseconds since 1970; its creation time if the disk has none."""
+        """Return the file's modification time in milliseconds since 1970; its creation time if the disk stores none."""
         info = self._disk.stat(self.path)
         return self.created_ms if info is None or info.mtime_ms is None else info.mtime_ms
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first append (after a restart: of the first batch); -1 without one."""
+        """The largest timestamp of the first append, or after a restart of the first batch; -1 if there is no batch."""
         if self._first_timestamp is None and self.size_bytes:
             header = next(iter(self.reader().headers()), None)
             self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp

@@ -18,27 +18,30 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """Settings of rolling, flushing, retention and format of one log; sizes in bytes, times in milliseconds.
+    """Settings of one log for rolling, flushing, retention and format; sizes in bytes, times in milliseconds.
 
     Attributes:
-        segment_jitter_ms: how much earlier than ``segment_ms`` a segment is rolled. Kafka draws a random number up to
-            ``segment.jitter.ms`` for each segment; here the caller passes the drawn number.
-        segment_index_bytes: the size at which an index of the active segment is allocated.
-        index_per_batch: each batch of an append can get an index entry (KAFKA-806, from 4.1 on); False: each append
-            one, with the last offset of all and the position of the first.
-        preallocate: the active ``.log`` is as large as a segment from the start, with zeros behind its batches.
-        retention_bytes, retention_ms: -1 for no limit; of bytes any negative number.
-        flush_messages, flush_ms: how many records, and how many milliseconds, may wait for an fsync; rolling and
-            closing flush, too.
-        cleanup_policy: ``delete``, ``compact`` or ``compact,delete``; empty: segments stay until records are deleted.
-        compression_type, compression_level, message_timestamp_type: as in ``AppendSettings``.
-        timestamp_before_max_ms, timestamp_after_max_ms: ``message.timestamp.before.max.ms`` and ``...after.max.ms``.
-        record_format: the format that a leader writes: 2, or less for a topic of an old ``message.format.version``.
-        on_noncontiguous: how sets with holes in their offsets are handled: ``kafka``, ``reject``, ``reassign`` (see
-            ``AppendSettings``) or ``keep``: batches keep their own offsets, as a mirror sends them; only headers
-            and CRCs are checked, nothing is decompressed. It is about clients' sets: a coordinator's own records and
-            markers get the next offsets.
-        producer_id_expiration_ms: after this time without a batch a producer is forgotten.
+        segment_jitter_ms: time by which a segment is rolled before ``segment_ms``. Kafka draws a random number up to
+            ``segment.jitter.ms`` for each segment; here the caller passes the number.
+        segment_index_bytes: size at which an index of the active segment is allocated.
+        index_per_batch: whether each batch of an append can get an index entry (KAFKA-806, since 4.1). If False, an
+            append gets at most one entry, with its last offset and the position of its first batch.
+        preallocate: whether an active ``.log`` has the full segment size from the start, with zeros after its batches.
+        retention_bytes: largest size of the log; a negative number means no limit.
+        retention_ms: largest age of records; -1 means no limit.
+        flush_messages: largest number of records before an fsync. Rolling and closing also flush.
+        flush_ms: largest time before an fsync.
+        cleanup_policy: ``delete``, ``compact``, ``compact,delete``, or empty to keep segments until their records are
+            deleted.
+        compression_type, compression_level, message_timestamp_type: same as in ``AppendSettings``.
+        timestamp_before_max_ms: ``message.timestamp.before.max.ms``.
+        timestamp_after_max_ms: ``message.timestamp.after.max.ms``.
+        record_format: format that a leader writes: 2, or lower for a topic with an old ``message.format.version``.
+        on_noncontiguous: handling of record sets with gaps in their offsets: ``kafka``, ``reject``, ``reassign`` (see
+            ``AppendSettings``) or ``keep``. With ``keep``, as for a mirror, batches keep their offsets, and only
+            headers and CRCs are checked. The setting applies to clients only. A coordinator's records and markers
+            always get the next offsets.
+        producer_id_expiration_ms: time after a producer's last batch at which its state expires.
     """
 
     segment_bytes: int = 1 << 30
@@ -93,17 +96,17 @@ class LogSettings:
 
     @property
     def policies(self) -> frozenset[str]:
-        """The parts of ``cleanup_policy``."""
+        """The cleanup policies as a set."""
         return frozenset(part.strip() for part in self.cleanup_policy.split(",") if part.strip())
 
     @property
     def is_compacted(self) -> bool:
-        """Whether records need keys."""
+        """Whether the log is compacted, and records therefore need keys."""
         return "compact" in self.policies
 
     @classmethod
     def from_topic(cls, properties: Mapping[str, str]) -> LogSettings:
-        """Read a topic's settings under Kafka's names; settings that a log does not need are ignored.
+        """Return the settings of a topic, given under Kafka's names. Settings that a log does not use are ignored.
 
         >>> LogSettings.from_topic({"segment.bytes": "1048576", "cleanup.policy": "compact"}).segment_bytes
         1048576
@@ -116,14 +119,14 @@ class LogSettings:
             text = properties.get(_TOPIC_NAMES.get(field.name, field.name.replace("_", ".")))
             if text is not None:
                 values[field.name] = _value(field.name, str(field.type), text)
-        if values.get("compression_type") == "uncompressed":  # a topic's word for what a producer calls none
+        if values.get("compression_type") == "uncompressed":  # the topic setting for a producer's "none"
             values["compression_type"] = "none"
         return cls(**values)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)
 def for_append(settings: LogSettings, leader_epoch: int, origin: str) -> AppendSettings:
-    """Return the validator's settings, without the time; logs of the same settings share the object."""
+    """Return the validator's settings, without the time. Logs with equal settings share the object."""
     return AppendSettings(
         record_format=settings.record_format,
         codec=settings.compression_type,

@@ -1,1 +1,1 @@
-"""What a broker does with a partition's directory when it starts: planned, worked out, and written if asked."""
+"""A partition's recovery at broker startup: planned, computed, and written if requested."""

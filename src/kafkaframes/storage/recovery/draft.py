@@ -1,6 +1,6 @@
-"""A draft of a partition's files while a recovery is planned: the planned actions, and the files after them.
+"""A draft of a partition's files during the planning of a recovery: the planned actions and the resulting files.
 
-``recovery_plan`` decides; here a decision changes the draft and is noted as an action. Nothing on a disk changes.
+``recovery.plan`` decides. Each decision changes the draft and is recorded as an action. Nothing on a disk changes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEA
 from kafkaframes.storage.log.swaps import next_offset_of, resolve_swaps
 from kafkaframes.wire.integers import MAX_INT32
 
-MAX_HEADERS = 1 << 19  # headers kept with a plan, 112 bytes each, so that they need not be read a second time
+MAX_HEADERS = 1 << 19  # batch headers kept in a plan (112 bytes each), so that they are not read a second time
 
 
 class Kind(StrEnum):
-    """The kinds of change that a recovery makes to a file."""
+    """The kinds of changes that a recovery makes to files."""
 
     DELETE = "delete"
     RENAME = "rename"
@@ -38,12 +38,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One change, in the order in which a broker would make it.
+    """One change to a file. The actions of a plan have the order in which a broker executes them.
 
     Attributes:
-        path: the file, under its name at that moment; for a rebuild the ``.log`` whose indexes are made again.
-        source: where the bytes are now, if an earlier action renames them; else ``path``.
-        parts: what a file is split into; each becomes a ``.swap`` file, which a later action renames.
+        path: path of the file before the action; for a rebuild, the ``.log`` whose indexes are rebuilt.
+        source: current path of the bytes if an earlier action renames them; otherwise None, which means ``path``.
+        parts: parts into which a file is split. Each becomes a ``.swap`` file, which a later action renames.
     """
 
     kind: Kind
@@ -57,15 +57,15 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class KeptSegment:
-    """A segment that the log has after its recovery.
+    """A segment that the log contains after its recovery.
 
     Attributes:
-        path: where its bytes are now; perhaps a ``.swap`` file.
-        name: what the ``.log`` will be called.
-        size_bytes: up to which byte it is kept.
-        next_offset: the offset after its last record; -1 where it was not needed.
+        path: current path of its bytes, possibly a ``.swap`` file.
+        name: final name of the ``.log``.
+        size_bytes: size after the recovery.
+        next_offset: offset after its last record; -1 if it was not needed.
         is_recovered: whether its batches were checked and its indexes will be rebuilt.
-        headers: of its batches, if they were read and are few enough to be kept.
+        headers: headers of its batches; None if they were not read or exceed ``MAX_HEADERS``.
     """
 
     base_offset: int
@@ -78,12 +78,12 @@ class KeptSegment:
 
 
 class Rebuild(NamedTuple):
-    """The recovery of one segment; it may happen twice: when the segment is opened, and because it was not flushed.
+    """The recovery of one segment. A segment may be recovered twice: at its opening, and because it was not flushed.
 
     Attributes:
-        visible: base offset and path of the segments that Kafka has opened by then.
-        is_unflushed: whether it is recovered because it was not flushed; otherwise an index was missing or wrong,
-            or it is a swap.
+        visible: base offset and path of the segments that Kafka has opened at this time.
+        is_unflushed: whether the segment is recovered because it was not flushed. Otherwise an index was missing or
+            wrong, or the segment is a swap.
     """
 
     base_offset: int
@@ -93,14 +93,14 @@ class Rebuild(NamedTuple):
 
     @classmethod
     def of(cls, segment: KeptSegment, visible: Iterable[KeptSegment], *, is_unflushed: bool = False) -> Rebuild:
-        """Return the recovery of a segment while these others are open."""
+        """Return the recovery of a segment while the ``visible`` segments are open."""
         visible_segments = tuple((one.base_offset, one.path) for one in visible)
         return cls(segment.base_offset, segment.path, visible_segments, is_unflushed)
 
 
 @dataclass(slots=True)
 class Draft:
-    """The files of a partition after the actions that are planned so far."""
+    """The files of a partition after the actions planned so far."""
 
     files: dict[FileName, LogFile]
     actions: list[Action] = field(default_factory=list)
@@ -117,17 +117,17 @@ class Draft:
                 self.actions.append(Action(Kind.DELETE, file.path, reason))
 
     def set_aside(self, files: Iterable[LogFile], reason: str) -> int:
-        """Plan to rename files to ``.deleted`` (running brokers remove those later); return the bytes of logs."""
+        """Plan to rename files to ``.deleted``, which running brokers delete later; return the size of the logs."""
         size_bytes = 0
         for file in sorted(files, key=lambda removed_file: removed_file.path):
             del self.files[file.name]
-            path = join(split_path(file.path)[0], str(file.name))  # a swap has its final name by then
+            path = join(split_path(file.path)[0], str(file.name))  # a swap already has its final name
             self.actions.append(Action(Kind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
             size_bytes += file.size_bytes if file.name.kind == "log" else 0
         return size_bytes
 
     def take_apart(self, file: LogFile, parts: tuple[FilePart, ...]) -> None:
-        """Plan to replace a segment by parts: as ``.swap`` files first, as Kafka does, so that a crash loses none."""
+        """Plan to replace a segment by its parts. As in Kafka they are ``.swap`` files first: a crash loses no part."""
         directory = split_path(file.path)[0]
         reason = f"its offsets reach more than {MAX_INT32} above its base"
         whole = join(directory, str(file.name))
@@ -159,20 +159,20 @@ class Draft:
         final = replace(file.name, temporary="")
         to = file.path.removesuffix(f".{file.name.temporary}")
         self.actions.append(Action(Kind.RENAME, file.path, reason, to=to))
-        self.files[final] = replace(file, name=final)  # until the plan is carried out the bytes are at the old path
+        self.files[final] = replace(file, name=final)  # the bytes stay at the old path until the plan is executed
 
     def with_temporary(self, suffix: str) -> list[LogFile]:
-        """Return the files with a suffix behind their kind."""
+        """Return the files whose name ends with ``suffix``."""
         return [file for file in self.files.values() if file.name.temporary == suffix]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How a recovery resolves the cleaner's unfinished work: ``.deleted``, ``.cleaned`` and ``.swap`` files.
 #
-# There are two rules. In later brokers (LogLoader) a finished swap is renamed before anything is loaded, and the
-# segments that it replaces are deleted. In 2.8 (Log) the old segments are loaded first; then each swap is recovered
-# under its own name, the segments whose offsets it covers are set aside, and it is renamed. ``SWAP_RULES`` has the rule
-# of each generation. A rule only changes a draft.
+# There are two sets of rules. Later brokers (LogLoader) rename a finished swap before they load any segment, and delete
+# the segments that it replaces. 2.8 (Log) loads the old segments first. It then recovers each swap under its own name,
+# sets aside the segments whose offsets it covers, and renames it. ``SWAP_RULES`` has the rules by broker generation. A
+# rule only changes a draft.
 
 INDEX_KINDS = ("index", "timeindex", "txnindex")
 _OVERWRITTEN_KINDS = ("log", "index", "timeindex")  # a recovered swap always has these
@@ -184,9 +184,10 @@ class Opened:
     """The segments that a recovery has opened.
 
     Attributes:
-        kept_segments: in the log, by base offset.
-        replaced_segments: set aside for a swap.
-        overwritten: not set aside, because they or the swap have no offsets; the swap has replaced their files.
+        kept_segments: segments that stay in the log, by base offset.
+        replaced_segments: segments that were set aside for a swap.
+        overwritten: segments whose files a swap has overwritten. They were not set aside, because they or the swap
+            contain no offsets.
     """
 
     kept_segments: list[KeptSegment]
@@ -196,14 +197,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class SwapRules:
-    """How one generation of brokers completes a cleaning that was interrupted."""
+    """How a generation of brokers completes an interrupted replacement of segments."""
 
     settle: Callable[[FileSystem, Draft], None]
     complete: Callable[[FileSystem, Draft, Opened, Recover], None]
 
 
 def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
-    """Delete files that waited for deletion or are unfinished; rename finished swaps to their final names."""
+    """Delete unfinished files and files marked for deletion; rename finished swaps to their final names."""
     draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
     resolution = resolve_swaps(filesystem, draft.files)
     draft.delete(resolution.unfinished_swaps, "belongs to a split that did not finish")
@@ -214,7 +215,7 @@ def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
     for file in resolution.finished_swaps:
         draft.rename(file, "a finished swap takes its place")
     logs = [file for file in resolution.finished_swaps if file.name.kind == "log"]
-    for file in logs:  # Kafka opens them to see where they end, which makes an index where there was none
+    for file in logs:  # Kafka opens them to find their end, which creates missing indexes
         index = FileName(file.name.offset, "index")
         if index not in draft.files:
             path = join(split_path(file.path)[0], str(index))
@@ -227,9 +228,9 @@ def _swaps_are_done(_filesystem: FileSystem, _draft: Draft, _opened: Opened, _re
 
 
 def _settle_except_swaps(_filesystem: FileSystem, draft: Draft) -> None:
-    """Delete what was to be deleted and what was not finished; where there is any swap, the old indexes too.
+    """Delete unfinished files and files marked for deletion. If there is a swap, also delete the old indexes.
 
-    The indexes are deleted even if the swap is, too. The index of a swap without ``.log`` stays for ever.
+    The indexes are deleted even if the swap is deleted, too. The index of a swap without ``.log`` stays forever.
     """
     draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
     swaps = [file for file in draft.with_temporary("swap") if file.name.kind in names.SEGMENT_KINDS]
@@ -243,9 +244,9 @@ def _settle_except_swaps(_filesystem: FileSystem, draft: Draft) -> None:
 
 
 def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: Opened, recover: Recover) -> None:
-    """Recover each swap, set aside what it covers, and let it take its place; in the order of their offsets.
+    """Recover each swap, set aside the segments that it covers, and rename it; in the order of base offsets.
 
-    A broker goes by the hash codes of their paths, which matters to nothing but producer snapshots.
+    A broker uses the order of the paths' hash codes, which makes a difference only for producer snapshots.
     """
     logs = [file for file in draft.with_temporary("swap") if file.name.kind == "log"]
     for file in sorted(logs, key=lambda segment: segment.name.offset):
@@ -270,7 +271,7 @@ def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: Open
 def _covered_segments(
     filesystem: FileSystem, draft: Draft, kept_segments: Sequence[KeptSegment], swap: KeptSegment
 ) -> list[KeptSegment]:
-    """Return the segments that hold offsets from the swap's first on, and begin before its end."""
+    """Return the segments that start before the swap's end and contain offsets at or above its first one."""
     if swap.next_offset == swap.base_offset:
         return []
     first = max((one.base_offset for one in kept_segments if one.base_offset <= swap.base_offset), default=0)
@@ -290,10 +291,10 @@ SWAP_RULES = {BEFORE_HORIZONS: _AFTER, KEEPS_FORMATS: _BEFORE, REWRITES_OLD: _BE
 
 
 def rules_of(broker_release: str) -> SwapRules:
-    """Return the rules of a generation.
+    """Return the swap rules of a broker release.
 
     Raises:
-        OptionError: there is no such generation.
+        OptionError: the release is unknown.
     """
     if broker_release not in SWAP_RULES:
         raise OptionError(f"broker_release is one of {', '.join(BROKER_RELEASES)}, not {broker_release!r}")

@@ -1,21 +1,21 @@
-"""Plan what a broker will do with a partition at its next start, without changing anything (Kafka's LogLoader).
+"""Plan what a broker will do with a partition at its next startup, without changing anything (Kafka's LogLoader).
 
-``plan_recovery`` reads the partition as the broker's last stop left it and says which files would be deleted,
-renamed, truncated or rebuilt, and which segments are left, each up to which byte.
-The order is Kafka's, because it matters:
+``plan_recovery`` reads the partition as the broker's last shutdown left it. The plan lists the files that would be
+deleted, renamed, truncated or rebuilt, and the remaining segments with their sizes. The order is significant, and is
+the same as Kafka's:
 
-1. ``.deleted`` files go. Of the swap files those at or above the lowest ``.cleaned`` one go with the ``.cleaned``
-   files (a split that did not finish); the others take the place of the segments whose offsets they cover. 2.8 lets
-   them do so after 2 (``recovery_swaps``).
-2. Indexes without a ``.log`` go. A segment without ``.index``, or with a ``.txnindex`` that lies below it, is
-   recovered, wherever it stands.
-3. After an unclean stop each segment from the one that holds the recovery point on is recovered: batches are walked
-   with their CRC, the file ends where the first bad one begins, and if anything was cut off all later segments go.
-   If a recovery meets an offset that is too far above its segment's base, it starts again with that segment split
-   (``overflow``).
+1. ``.deleted`` files are deleted. If there are ``.cleaned`` files, a split was not finished: they are deleted together
+   with the swap files at or above the lowest of them. The other swap files replace the segments whose offsets they
+   cover. In 2.8 this happens after step 2 (``draft.SWAP_RULES``).
+2. Indexes without a ``.log`` are deleted. A segment without ``.index``, or with a ``.txnindex`` that has entries below
+   its base offset, is recovered, whatever its offset.
+3. After an unclean shutdown every segment from the one that contains the recovery point is recovered. Batches are
+   walked with their CRC, and the file is truncated at the first invalid one. If anything was truncated, all later
+   segments are deleted. If an offset is too far above its segment's base offset, the recovery starts again with this
+   segment split (``overflow``).
 4. A log that ends before its log start offset is emptied.
 
-A flipped bit below the recovery point is therefore not seen, and its records stay.
+Damage below the recovery point, such as a flipped bit, is therefore not detected, and its records stay.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ from kafkaframes.wire.integers import MAX_INT32
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What a broker will do with one partition's directory when it starts.
+    """What a broker will do with one partition's directory at startup.
 
     Attributes:
-        segments: what is left, by base offset.
-        set_aside: segments that were opened, perhaps recovered, and then set aside as ``.deleted`` files.
-        overwritten: segments that were opened, perhaps recovered, and then replaced by a swap of the same name.
+        segments: remaining segments, by base offset.
+        set_aside: segments that were opened, possibly recovered, and then set aside as ``.deleted`` files.
+        overwritten: segments that were opened, possibly recovered, and then replaced by a swap of the same name.
         is_emptied: whether all segments were set aside, because the log ended before its start offset.
-        bytes_lost: bytes of ``.log`` files that are cut off or deleted, swapped-out segments aside.
-        rebuilds: the segments recovered, in order: producer snapshots and leader epochs depend on it.
-        is_clean: whether the broker would skip the recovery of segments that were not flushed.
-        view: reads the paths of segments where some are parts of others; None: the directory's file system does.
+        bytes_lost: size of the truncated or deleted parts of ``.log`` files, without segments replaced by swaps.
+        rebuilds: recoveries of segments, in order; producer snapshots and leader epochs depend on the order.
+        is_clean: whether the broker would skip the recovery of unflushed segments.
+        view: reader of segments that are parts of other files; None if the directory's file system reads all segments.
     """
 
     partition: Partition
@@ -83,15 +83,15 @@ class RecoveryPlan:
 
 
 def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_release: str = REWRITES_OLD) -> RecoveryPlan:
-    """Work out what a broker will make of ``partition`` when it starts.
+    """Plan the recovery of ``partition`` at a broker's startup.
 
     Args:
-        directory: holds the clean-shutdown marker, without which segments are recovered.
-        broker_release: ``2.8``, ``3.9`` or ``4.x``: whose rules for unfinished swaps.
+        directory: log directory. Without a clean shutdown marker in it, segments are recovered.
+        broker_release: ``2.8``, ``3.9`` or ``4.x``; decides the rules for unfinished swaps.
 
     Raises:
         LogDirError: a file cannot be read, or is a swap with which a broker of 2.8 would not start.
-        OptionError: there are no such release.
+        OptionError: the release is unknown.
     """
     splits: dict[int, tuple[FilePart, ...]] = {}
     while True:
@@ -102,7 +102,7 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_relea
 
 
 class _OverflowError(Exception):
-    """A recovery has met a segment that must be split."""
+    """A recovery has reached a segment that must be split."""
 
     def __init__(self, base_offset: int, parts: tuple[FilePart, ...]) -> None:
         super().__init__(base_offset)
@@ -116,7 +116,7 @@ def _plan_layout(
     splits: Mapping[int, tuple[FilePart, ...]],
     rules: SwapRules = SWAP_RULES[REWRITES_OLD],
 ) -> Draft:
-    """Decide which segments are opened, and what happens to all other files."""
+    """Decide which segments are opened, and what happens to the other files."""
     draft = Draft({file.name: file for file in list_offset_files(partition)})
     rules.settle(filesystem, draft)
     _drop_orphans(draft)
@@ -131,7 +131,7 @@ def _plan_recovery(
     draft = _plan_layout(directory.filesystem, partition, splits, rules)
     view = view_of(directory.filesystem, draft.splits) if splits else None
     filesystem = view or directory.filesystem
-    # KafkaMetadataLog always loads with recovery point 0 and as if not stopped cleanly.
+    # KafkaMetadataLog always loads with recovery point 0, as after an unclean shutdown.
     is_metadata = partition.topic == names.CLUSTER_METADATA_TOPIC
     is_clean = directory.clean_shutdown is not None and not is_metadata
     recovery_point = 0 if is_metadata else partition.recovery_point
@@ -153,7 +153,7 @@ def _plan_recovery(
 
 
 def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None) -> list[KeptSegment]:
-    """Open the segments. Parts above the recovery point are not recovered here, because they will be later."""
+    """Open the segments. Parts above the recovery point are recovered later."""
     kept_segments: list[KeptSegment] = []
     bases = draft.bases()
     first_unflushed = None if recovery_point is None else _first_unflushed(bases, recovery_point)
@@ -167,10 +167,10 @@ def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None
 
 
 def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
-    """Decide which files belong to ``partition``, as ``plan_recovery`` does, and truncate nothing.
+    """Decide which files belong to ``partition``, as ``plan_recovery`` does, but truncate nothing.
 
-    Temporary files are resolved, indexes without a segment dropped, and segments split whose offsets do not fit an
-    index. Every segment is kept whole and is not read.
+    Temporary files are resolved, indexes without a segment are removed, and segments whose offsets do not fit an index
+    are split. Every segment keeps all its bytes and is not read.
 
     Raises:
         LogDirError: a file cannot be read.
@@ -199,13 +199,13 @@ def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dic
 
 
 class Walked(NamedTuple):
-    """What Kafka's recovery keeps of a segment.
+    """The part of a segment that Kafka's recovery keeps.
 
     Attributes:
-        end: how many bytes hold batches whose CRC is right and whose offsets fit.
-        next_offset: the offset after the last of them.
-        headers: theirs, unless there are too many to be kept.
-        overflows: the batch after them is valid, except that its offset does not fit the index.
+        end: end position of the batches with a valid CRC and offsets that fit the segment.
+        next_offset: offset after the last of these batches.
+        headers: headers of these batches; None if there are too many.
+        overflows: whether the next batch is valid except that its offset does not fit the index.
     """
 
     end: int
@@ -252,7 +252,7 @@ def _drop_orphans(draft: Draft) -> None:
 
 
 def _first_unflushed(bases: Sequence[int], recovery_point: int) -> int:
-    """Return the base offset of the segment that holds the recovery point, else of the first one."""
+    """Return the base offset of the segment that contains the recovery point; otherwise that of the first segment."""
     return max((base for base in bases if base <= recovery_point), default=min(bases, default=0))
 
 
@@ -262,9 +262,10 @@ def _segment(draft: Draft, base: int) -> KeptSegment:
 
 
 def _load_segment(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
-    """Open a segment; it is recovered at once if an index that Kafka checks is missing or wrong.
+    """Open a segment. Recover it immediately if an index that Kafka checks is missing or wrong.
 
-    So is a part of a flushed segment that was split: Kafka gives it new indexes, but no transaction index.
+    A part of a flushed segment that was split is also recovered. Kafka rebuilds its indexes, except the transaction
+    index.
     """
     segment = _segment(draft, base)
     if FileName(base, "index") not in draft.files:
@@ -321,10 +322,10 @@ def _truncate_segment(draft: Draft, segment: KeptSegment, segment_walk: Walked, 
 def _recover_from(
     filesystem: FileSystem, draft: Draft, segments: list[KeptSegment], first_unflushed: int, recovery_point: int
 ) -> tuple[list[KeptSegment], list[KeptSegment]]:
-    """Recover from the segment that holds the recovery point on; cut the log at the first damage.
+    """Recover from the segment that contains the recovery point, and truncate the log at the first damage.
 
     Returns:
-        The segments that are left, and those behind the damage.
+        The remaining segments, and the segments after the damage.
     """
     flushed_segments = [segment for segment in segments if segment.base_offset < first_unflushed]
     first = len(flushed_segments)
@@ -354,7 +355,7 @@ def _delete_segments(draft: Draft, segments: list[KeptSegment], reason: str) -> 
 def _complete_plan(
     draft: Draft, partition: Partition, kept_segments: list[KeptSegment], removed_segments: list[KeptSegment]
 ) -> RecoveryPlan:
-    """Complete the plan: a log has at least one segment, and does not end before its start offset."""
+    """Complete the plan. A log has at least one segment, and does not end before its start offset."""
     start = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT, 0)
     end = kept_segments[-1].next_offset if kept_segments else start
     is_emptied = bool(kept_segments) and end < start

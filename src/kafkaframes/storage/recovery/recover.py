@@ -1,8 +1,8 @@
-"""Carry out a recovery: compute the files of a partition after a broker has loaded it and stopped cleanly.
+"""Execute a recovery plan: compute a partition's files as if a broker had loaded it and shut down cleanly.
 
-``plan_recovery`` decides; ``work_out`` adds what follows from the batches (indexes, producer snapshots, leader
-epochs); ``recover_to`` writes the result into a new directory. The source is only read, so that a crash at any point
-leaves it as it was; the new directory is complete or not there.
+``plan_recovery`` makes the plan. ``work_out`` adds the files that depend on the batches: indexes, producer snapshots
+and leader epochs. ``recover_to`` writes the result into a new directory. The source is only read, so a crash leaves it
+unchanged. The new directory is either complete or does not exist.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ DELETED = ".deleted"
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """What a recovery depends on beside the files.
+    """Inputs of a recovery other than the files.
 
     Attributes:
-        producer_id_expiration_ms: ``producer.id.expiration.ms``; by default the broker's.
-        record_format: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
-        new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
+        now_ms: time of the recovery, in milliseconds since 1970.
+        producer_id_expiration_ms: ``producer.id.expiration.ms``; None selects the broker's default.
+        record_format: highest format that the topic's ``message.format.version`` allows, 0 to 2; 2 since 3.0.
+        new_leader_epoch: epoch in which the broker leads the partition after startup; None if it does not lead it.
+        broker_release: broker release whose rules apply.
     """
 
     now_ms: int
@@ -59,12 +61,12 @@ class RecoverySettings:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The beginning, or parts, of a file that lies elsewhere.
+    """The first bytes, or parts, of an existing file.
 
     Attributes:
-        size_bytes: up to which byte; None for all.
-        mtime_ms: kept, because retention may use it.
-        ranges: instead of the beginning, these bytes: (first, after the last) of each part.
+        size_bytes: number of bytes from the start of the file; None for the whole file.
+        mtime_ms: modification time to keep, because retention may use it.
+        ranges: (start, end) positions of parts of the file, instead of its first bytes.
     """
 
     path: str
@@ -81,7 +83,8 @@ class Recovered:
     """The files of one partition after its recovery.
 
     Attributes:
-        files: by name; bytes that were made, or a slice of a file that is there.
+        plan: plan of the recovery.
+        files: content by file name: new bytes, or a slice of an existing file.
     """
 
     plan: RecoveryPlan
@@ -90,7 +93,7 @@ class Recovered:
 
 @dataclass(slots=True)
 class _State:
-    """The state that is carried from one recovered segment to the next."""
+    """State that is passed from one recovered segment to the next."""
 
     settings: RecoverySettings
     stored_snapshots: StoredSnapshots
@@ -99,16 +102,16 @@ class _State:
     writes_epochs: bool = False
 
     def set_epochs(self, epochs: Epochs) -> None:
-        """Change the epochs; their file is written only if this was called."""
+        """Change the epochs. Their file is written only if this was called."""
         self.writes_epochs = self.writes_epochs or epochs != self.epochs
         self.epochs = epochs
 
 
 def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings) -> Recovered:
-    """Return every file of the partition as a broker would leave it.
+    """Compute every file of the partition as a broker would leave it.
 
     Args:
-        plan: from ``plan_recovery``, of the same release.
+        plan: result of ``plan_recovery`` for the same release.
 
     Raises:
         LogDirError: a file cannot be read.
@@ -121,7 +124,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     state = _State(
         settings, _take_snapshots(filesystem, files, settings), checkpoints.load_epochs(partition.leader_epochs or ())
     )
-    # A segment that is replayed early may be cut off later.
+    # A segment that is replayed early may be truncated later.
     contents = {one.path: one for one in partition.segments} | segments
     start_checkpoint = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
@@ -174,7 +177,7 @@ def _mtime(content: bytes | Slice) -> int | None:
 
 
 def _take_snapshots(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> StoredSnapshots:
-    """Remove the producer snapshots from the files; those that stay are added again at the end."""
+    """Remove the producer snapshots from the files. The remaining ones are added again at the end."""
     snapshots: dict[int, bytes] = {}
     for name in list(files):
         file_name = FileName.parse(name)
@@ -192,7 +195,7 @@ def _rebuild(
     load: ProducerLoad,
     state: _State,
 ) -> RebuiltIndexes:
-    """Walk one segment, and update the state of producers and transactions with it."""
+    """Walk one segment, and update the state of producers and transactions."""
     settings = state.settings
     follow = OpenTransactions()
     for producer in load.producers.states.values():
@@ -214,10 +217,11 @@ def _rebuild(
 
 
 def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> None:
-    """Rename the snapshots of segments that were set aside, if the broker knew them when it started.
+    """Rename the snapshots of segments that were set aside, if they existed at the broker's startup.
 
-    Such a snapshot may exist again, because the recovery of the previous segment has written it. For a log that was
-    emptied the other known ones are deleted. 2.8 leaves all of this to its search for stray snapshots.
+    A renamed snapshot may exist again, because the recovery of the previous segment writes one at the same offset. If
+    the log was emptied, the other snapshots that existed are deleted. 2.8 leaves all of this to its search for stray
+    snapshots.
     """
     if state.settings.broker_release == BEFORE_HORIZONS:
         return
@@ -235,7 +239,7 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> 
 
 
 def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:
-    """Load the producers of the whole log, as a broker does once its segments are settled."""
+    """Load the producer state of the whole log, as a broker does after it has loaded the segments."""
     bases = [one.base_offset for one in plan.segments]
     end = plan.log_end_offset
     start = plan.log_start_offset if state.settings.broker_release == BEFORE_HORIZONS else start_checkpoint
@@ -248,7 +252,7 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
 
 
 def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
-    replaced_names = set(files)  # what was replaced, and the swap that replaced it, may both be set aside
+    replaced_names = set(files)  # a replaced segment and the swap that replaced it may both be set aside
     for segment, suffix in [
         *((segment, DELETED) for segment in plan.set_aside),
         *((segment, "") for segment in plan.segments),
@@ -265,7 +269,7 @@ def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, st
 
 
 def _leave_transactions(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
-    """Keep the transaction index of a segment that a swap without one has overwritten: it becomes the swap's."""
+    """Keep the transaction index of a segment that was overwritten by a swap without one. The swap takes it over."""
     is_set_aside = any(other.base_offset == segment.base_offset for other in plan.set_aside)
     name = segment_file_name(segment.base_offset, "txnindex") + (DELETED if is_set_aside else "")
     if segment.path in state.rebuilt and state.rebuilt[segment.path].aborted_transactions and name not in files:
@@ -273,7 +277,7 @@ def _leave_transactions(files: Contents, segment: KeptSegment, plan: RecoveryPla
 
 
 def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
-    """Cut the indexes of the active segment to whole entries, as a broker does when it resizes and closes them."""
+    """Trim the indexes of the active segment to whole entries, as a broker does when it resizes and closes them."""
     for kind, entry in (("index", indexes.OFFSET_ENTRY), ("timeindex", indexes.TIME_ENTRY)):
         name = segment_file_name(base_offset, kind)
         content = files[name]
@@ -289,7 +293,7 @@ def _put_rebuilt(
         name = segment_file_name(base_offset, kind) + suffix
         if (
             raw or kind != "txnindex" or name in replaced_names
-        ):  # Kafka empties a transaction index and does not delete it
+        ):  # Kafka truncates a transaction index to zero bytes instead of deleting it
             files[name] = raw
 
 
@@ -302,11 +306,11 @@ def _put_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
         state.set_epochs(checkpoints.assign(state.epochs, new))
     if state.writes_epochs:
         files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(state.epochs)
-    files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker creates the file even without an epoch
+    files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker creates the file even if there is no epoch
 
 
 def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings, target: Path) -> Recovered:
-    """Write a partition as a broker would leave it; ``target`` is complete afterwards or not there at all.
+    """Write a recovered partition to ``target``, which is either complete afterwards or does not exist.
 
     Raises:
         LogDirError: ``target`` exists, or a file cannot be read or written.
@@ -320,7 +324,7 @@ def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySe
 
 
 def write_files(filesystem: FileSystem, files: Mapping[str, bytes | Slice], target: Path) -> None:
-    """Write files into a directory that exists; each is whole and flushed, or absent.
+    """Write files into an existing directory. Each file is either complete and flushed, or absent.
 
     Raises:
         LogDirError: a file cannot be read or written.
