@@ -1,1 +1,1 @@
-"""What is in a log's files, as lines: Kafka's own text, JSON lines, CSV, Arrow."""
+"""Print the contents of log files: in kafka-dump-log's text, as JSON lines, CSV or Arrow."""

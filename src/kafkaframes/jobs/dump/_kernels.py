@@ -1,20 +1,20 @@
-"""The loop that writes lines (numba). Start reading at ``lines.py``, not here.
+"""The compiled loop that renders lines (numba). ``lines.py`` is its only caller, and the better starting point.
 
-1. Arrays in, ``(status, size)`` out. No exceptions, no objects, no I/O.
-2. A value of a bytes column is ``size`` bytes of its data from ``start`` on; a negative size is null.
-3. The caller allocates ``out`` and ``ends``; where ``out`` is too small the status says so and nothing is lost.
-4. The plain-Python twin is ``tests/jobs/dump/reference.py``; one test runs both.
+1. A kernel takes arrays and returns ``(status, size)``. It raises no exceptions, creates no objects and does no I/O.
+2. A value of a bytes column is the ``size`` bytes of its data after ``start``. A negative size is null.
+3. The caller allocates ``out`` and ``ends``. If ``out`` is too small, the status is FULL.
+4. The plain-Python twin is ``tests/jobs/dump/reference.py``. One test runs both.
 
-A program is a table of ``(operation, a, b, c)``. It is run once a row:
+A program is a table of ``(operation, a, b, c)``. It runs once for each row:
 
 ========== ======================================================================
 LITERAL    bytes ``a`` to ``b`` of the pool
 INTEGER    number column ``a`` in decimal
-CHOICE     the word number ``b`` + (number column ``a``) of the words; at most word ``c``
+CHOICE     word ``b`` + (number column ``a``) of the words, at least ``b`` and at most ``c``
 RAW        bytes column ``a``
 BASE64     bytes column ``a`` in base64
-IF_NULL    go on, where bytes column ``a`` is null; otherwise skip ``b`` operations
-IF_VALID   go on, where bytes column ``a`` is not null; otherwise skip ``b`` operations
+IF_NULL    continue if bytes column ``a`` is null; otherwise skip ``b`` operations
+IF_VALID   continue if bytes column ``a`` is not null; otherwise skip ``b`` operations
 ========== ======================================================================
 """
 
@@ -25,7 +25,7 @@ from kafkaframes.wire._kernels import copy_bytes
 
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
 DONE, FULL = range(2)
-MAX_BYTES_COLUMNS = 8  # a tuple of arrays is one type only if its length is one
+MAX_BYTES_COLUMNS = 8  # fixed, because in numba the length is part of a tuple's type
 _DIGITS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 
 
@@ -88,7 +88,7 @@ _RENDER = types.UniTuple(types.int64, 2)(
 
 @kernel(_RENDER)
 def render(program, pool, word_starts, word_ends, numbers, datas, starts, sizes, out, ends):
-    """Run ``program`` for each row; ``ends[row]`` becomes the byte in ``out`` where its line stops."""
+    """Run ``program`` for each row. ``ends[row]`` is set to the end of the row's line in ``out``."""
     position = 0
     for row in range(ends.size):
         step = 0

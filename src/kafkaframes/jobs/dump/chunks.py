@@ -1,12 +1,12 @@
-"""A segment in chunks of about a megabyte: the headers of its batches, the places of their records, and which of
-these are requested: by offset, time and key, up to a limit.
+"""Read a segment in chunks of about a megabyte, and select records by offset, timestamp, key, or up to a limit.
 
-Batches are cut by the rules of Kafka's file iterator. A chunk holds whole batches; one that is larger than a chunk is
-one of its own. Nothing of a record is copied here: a chunk says where keys, values and headers stand.
+A chunk has the batch headers, and the positions of the records' keys, values and headers in its data. Records are not
+copied. Batches are split by the rules of Kafka's file iterator. A chunk has whole batches. A batch that is larger than
+a chunk is a chunk of its own.
 
-Below are the searches of ``grep``: which rows of an Arrow batch have a pattern in their key, their value or their
-headers. Arrow's kernels search; Python is entered per batch. A plain pattern is first searched in the whole column at
-once; most batches of a log do not have it, and then no row is looked at.
+This module also has the searches of ``grep``: they find the rows of an Arrow batch whose key, value or headers match a
+pattern. Arrow's kernels search; Python code runs once for each batch. A plain pattern is first searched in the whole
+column at once. Most batches of a log do not contain it, so their rows are not searched one by one.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from kafkaframes.records.scan import Bytes, Chunks, as_array
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import DirectoryName, printable
 
-MAX_LINES = 1 << 18  # records of which lines are made at once
-CHUNK_BYTES = 1 << 20  # the lines of a chunk stay in the CPU caches: 4 MiB were slower by a third
+MAX_LINES = 1 << 18  # records whose lines are rendered at once
+CHUNK_BYTES = 1 << 20  # the lines of a chunk fit into the CPU caches: 4 MiB were slower by a third
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a segment lies, as its names say; topic and partition are None in a directory that is no partition's."""
+    """A segment's location, parsed from its path. Topic and partition are None outside of a partition's directory."""
 
     topic: str | None
     partition: int | None
@@ -46,7 +46,7 @@ class Origin:
 
     @classmethod
     def of(cls, path: str) -> Origin:
-        """Take a path apart.
+        """Parse the path of a segment.
 
         >>> Origin.of("/logs/orders-3/00000000000000000000.log")
         Origin(topic='orders', partition=3, directory='orders-3', segment='00000000000000000000.log')
@@ -61,9 +61,9 @@ class Origin:
 
 
 def split_for_lines(chunk: Decoded, most_records: int = MAX_LINES) -> Iterator[tuple[Decoded, bool]]:
-    """Yield a chunk in parts whose lines fit into memory, each with whether its batch has begun already.
+    """Yield a chunk in parts whose lines fit into memory, each with a flag: whether it continues a batch.
 
-    A larger chunk is cut into batches, and those into runs of records; damage is reported with the last run.
+    A larger chunk is split into batches, and these into runs of records. Damage is reported with the last run.
     """
     if len(chunk.index.offsets) <= most_records:
         yield chunk, False
@@ -71,7 +71,7 @@ def split_for_lines(chunk: Decoded, most_records: int = MAX_LINES) -> Iterator[t
     is_control = chunk.batches.is_control
     for batch, count in enumerate(chunk.index.rows.tolist()):
         start = int(chunk.starts[batch])
-        if is_control[batch]:  # their lines depend on each other
+        if is_control[batch]:  # the lines of control records depend on each other
             yield chunk.part(batch, start, start + count), False
             continue
         for first in range(start, start + max(count, 1), most_records):
@@ -81,7 +81,7 @@ def split_for_lines(chunk: Decoded, most_records: int = MAX_LINES) -> Iterator[t
 
 
 def _without_damage(run: Decoded) -> Decoded:
-    """Return a run of a batch's records without its damage, which belongs to the last run."""
+    """Remove the damage from a run of a batch's records, because it belongs to the last run."""
     run.index, run.sections = run.index._replace(statuses=np.zeros(1, np.int64)), run.sections._replace(problems={})
     return run
 
@@ -97,7 +97,7 @@ def values_of(chunk: Decoded) -> Slices:
 
 
 def errors_in(chunk: Decoded) -> dict[int, DecodeError]:
-    """Return the problem of each batch that has one, with the file and the position."""
+    """Return the errors by batch number, with file and position."""
     result = ((batch, chunk.error(batch)) for batch in chunk.problems)
     return {batch: error for batch, error in result if error is not None}
 
@@ -115,22 +115,22 @@ class SegmentSource(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the file."""
+        """The size of the file, in bytes."""
         return self.file.size_bytes
 
     def read(self, position: int, length: int) -> Bytes:
-        """Return some bytes of the file."""
+        """Return ``length`` bytes of the file from a position, or fewer at its end."""
         return as_array(self.file.filesystem.read(self.file.path, position=position, length=length))
 
 
 @dataclass
 class ChunkReader:
-    """Reads one segment, chunk by chunk; how it ended is known when the iteration is over.
+    """Reads a segment chunk by chunk. ``bytes_read`` and ``fault`` are final after the iteration.
 
     Attributes:
-        max_bytes: read no batch that ends beyond this byte of the file.
-        bytes_read: up to where there were whole batches.
-        fault: what ended the batches with an error; None at a torn, zero-length or regular end.
+        max_bytes: upper bound of the position at which a batch ends; None for the end of the file.
+        bytes_read: end of the last whole batch that was read.
+        fault: error that ended the batches; None at a regular end, at a torn batch or at a tail of zeros.
     """
 
     file: DumpFile
@@ -141,7 +141,7 @@ class ChunkReader:
 
     @property
     def end(self) -> int:
-        """The byte after the last that is looked at."""
+        """The position at which reading ends."""
         size = self.file.size_bytes
         return size if self.max_bytes is None else min(size, self.max_bytes)
 
@@ -152,7 +152,7 @@ class ChunkReader:
         while self.bytes_read < self.end:
             try:
                 chunk = next(waiting, None)
-            except LogDirError as error:  # it vanished, or the disk failed: what was read stays read
+            except LogDirError as error:  # the file vanished, or the disk failed: the chunks so far remain valid
                 self.fault = error
                 return
             if chunk is None:
@@ -175,19 +175,19 @@ class Selection(Protocol):
     """Chooses records, chunk by chunk."""
 
     def apply(self, chunk: Decoded) -> Decoded:
-        """Return the chunk with the records that are requested."""
+        """Return the chunk with the selected records."""
         ...
 
     def is_done(self, chunk: Decoded) -> bool:
-        """Tell whether nothing of the segment behind ``chunk`` can be requested."""
+        """Return whether the rest of the segment after ``chunk`` has no selected records."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions that all must hold; None is no condition.
+    """Conditions on records, all of which must hold. A condition of None is not checked.
 
-    Offsets and timestamps (milliseconds) have an exclusive end. ``key_pattern`` is found in the key.
+    Offsets and timestamps (milliseconds) have an exclusive end. ``key_pattern`` may match any part of the key.
     """
 
     from_offset: int | None = None
@@ -199,7 +199,7 @@ class Filter:
     control: bool = True
 
     def apply(self, chunk: Decoded) -> Decoded:
-        """Return the chunk with the records for which all conditions hold; the same one where there is no condition."""
+        """Return the chunk with the records that meet all conditions. Without conditions it is the same object."""
         if self == NO_FILTER:
             return chunk
         keep = self._in_ranges(chunk)
@@ -225,7 +225,7 @@ class Filter:
         return keep
 
     def is_done(self, chunk: Decoded) -> bool:
-        """Tell whether the batches behind this chunk lie at or above the last offset."""
+        """Return whether all later batches are at or above ``until_offset``."""
         if self.until_offset is None or len(chunk.batches) == 0:
             return False
         return int(chunk.batches.column("last_offset")[-1]) + 1 >= self.until_offset
@@ -236,13 +236,17 @@ NO_FILTER = Filter()
 
 @dataclass
 class Limited:
-    """A limit on the number of records that another selection gives, over all segments."""
+    """A selection with a limit on its number of records, over all segments.
+
+    Attributes:
+        left: number of records that may still be selected.
+    """
 
     selection: Selection
     left: int
 
     def apply(self, chunk: Decoded) -> Decoded:
-        """Return the chunk with the records that are requested and still asked for."""
+        """Return the chunk with the selected records, up to the limit."""
         selected_records = self.selection.apply(chunk)
         count = len(selected_records.index.offsets)
         if count > self.left:
@@ -251,12 +255,12 @@ class Limited:
         return selected_records
 
     def is_done(self, chunk: Decoded) -> bool:
-        """Tell whether no more records are asked for."""
+        """Return whether the limit is reached or the selection is done."""
         return self.left == 0 or self.selection.is_done(chunk)
 
 
 def _narrow(chunk: Decoded, keep: Flags, selected_records: Callable[[bytes], bool]) -> None:
-    """Keep those of the remaining rows whose key is requested; records without a key are not."""
+    """Clear the flag of each row whose key is not selected. Records without a key are never selected."""
     keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.at(row)
@@ -264,7 +268,11 @@ def _narrow(chunk: Decoded, keep: Flags, selected_records: Callable[[bytes], boo
 
 
 def key_pattern(text: str) -> re.Pattern[bytes]:
-    """Compile a regular expression for keys; what is none is an ``OptionError``."""
+    """Compile a regular expression for keys.
+
+    Raises:
+        OptionError: the text is not a regular expression.
+    """
     try:
         return re.compile(text.encode())
     except re.error as error:
@@ -276,9 +284,9 @@ _SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()]")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A search pattern, a regular expression of RE2 or plain text; it is matched against bytes, as UTF-8.
+    """A search pattern: an RE2 regular expression or plain text. It is matched against bytes, as UTF-8.
 
-    Case is ignored of ASCII letters, and in a regular expression of others too.
+    If case is ignored, plain text ignores it for ASCII letters only, and regular expressions for all letters.
     """
 
     text: str
@@ -287,7 +295,7 @@ class Pattern:
 
     @classmethod
     def of(cls, text: str, *, is_plain: bool = False, ignores_case: bool = False) -> Pattern:
-        """Return a pattern; one without special characters is always plain.
+        """Return a pattern. A text without special characters is a plain pattern.
 
         >>> Pattern.of("order-17").is_plain
         True
@@ -303,7 +311,7 @@ class Pattern:
         return pattern
 
     def rows_of(self, column: pa.Array) -> Flags:
-        """Return which rows of a binary column match; nulls do not."""
+        """Return a flag for each row of a binary column: whether it matches. Nulls do not match."""
         if self.is_plain and not self.ignores_case and not _is_anywhere(column, self.text.encode()):
             return np.zeros(len(column), np.bool_)
         search = pc.match_substring if self.is_plain else pc.match_substring_regex
@@ -313,7 +321,7 @@ class Pattern:
 
 
 def _is_anywhere(column: pa.Array, plain: bytes) -> bool:
-    """Say whether the concatenated bytes of all rows match; a match across two rows is a false positive."""
+    """Return whether the concatenated rows contain the bytes. A match across two rows is a false positive."""
     _, offsets, data = column.buffers()
     if data is None or len(column) == 0:
         return not plain
@@ -323,7 +331,7 @@ def _is_anywhere(column: pa.Array, plain: bytes) -> bool:
 
 
 def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED) -> pa.RecordBatch:
-    """Return the rows in which the pattern is found: in the key, the value, or names and values of headers."""
+    """Return the rows whose key, value, header names or header values match, as ``fields`` selects."""
     result = np.zeros(batch.num_rows, np.bool_)
     for name in (one for one in (KEY, VALUE) if one in fields):
         result |= pattern.rows_of(batch.column(name))

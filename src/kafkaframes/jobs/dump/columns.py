@@ -1,9 +1,8 @@
-"""The columns of a chunk's batches and records, named as the fields of the truth files, for the lines of any format.
+"""Convert the batches and records of a chunk to columns, for the lines of all formats and for Arrow tables.
 
-The headers of a chunk's records as one bytes column: a part for each header, side by side for each record.
-
-The parts are rendered like lines (``lines.py``), all headers of all records at once, and each record's value is the
-stretch that its headers take.
+Column names are those of the fields in the truth files. The headers of a record become one value of a bytes column. All
+headers of a chunk are rendered at once, as lines (``lines.py``). The value of a record is the slice that has its
+headers.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ NO_SEQUENCE = -1
 
 
 def batch_columns(chunk: Decoded) -> dict[str, Any]:
-    """Return one value a batch for every field of a batch; absolute positions."""
+    """Return a column with one value per batch for each batch field. Positions are absolute."""
     batches = chunk.batches
     magics, attributes = batches.column("magic"), batches.column("attributes")
     modern = batches.is_v2
@@ -65,7 +64,7 @@ def batch_columns(chunk: Decoded) -> dict[str, Any]:
 
 
 def record_columns(chunk: Decoded) -> dict[str, Any]:
-    """Return one value a record: offset, timestamp and its type, sequence, key and value with their sizes."""
+    """Return columns with one value per record: offset, timestamp and its type, sequence, key, value and sizes."""
     index, batches = chunk.index, chunk.batches
     types = scan.timestamp_types(batches.column("magic"), batches.column("attributes")) + 1
     base_sequences = batches.column("base_sequence")[chunk.owners]
@@ -83,7 +82,7 @@ def record_columns(chunk: Decoded) -> dict[str, Any]:
 
 
 def sequences(base_sequences: Ints, deltas: Ints) -> Ints:
-    """Return the sequences ``deltas`` after others, in Java's ints: they wrap from 2^31-1 to 0; none stays none.
+    """Add deltas to sequences as Java does: they wrap from 2^31-1 to 0, and ``NO_SEQUENCE`` stays.
 
     >>> sequences(np.array([2**31 - 1, 5, -1]), np.array([1, 2, 3])).tolist()
     [0, 7, -1]
@@ -100,14 +99,14 @@ def _int32(values: Ints) -> Ints:
 
 
 def _horizons(has_one: npt.NDArray[np.bool_], base_timestamps: Ints) -> pa.Array:
-    """Return the delete horizons as text, null where a batch has none."""
-    if not has_one.any():  # nearly always; and a mask makes pyarrow import pandas, if that is installed
+    """Return the delete horizons as text, or null for batches without one."""
+    if not has_one.any():  # the usual case; a mask also makes pyarrow import pandas if it is installed
         return pa.nulls(len(has_one), pa.string())
     return pa.array(base_timestamps, mask=~has_one).cast(pa.string())
 
 
 def rows_of(columns: Columns, first: int, stop: int) -> dict[str, Any]:
-    """Return the rows ``first`` to ``stop`` of some columns, without copying."""
+    """Return the rows ``first`` to ``stop`` (exclusive) of columns, without copying."""
     return {name: column[first:stop] for name, column in columns.items()}
 
 
@@ -122,14 +121,14 @@ _JSON = plan_line(
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """All headers of a chunk: ``lists[i]:lists[i + 1]`` are those of record ``i``."""
+    """All headers of a chunk. Those of record ``i`` are ``lists[i]:lists[i + 1]``."""
 
     lists: Ints
     keys: Slices
     values: Slices
 
     def join_headers(self, line: Line, **columns: Column) -> Slices:
-        """Return the rendered headers of each record as one value, without the last byte, which separates."""
+        """Return the rendered headers of each record as one value, without the separator after the last header."""
         rendered_headers = line.render({"key": self.keys, "value": self.values, **columns}, len(self.keys))
         ends = np.concatenate([np.zeros(1, np.int64), rendered_headers.ends])
         starts, stops = ends[self.lists[:-1]], ends[self.lists[1:]]
@@ -153,7 +152,7 @@ def _empty_slices(data: Bytes, count: int) -> Slices:
 
 
 def _render_headers(chunk: Decoded, render: Callable[[Headers], Slices]) -> Slices:
-    """Return a value for each record: empty ones at once where no record has headers."""
+    """Return a value for each record. If no record has headers, ``render`` is not called."""
     if chunk.index.header_counts.any():
         return render(index_headers(chunk))
     none = np.zeros(len(chunk.index.offsets), np.int64)
@@ -161,7 +160,7 @@ def _render_headers(chunk: Decoded, render: Callable[[Headers], Slices]) -> Slic
 
 
 def header_keys(chunk: Decoded) -> Slices:
-    """Return each record's header keys, with commas between them (kafka-dump-log)."""
+    """Return each record's header keys, separated by commas (kafka-dump-log)."""
     return _render_headers(chunk, lambda headers: headers.join_headers(_KEYS))
 
 
@@ -171,12 +170,12 @@ def header_pairs(chunk: Decoded) -> Slices:
 
 
 def header_json(chunk: Decoded) -> Slices:
-    """Return each record's headers as the inside of a JSON array of [key, value in base64 or null]."""
+    """Return each record's headers as the elements of a JSON array: [key, value in base64 or null]."""
     return _render_headers(chunk, lambda headers: headers.join_headers(_JSON, json_key=_json_keys(headers.keys)))
 
 
 def _json_keys(keys: Slices) -> pa.Array:
-    """Return header keys as JSON strings in ASCII; few keys are on many records."""
+    """Return header keys as JSON strings in ASCII. Each distinct key is converted once."""
     quoted_keys: dict[bytes, bytes] = {}
     result = []
     for row in range(len(keys)):
@@ -195,9 +194,9 @@ def json_string(text: str) -> bytes:
 # ---------------------------------------------------------------------------------------------------------------------
 # A chunk's records as an Arrow table, for ``arrow`` (an IPC stream) and ``csv``.
 #
-# The columns are those of Spark's Kafka source, in its order. A timestamp that a record does not have is null. Header
-# keys are text, with U+FFFD for what is no UTF-8; keys, values and header values keep their bytes in ``arrow``. In
-# ``csv`` they are text too, or base64 on request; headers are a JSON array of [key, value].
+# The columns are those of Spark's Kafka source, in its order. The timestamp of a record without one is null. Header
+# keys are text, in which U+FFFD replaces invalid UTF-8. Keys, values and header values are bytes in ``arrow``. In
+# ``csv`` they are text, or base64 on request, and headers are a JSON array of [key, value].
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 SCHEMA = pa.schema(
@@ -216,12 +215,12 @@ CSV_SCHEMA = pa.schema(
     [field if field.name not in ("key", "value", "headers") else pa.field(field.name, pa.string()) for field in SCHEMA]
 )
 NO_TIMESTAMP = -1
-MAX_TABLE_BYTES = 1 << 30  # of keys or values in one table: an Arrow binary array holds less than 2 GiB
+MAX_TABLE_BYTES = 1 << 30  # keys or values in one table: an Arrow binary array holds less than 2 GiB
 _BASE64 = plan_line(Base64("value"))
 
 
 def chunk_tables(chunk: Decoded, origin: Origin) -> Iterator[pa.RecordBatch]:
-    """Yield a chunk's records; more than one table only where one would be too large."""
+    """Yield a chunk's records as one table, or as several if one would be too large."""
     for part in _portions(chunk):
         columns = record_columns(part)
         count = len(part.index.offsets)
@@ -241,7 +240,7 @@ def chunk_tables(chunk: Decoded, origin: Origin) -> Iterator[pa.RecordBatch]:
 
 
 def csv_tables(chunk: Decoded, origin: Origin, *, base64: bool) -> Iterator[pa.RecordBatch]:
-    """Yield a chunk's records with text columns only; keys, values and header values in ``base64`` lose nothing."""
+    """Yield a chunk's records in text columns. ``base64`` encodes keys, values and header values without loss."""
     for table in chunk_tables(chunk, origin):
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         for name in ("key", "value"):
@@ -262,12 +261,12 @@ def _portions(chunk: Decoded) -> Iterator[Decoded]:
 
 
 def _binary(values: Slices) -> pa.Array:
-    """Copy a bytes column into an Arrow array."""
+    """Copy a bytes column to an Arrow array."""
     return binary_array(values.data, values.starts, values.sizes)
 
 
 def _array(line: Line, values: Slices, kind: pa.DataType) -> pa.Array:
-    """Render a bytes column into an Arrow array, null where it is null."""
+    """Render a bytes column to an Arrow array. Null values stay null."""
     lines = line.render({"value": values}, len(values))
     offsets = np.concatenate([np.zeros(1, np.int64), lines.ends]).astype(np.int32)
     buffers = [_bitmap(values.sizes >= 0), pa.py_buffer(offsets), pa.py_buffer(lines.data)]
@@ -293,7 +292,7 @@ def _headers(chunk: Decoded) -> pa.Array:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """Return bytes as text; one by one only where some are no UTF-8."""
+    """Convert bytes to text. The slow conversion of single values runs only if some are invalid UTF-8."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -301,7 +300,7 @@ def _text(values: pa.Array) -> pa.Array:
 
 
 def _json_headers(headers: pa.Array, *, base64: bool) -> pa.Array:
-    """Return each record's headers as JSON; empty text where it has none."""
+    """Return each record's headers as JSON, or empty text for a record without headers."""
     if len(headers.values) == 0:
         return pa.array([""] * len(headers), pa.string())
     texts = []

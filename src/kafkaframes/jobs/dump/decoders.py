@@ -1,8 +1,8 @@
-"""Kafka's own topics as text: what kafka-dump-log's decoders make of keys and values, and of KRaft's control records.
+"""Decode the records of Kafka's internal topics, and KRaft's control records, to the text of kafka-dump-log.
 
-A decoder takes a record's offset, key and value and returns two texts; None prints nothing. For a record that cannot be
-decoded it prints Kafka's message (``Error at offset N, skipping. ...``) and continues. What the versions print
-differently stands in the styles: group offsets are JSON since 3.x, transactions since 4.0.
+A decoder takes a record's offset, key and value and returns two texts. None prints nothing. For a record that cannot be
+decoded it returns Kafka's message (``Error at offset N, skipping. ...``) and the dump continues. Differences between
+Kafka versions are settings of the style: group offsets are JSON since 3.x, transactions since 4.0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.wire.primitives import uuid_to_text
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Records of ``__remote_log_metadata`` as kafka-dump-log prints them: Java's text of Kafka's own objects, no JSON.
+# Records of ``__remote_log_metadata`` as kafka-dump-log prints them: ``toString`` of Kafka's Java objects, not JSON.
 
 Texts = tuple[str | None, str | None]
 Decoder = Callable[[int, bytes | None, bytes | None], Texts]
@@ -31,9 +31,9 @@ _DELETE_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE
 
 
 def remote_log_metadata(*, with_index: bool) -> Decoder:
-    """Return what makes the texts of a record (no key, and the value).
+    """Return the decoder of ``__remote_log_metadata``. Its records have no key.
 
-    If ``with_index``, a segment says whether its transaction index is empty, as it does since 4.0.
+    If ``with_index``, the text of a segment has ``txnIdxEmpty``, as since Kafka 4.0.
     """
     from kafkaframes.protocol.messages import envelopes
 
@@ -149,7 +149,7 @@ _MARKER_LABELS = {
 
 
 def decoder_for(name: str, style: Style) -> Callable[[Decoded], tuple[Slices, Slices]]:
-    """Return what makes the texts of a chunk's keys and values, by the name of a flag: ``offsets``, ..."""
+    """Return the decoder of a chunk's keys and values for a name in ``DECODERS``."""
     if name not in DECODERS:
         raise OptionError(f"no decoder {name!r} (known: {', '.join(DECODERS)})")
     decode = DECODERS[name](style)
@@ -179,7 +179,7 @@ def _json(value: Any) -> str:
 
 
 def _coordinator(topic: str, texts_of: Callable[[Any], Texts]) -> Decoder:
-    """Return what decodes the records of a coordinator's topic, given what makes the texts of one."""
+    """Return the decoder of a coordinator's topic. ``texts_of`` formats a decoded record."""
     from kafkaframes.protocol.messages import envelopes
 
     def decode(offset: int, key: bytes | None, value: bytes | None) -> Texts:
@@ -231,9 +231,10 @@ def _state(number: int) -> str:
 
 
 def in_hash_order(partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return topic partitions in the order in which Scala's mutable set gives them, which Kafka printed.
+    """Return topic partitions in the iteration order of Scala's mutable ``HashSet``, which Kafka printed.
 
-    The set has 16 places or more and doubles them at three quarters; a place is Java's hash, stirred, its lower bits.
+    The set has at least 16 slots. Their number is doubled when three quarters are used. The slot of a partition is the
+    low bits of its mixed Java hash code.
     """
     slots = 16
     while len(partitions) >= slots * 3 // 4:
@@ -249,7 +250,7 @@ def in_hash_order(partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _hash(topic: str, partition: int) -> int:
-    """Return ``TopicPartition.hashCode`` without its sign."""
+    """Return ``TopicPartition.hashCode`` as an unsigned number."""
     text = np.frombuffer(topic.encode("utf-16-be"), ">u2").tolist()
     of_topic = 0
     for unit in text:
@@ -315,7 +316,7 @@ def _metadata(offset: int, key: bytes | None, value: bytes | None) -> Texts:
 
 
 def _snake(name: str) -> str:
-    """Return a record's name as Kafka's enum has it.
+    """Return a record's name in the spelling of Kafka's enum.
 
     >>> _snake("ZkMigrationStateRecord")
     'ZK_MIGRATION_STATE_RECORD'
@@ -324,7 +325,7 @@ def _snake(name: str) -> str:
 
 
 def control_json(kind: str, value: bytes | None) -> str | None:
-    """Return a control record of KRaft as Kafka prints it; None for other kinds and unreadable ones."""
+    """Return a KRaft control record in Kafka's text; None for other types and for unreadable records."""
 
     from kafkaframes.storage.log.internal_topics import open_control_value
 

@@ -1,7 +1,7 @@
-"""Find the files to dump: those that were named, and those in directories that were named.
+"""Find the files to dump under files, directories and patterns.
 
-A directory may be a partition's, a broker's log directory, or one that holds such. Its files are taken in the order of
-their names, partition by partition. A file that is named itself is taken whatever its name is.
+A directory may be a partition's, a broker's log directory, or a parent of these. The files of a partition are returned
+in the order of their names. A file that was passed itself is returned whatever its name is.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class DumpFile:
     """One file to dump.
 
     Attributes:
-        kind: one of ``KINDS``, or empty where the name says none.
-        size_bytes: when it was listed; a live log grows.
-        merged: of a segment that gives some offsets of a log merged from copies, the name of that log, else empty.
-        offsets: which; the end is exclusive.
+        kind: one of ``KINDS``, or "" if the name has no known kind.
+        size_bytes: size when the file was listed. Files of a live log grow.
+        merged: name of the log that was merged from copies and has this segment; "" for other files.
+        offsets: range of the segment's offsets in the merged log, with an exclusive end; None for all.
     """
 
     filesystem: FileSystem
@@ -40,7 +40,7 @@ class DumpFile:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind that a file's name says, temporary suffixes aside; empty where it says none.
+    """Return the kind of a file from its name without temporary suffixes, or "" if the name has no known kind.
 
     >>> kind_of("00000000000000000042.log.deleted"), kind_of("bootstrap.checkpoint"), kind_of("notes.txt")
     ('log', 'checkpoint', '')
@@ -57,15 +57,16 @@ def files_to_dump(
     temporary: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> list[DumpFile]:
-    """Return the files under ``paths``, in the order in which they were named.
+    """Return the files under ``paths``, in the order of the paths.
 
     Args:
-        paths: files, directories, patterns; on a disk or by URL.
-        temporary: whether a directory's ``.deleted``, ``.swap`` and ``.cleaned`` files are returned too.
-        options: of the stores; ``key_files`` of encrypted tiered segments.
+        paths: files, directories or patterns, as local paths or URLs.
+        kinds: kinds of the files that are returned from directories.
+        temporary: whether ``.deleted``, ``.swap`` and ``.cleaned`` files are returned from directories.
+        options: options of the object stores, and ``key_files`` for encrypted tiered segments.
 
     Raises:
-        LogDirError: a path does not exist or cannot be read, or a directory holds no such file.
+        LogDirError: a path does not exist or cannot be read, or a directory has no such file.
     """
     path_list, result = list(paths), list[DumpFile]()
     for path_text in path_list:
@@ -73,7 +74,7 @@ def files_to_dump(
         filesystem = filesystem_for(path, options=options)
         for match in expand(filesystem, path):
             files = _under(filesystem, match, kinds, temporary=temporary, options=options)
-            if files is None:  # no partition of Kafka's: a tiered store, or nothing
+            if files is None:  # not a partition: a tiered store, or a directory without a log
                 files = _of_stores(path_list, kinds, options=options).pop(match.rstrip("/"), None)
             if files is None:
                 raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
@@ -84,9 +85,9 @@ def files_to_dump(
 def _of_stores(
     paths: list[str], kinds: Collection[str], *, options: Mapping[str, Any] | None
 ) -> dict[str, list[DumpFile]]:
-    """Return the files of tiered stores by the path that leads there.
+    """Return the files of tiered stores, by each parent path of their partitions.
 
-    Log directories among the paths help to choose.
+    Log directories among the paths help to identify the stores' partitions.
     """
     result: dict[str, list[DumpFile]] = {}
     for directory in discover(paths, options=options):
@@ -100,7 +101,7 @@ def _of_stores(
 
 
 def _parents_of(view_directory: str) -> list[str]:
-    """Return the paths that lead to a partition of a tiered store: its folder, its topic's, and those above."""
+    """Return the parent paths of a tiered store's partition: its folder, its topic's folder, and those above."""
     parents = [view_directory.partition(VIEW_MARK)[0]]
     while split_path(parents[-1])[0] not in (parents[-1], "."):
         parents.append(split_path(parents[-1])[0])
@@ -115,7 +116,7 @@ def _under(
     temporary: bool,
     options: Mapping[str, Any] | None,
 ) -> list[DumpFile] | None:
-    """Return the files at a path; None where a directory has no partition at or below it."""
+    """Return the files at a path; None for a directory without partitions."""
     info = filesystem.stat(path)
     if info is None:
         raise LogDirError(NO_SUCH_PATH, file=path)
@@ -128,7 +129,7 @@ def _under(
 
 
 def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
-    """Return a file that was named; for the object of a tiered segment, the segment."""
+    """Return a file that was passed itself. For an object of a tiered segment, return the segment."""
     view = object_view(path, options=options)
     if view == path:
         return DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)
@@ -153,7 +154,7 @@ def _is_requested(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -
 
 
 def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[FileInfo]]:
-    """Yield the entries of every partition's directory at or under ``path``."""
+    """Yield the directory entries of each partition at or under ``path``."""
     entries = filesystem.list_directory(path)
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
         yield entries
@@ -168,7 +169,7 @@ def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[
 
 
 def select_files(files: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
-    """Return the files of the topics (names or patterns) and partitions that are requested; none are all."""
+    """Return the files of topics (names or patterns) and partitions. An empty collection selects all."""
     if not topics and not partitions:
         return files
     names = [DirectoryName.parse(split_path(split_path(one.path)[0])[1]) for one in files]

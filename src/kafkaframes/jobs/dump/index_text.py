@@ -1,9 +1,10 @@
-"""``.index`` and ``.timeindex`` as text, each entry held against the segment beside it, as kafka-dump-log does it.
+"""Print ``.index`` and ``.timeindex`` files, and check each entry against the segment, as kafka-dump-log does.
 
-Its rules are kept, the doubtful one included: an entry of an offset index "mismatches" where it is not the last offset
-of the very batch at its position. Brokers before KAFKA-806 wrote (last offset of an append, position of its first
-batch), so such lines are no sign of damage; ``kafkaframes verify`` has the invariant that holds for all brokers.
-Entries are listed up to the first, after the first, that is all zeros: the rest of a preallocated file.
+The checks are kafka-dump-log's, including a doubtful one: an entry of an offset index is a mismatch unless it is the
+last offset of the batch at its position. Brokers before KAFKA-806 wrote the last offset of an append with the position
+of its first batch, so these mismatches are not damage. ``kafkaframes verify`` checks the invariant that holds for all
+brokers. The entries end at the first entry of zeros after the first entry, which begins the unused rest of a
+preallocated file.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ MaxTimestamp = Callable[[int, int], int]
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An index and the segment beside it.
+    """An index file and the segment with the same base offset.
 
-    ``max_timestamp`` returns the largest timestamp of the records in the batch at a position with a size; it raises
-    ``DecodeError`` where they cannot be read.
+    Attributes:
+        max_timestamp: returns the largest record timestamp of the batch with a position and a size. Raises
+            ``DecodeError`` if its records cannot be read.
     """
 
     filesystem: FileSystem
@@ -49,10 +51,10 @@ class IndexFile:
         return join(split_path(self.path)[0], segment_file_name(self.base_offset, kind))
 
     def batch_at(self, position: int, end: int) -> tuple[int, int] | None:
-        """Return (last offset, size in bytes) of the batch at ``position``; None where none is whole before ``end``.
+        """Return (last offset, size in bytes) of the batch at ``position``; None if it does not end before ``end``.
 
         Raises:
-            CorruptRecordError: the position lies outside the log, or no batch can be so small.
+            CorruptRecordError: the position is outside the log, or the batch size is too small.
         """
         if not 0 <= position <= self.log_size:
             raise CorruptRecordError("an entry's position lies outside the log", position=position, file=self.log_path)
@@ -66,7 +68,11 @@ class IndexFile:
 
 
 def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str], MaxTimestamp]) -> IndexFile:
-    """Return an index with the segment beside it; its name must be an index's."""
+    """Return an index file with its segment.
+
+    Raises:
+        LogDirError: the file name has no base offset, or the segment is missing.
+    """
     name = FileName.parse(split_path(path)[1])
     if name is None:
         raise LogDirError("the name of an index begins with the base offset, 20 digits", file=path)
@@ -78,7 +84,7 @@ def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str],
 
 
 def offset_index_lines(index: IndexFile, options: TextOptions, findings: Findings) -> Iterator[str]:
-    """Yield the lines of an offset index; what disagrees goes to ``findings``."""
+    """Yield the lines of an offset index. Mismatches and faults are added to ``findings``."""
     entries = _entries(index, index.path, indexes.OFFSET_ENTRY)
     if len(entries) == 0:
         yield f"{findings.file} is empty."
@@ -109,7 +115,7 @@ def _offset_entries(
 
 
 def time_index_lines(index: IndexFile, options: TextOptions, findings: Findings) -> Iterator[str]:
-    """Yield the lines of a time index; what disagrees goes to ``findings``."""
+    """Yield the lines of a time index. Mismatches and faults are added to ``findings``."""
     entries = _entries(index, index.path, indexes.TIME_ENTRY)
     if options.index_sanity_check:
         _check(index, entries, "timestamp", "timestamp", indexes.TIME_ENTRY)
@@ -135,7 +141,7 @@ def time_index_lines(index: IndexFile, options: TextOptions, findings: Findings)
 
 
 def _walk_to_the_end(index: IndexFile, position: int, findings: Findings) -> None:
-    """Note a batch that cannot be one, behind ``position``."""
+    """Walk the batches from ``position`` to the end, and add the first corrupt one to the findings."""
     try:
         while batch := index.batch_at(position, index.log_size):
             position += batch[1]
@@ -144,7 +150,7 @@ def _walk_to_the_end(index: IndexFile, position: int, findings: Findings) -> Non
 
 
 def _check_timestamp(index: IndexFile, position: int, entry: tuple[int, int, int], findings: Findings) -> None:
-    """Compare one entry (timestamp, offset, the timestamp before) with the batch that ends at its offset."""
+    """Compare an entry (timestamp, offset, previous timestamp) with the batch that ends at its offset."""
     timestamp, offset, before = entry
     last_offset, size = NO_OFFSET, 0
     while last_offset < offset:
@@ -165,7 +171,7 @@ def _check_timestamp(index: IndexFile, position: int, entry: tuple[int, int, int
 
 
 def _entries(index: IndexFile, path: str, entry: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return all whole entries of a file, its zero tail included; none where the file is missing."""
+    """Return all whole entries of a file, including its tail of zeros. A missing file has no entries."""
     if index.filesystem.stat(path) is None:
         return np.empty(0, entry)
     raw = index.filesystem.read(path)
@@ -173,10 +179,10 @@ def _entries(index: IndexFile, path: str, entry: np.dtype[Any]) -> npt.NDArray[A
 
 
 def _check(index: IndexFile, entries: npt.NDArray[Any], column: str, what: str, entry: np.dtype[Any]) -> None:
-    """Check what a broker checks when it starts (``sanityCheck``).
+    """Check an index as a broker does at its start (``sanityCheck``).
 
     Raises:
-        LogDirError: the last entry lies before the first (time index) or below the base offset, or an entry is cut.
+        LogDirError: the last entry is less than the first (time index) or than the base offset, or an entry is torn.
     """
     if len(entries):
         least = int(entries[column][0]) if what == "timestamp" else 0
@@ -189,10 +195,10 @@ def _check(index: IndexFile, entries: npt.NDArray[Any], column: str, what: str, 
 
 
 def _lookup(entries: npt.NDArray[Any], target: int) -> int:
-    """Return the position of the last entry at or before a relative offset, searching as a broker does.
+    """Return the position of the last entry at or before a relative offset, with a broker's search.
 
-    The search assumes entries that increase. Where they do not (a zero tail), the outcome is that of Kafka's own steps:
-    the last pages first.
+    The search requires ascending entries. If they are not ascending (a tail of zeros), the result depends on the steps
+    of the search, so these are Kafka's: it searches the last pages first.
     """
     if len(entries) == 0:
         return 0

@@ -1,9 +1,10 @@
-"""Segments as JSON lines: every batch, record, error and end, in file order.
+"""Print segments as JSON lines: each batch, record, error and end of a segment, in file order.
 
-``batch`` has the header's fields, ``record`` follows its batch, ``error`` says what ended a batch's records (``"in":
-"records"``) or a segment (``"in": "batches"``), ``end`` closes a segment: ``bytes_read`` less than ``file_size`` is a
-torn or zero tail. Keys and header values are base64 or null; so are values, those above a limit as SHA-256 and length.
-A header field that Kafka could not give is ``field_error``, and the fields behind it are left out.
+A ``batch`` line has the header fields. Its ``record`` lines follow. An ``error`` line has the reason why a batch's
+records (``"in": "records"``) or a segment (``"in": "batches"``) ended early. An ``end`` line ends a segment: a
+``bytes_read`` below ``file_size`` shows a torn batch or a tail of zeros. Keys and header values are base64 or null.
+Values are too, but a value above a size limit is printed as SHA-256 and length. If Kafka could not read a header field,
+the line has ``field_error`` with the reason, and omits that field and those after it.
 """
 
 from __future__ import annotations
@@ -47,24 +48,25 @@ _BATCH = (
     *("producer_id", "producer_epoch", "base_sequence", "last_sequence", "leader_epoch", "transactional", "control"),
     "delete_horizon",
 )
-_LIES_IN = {  # the last field of the header that a field of the line is made of, where a batch may end before it
+_LIES_IN = {  # last header field that a field of the line needs, for batches that end inside their header
     "last_offset": "last_offset_delta",
     "max_ts": "max_timestamp",
     "producer_id": "producer_id",
     "producer_epoch": "producer_epoch",
     "base_sequence": "base_sequence",
 }
-NEWEST_MAGIC = 2  # a file is read on at later ones, but nobody knows their fields
+NEWEST_MAGIC = 2  # batches of later formats can be split, but their fields are unknown
 _V2_HEADER = struct.Struct(">" + "".join(item.format for item in BATCH_V2.fields))
 
 
 @dataclass(frozen=True, slots=True)
 class JsonOptions:
-    """What of the lines is printed: the records to ``keep``, without batches that have none of them.
+    """Options of JSON lines.
 
     Attributes:
-        value_limit: bytes up to which a value is printed whole; None for all.
-        max_bytes: read no batch of a segment that ends beyond this position.
+        value_limit: size up to which a value is printed, in bytes; None for no limit.
+        max_bytes: upper bound of the position at which a batch ends; None for the end of the segment.
+        keep: selection of records. Batches without selected records are omitted.
     """
 
     value_limit: int | None = VALUE_LIMIT
@@ -98,7 +100,7 @@ _RECORD_LINE = plan_line(
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """What every line of a segment but the records ends with, and the plans that contain it."""
+    """The common end of a segment's lines, except of record lines, and the line plans that contain it."""
 
     text: bytes
     batch: Line
@@ -128,7 +130,7 @@ def _error(inside: str, error: KafkaframesError) -> dict[str, Any]:
 
 @dataclass
 class JsonDump:
-    """The lines of one segment, in parts; ``faults`` is complete when the iteration is over."""
+    """The lines of one segment, in parts. ``faults`` is complete after the iteration."""
 
     file: DumpFile
     options: JsonOptions
@@ -141,7 +143,7 @@ class JsonDump:
             self.faults += errors_in(chunk).values()
             for part, has_begun in split_for_lines(self.options.keep.apply(chunk)):
                 lines = _chunk_lines(part, where, self.options)
-                yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # its batch's line is there already
+                yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # the batch's line was printed
             if self.options.keep.is_done(chunk):
                 return
         if reader.fault is not None:
@@ -151,9 +153,9 @@ class JsonDump:
 
 
 def dump_json_lines(paths: Iterable[str], options: JsonOptions | None = None) -> Iterator[bytes]:
-    """Yield the lines of every segment and KRaft snapshot under ``paths``, some thousand at a time.
+    """Yield the lines of all segments and KRaft snapshots under ``paths``, thousands in each item.
 
-    A directory's ``.deleted``, ``.swap`` and ``.cleaned`` segments are read too.
+    A directory's ``.deleted``, ``.swap`` and ``.cleaned`` segments are included.
     """
     for file in files_to_dump(paths, kinds=RECORDS, temporary=True):
         yield from JsonDump(file, options or JsonOptions())
@@ -186,7 +188,7 @@ def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
 
 
 def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], where: _Where) -> list[memoryview]:
-    """Return the line of each batch: two forms, of which most logs have one."""
+    """Return the line of each batch. Lines of formats 0 and 1 have no base timestamp; most logs have one form only."""
     rendered_forms = [
         line.render(rows_of(columns, 0, len(modern)), len(modern)) if is_form.any() else None
         for line, is_form in ((where.message, ~modern), (where.batch, modern))
@@ -209,7 +211,7 @@ def _record_columns(chunk: Decoded, options: JsonOptions, control_fields: pa.Arr
 
 
 def _digests(chunk: Decoded, large: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return SHA-256 and length of the large values, null for the others."""
+    """Return SHA-256 and length of large values, and null for other values."""
     if not large.any():
         return pa.nulls(len(large), pa.binary())
     data, starts, sizes = chunk.sections.buf.data, chunk.index.value_at.tolist(), chunk.index.value_size.tolist()
@@ -221,7 +223,7 @@ def _digests(chunk: Decoded, large: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
-    """Return what control records say more, and for each batch with an unreadable one: that record and why."""
+    """Return the additional fields of control records, and by batch the first unreadable record with its error."""
     of_control = chunk.batches.is_control[chunk.owners]
     if not of_control.any():
         return pa.nulls(len(of_control), pa.binary()), {}
@@ -241,7 +243,7 @@ def _control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, Corr
 
 
 def _specials(chunk: Decoded) -> set[int]:
-    """Return the batches with a header field that cannot be given."""
+    """Return the batches with a header field that cannot be printed."""
     batches = chunk.batches
     unknown = batches.codecs >= len(CODECS)
     short = batches.is_v2 & (batches.column("size") < BATCH_V2.size)
@@ -265,10 +267,10 @@ def _special_line(chunk: Decoded, batch: int, where: _Where) -> bytes:
 
 
 def _fields_while_readable(chunk: Decoded, batch: int) -> Iterator[tuple[str, Any]]:
-    """Yield a batch's fields in their order.
+    """Yield a batch's fields in order.
 
-    Kafka loads the bytes that a batch claims to have and reads its header from them: a batch of format 2 that is
-    shorter than its header has the fields that lie within it.
+    Kafka reads a header from as many bytes as the batch's size field declares. Therefore a batch of format 2 that is
+    shorter than its header has only the fields within its size.
 
     Raises:
         CorruptRecordError: the next field cannot be read.

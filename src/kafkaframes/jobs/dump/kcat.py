@@ -1,9 +1,9 @@
-"""kcat's vocabulary over segments: ``-f`` format strings, ``-J`` envelopes, the offsets of ``-o``.
+"""Print records in kcat's formats: format strings (``-f``), JSON envelopes (``-J``); parse its offsets (``-o``).
 
-``%s`` the value, ``%S`` its size (-1 for null), ``%R`` its size as a big-endian int32, ``%k`` and ``%K`` the key and
-its size, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%T`` timestamp in milliseconds, ``%h`` headers as
-``name=value,name=value`` (``NULL`` for a null value), ``%%`` a per cent sign. Escapes are ``\\n``, ``\\r``, ``\\t``,
-``\\0``, ``\\\\`` and ``\\xHH``. As in kcat, control records are not shown and nothing is added at the end of a line.
+``%s`` is the value, ``%S`` its size (-1 for null), ``%R`` its size as a big-endian int32, ``%k`` and ``%K`` the key and
+its size, ``%t`` the topic, ``%p`` the partition, ``%o`` the offset, ``%T`` the timestamp in milliseconds, ``%h`` the
+headers as ``name=value,name=value`` (``NULL`` for a null value), ``%%`` a percent sign. Escapes are ``\\n``, ``\\r``,
+``\\t``, ``\\0``, ``\\\\`` and ``\\xHH``. As in kcat, control records are omitted, and no line end is added.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def _parts(text: str, origin: Origin) -> Iterator[Part]:
 
 
 def format_parts(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | Meaning]:
-    """Take a format string apart: what each letter after a ``%`` means, and the bytes between.
+    """Parse a format string. Yield the meaning of each letter after a ``%``, and the bytes in between.
 
-    A ``%`` that is followed by no known letter, or a backslash by none, is an ``OptionError``.
+    Raises:
+        OptionError: a ``%`` or a backslash is followed by an unknown letter.
     """
     for token in _TOKEN.finditer(text):
         letter, hexadecimal, escape, plain, _ = token.groups()
@@ -110,7 +111,7 @@ def plan_envelope(origin: Origin) -> Line:
 
 
 def format_envelopes(chunk: Decoded, line: Line) -> memoryview:
-    """Return a chunk's records in JSON envelopes; what is no UTF-8 is replaced, as in kcat."""
+    """Return a chunk's records in JSON envelopes. Invalid UTF-8 is replaced, as in kcat."""
     columns = record_columns(chunk)
     columns["key_json"] = _json_column(keys_of(chunk))
     columns["value_json"] = _json_column(values_of(chunk))
@@ -127,7 +128,7 @@ def _json_column(values: Slices) -> pa.Array:
 
 
 def _json_headers(chunk: Decoded) -> pa.Array:
-    """Return a ``headers`` member for each record that has some: names and values in turn, as kcat has it."""
+    """Return a ``headers`` member for each record with headers: alternating names and values, as in kcat."""
     if not chunk.index.header_counts.any():
         return pa.array([b""] * len(chunk.index.offsets), pa.binary())
     headers = index_headers(chunk)
@@ -140,9 +141,10 @@ def _json_headers(chunk: Decoded) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which records ``--offset`` asks for; None is no limit.
+    """The records that ``--offset`` selects. None means no limit.
 
-    A negative ``start_offset`` counts back from the partition's end. Timestamps are milliseconds, the end exclusive.
+    A negative ``start_offset`` counts back from the partition's end. Timestamps are in milliseconds, and the end is
+    exclusive.
     """
 
     start_offset: int | None = None
@@ -151,7 +153,7 @@ class Range:
 
 
 def parse_offsets(texts: tuple[str, ...]) -> Range:
-    """Take the values of ``--offset`` apart: ``beginning``, ``end``, an offset, ``-N``, ``s@MS``, ``e@MS``, as in kcat.
+    """Parse the values of ``--offset`` as kcat does: ``beginning``, ``end``, an offset, ``-N``, ``s@MS``, ``e@MS``.
 
     >>> parse_offsets(("s@1760000000000", "e@1760000060000")).end_timestamp
     1760000060000
@@ -159,7 +161,7 @@ def parse_offsets(texts: tuple[str, ...]) -> Range:
     -5
 
     Raises:
-        OptionError: a value is none of these.
+        OptionError: a value has none of these forms.
     """
     result = Range()
     for text in texts:

@@ -1,8 +1,8 @@
-"""Write a line for every row of some columns, in bulk: what a line is made of is a small table, run by a kernel.
+"""Render a line of text for each row of columns, in bulk. A compiled kernel interprets the plan of a line.
 
 A line is a tuple of parts: :class:`Text`, :class:`Number`, :class:`Word`, :class:`Raw`, :class:`Base64`,
-:class:`IfNull`. :func:`plan_line` makes a :class:`Line` of them once; :meth:`Line.render` runs it over columns.
-No Python frame runs per row. All text formats of ``dump-log`` are such lines, kcat's ``-f`` included.
+:class:`IfNull`. :func:`plan_line` compiles them to a :class:`Line` once, and :meth:`Line.render` applies it to columns.
+No Python code runs per row. All text formats of ``dump-log`` use these lines, including kcat's ``-f``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A number column that counts into ``words``; a number outside them takes the nearest."""
+    """The word whose index is in a number column. An index out of range selects the nearest word."""
 
     column: str
     words: tuple[bytes, ...]
@@ -49,21 +49,21 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A bytes column as it is; nothing where it is null."""
+    """The bytes of a bytes column. Null adds nothing."""
 
     column: str
 
 
 @dataclass(frozen=True, slots=True)
 class Base64:
-    """A bytes column in base64; nothing where it is null."""
+    """A bytes column in base64. Null adds nothing."""
 
     column: str
 
 
 @dataclass(frozen=True, slots=True)
 class IfNull:
-    """``then`` where a bytes column is null, else ``otherwise``."""
+    """``then`` if a bytes column is null, else ``otherwise``."""
 
     column: str
     then: tuple[Part, ...] = ()
@@ -75,7 +75,7 @@ Part = Text | Number | Word | Raw | Base64 | IfNull
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """A bytes column that stands in ``data``: ``sizes[row]`` bytes from ``starts[row]`` on; a size below 0 is null."""
+    """A bytes column as slices of ``data``: the ``sizes[row]`` bytes from ``starts[row]``. A negative size is null."""
 
     data: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64]
@@ -97,13 +97,13 @@ class Slices:
         return bytes(self.data[start : start + size]) if size >= 0 else None
 
 
-# A number column: a numpy or an Arrow array. A bytes column: Slices, or an Arrow array of binary or strings.
+# A number column is a numpy or Arrow array. A bytes column is a Slices, or an Arrow array of binary or strings.
 Column: TypeAlias = Any
 
 
 @dataclass(slots=True)
 class Lines:
-    """Rendered lines: their bytes, and the byte at which each row's line stops."""
+    """Rendered lines: their bytes, and the end of each row's line in them."""
 
     data: npt.NDArray[np.uint8]
     ends: npt.NDArray[np.int64]
@@ -112,7 +112,7 @@ class Lines:
         return len(self.ends)
 
     def between(self, first: int, stop: int) -> memoryview:
-        """Return the lines of the rows ``first`` to ``stop`` (not included), without a copy."""
+        """Return the lines of the rows ``first`` to ``stop`` (exclusive), without a copy."""
         start = int(self.ends[first - 1]) if first else 0
         end = int(self.ends[stop - 1]) if stop > first else start
         return self.data.data[start:end]
@@ -120,7 +120,7 @@ class Lines:
 
 @dataclass(slots=True)
 class _Plan:
-    """What :func:`plan_line` collects on its way through the parts."""
+    """The tables of a line that :func:`plan_line` is compiling."""
 
     program: list[tuple[int, int, int, int]] = field(default_factory=list)
     pool: bytearray = field(default_factory=bytearray)
@@ -169,7 +169,7 @@ def _index_of(names: list[str], name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A planned line; made by :func:`plan_line`."""
+    """A compiled line. :func:`plan_line` creates it."""
 
     program: npt.NDArray[np.int64]
     pool: npt.NDArray[np.uint8]
@@ -179,8 +179,8 @@ class Line:
     bytes_columns: tuple[str, ...]
 
     def render(self, columns: Mapping[str, Column], count: int) -> Lines:
-        """Return the lines of ``count`` rows; numbers want integers or booleans, the other parts bytes columns."""
-        if count > MAX_ROWS:  # what must be free for a line is far more than what most lines take
+        """Return the lines of ``count`` rows. Number and Word need integers or booleans, other parts bytes columns."""
+        if count > MAX_ROWS:  # the buffer is sized for the longest possible lines, and most lines are much shorter
             return _join_portions(
                 [self._portion(columns, row, min(row + MAX_ROWS, count)) for row in range(0, count, MAX_ROWS)]
             )
@@ -202,7 +202,7 @@ class Line:
         return Lines(out[:size], ends)
 
     def _most_bytes(self, count: int, sizes: Sequence[npt.NDArray[np.int32]]) -> int:
-        """Return how many bytes ``count`` lines take at most; only the pages that are written cost anything."""
+        """Return the maximum size of ``count`` lines, in bytes. Memory pages that are not written cost nothing."""
         widest_word = int((self.word_ends - self.word_starts).max(initial=0))
         per_row = 0
         in_all = 0
@@ -226,7 +226,7 @@ def _join_portions(portions: list[Lines]) -> Lines:
 
 
 def plan_line(*parts: Part) -> Line:
-    """Return the plan of a line; it does not depend on any columns and can be kept.
+    """Compile a line. The result does not depend on columns and can be reused.
 
     >>> line = plan_line(Text(b"offset: "), Number("offset"), IfNull("key", (), (Text(b" "), Raw("key"))), Text(b"\\n"))
     >>> bytes(line.render({"offset": np.array([7, 8]), "key": pa.array([b"k", None])}, 2).data)
@@ -255,7 +255,7 @@ def _numbers(column: Column) -> npt.NDArray[Any]:
 
 
 def _bytes_columns(columns: Sequence[Column]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-    """Return bytes columns as three tuples of always the same length and the same array types."""
+    """Return bytes columns as three tuples of fixed length and fixed array types, as the kernel requires."""
     views = [_view(column if isinstance(column, Slices) else slices_of(column)) for column in columns]
     views += itertools.repeat((_NO_BYTES, _NO_STARTS, _NO_SIZES), kernels.MAX_BYTES_COLUMNS - len(views))
     datas, starts, sizes = zip(*views, strict=True)
@@ -263,7 +263,7 @@ def _bytes_columns(columns: Sequence[Column]) -> tuple[tuple[Any, ...], tuple[An
 
 
 def slices_of(column: pa.Array) -> Slices:
-    """Return where the values of an Arrow array of binary or strings stand in its data; nothing is copied.
+    """Return the values of an Arrow array of binary or strings as slices of its data, without copying.
 
     >>> slices_of(pa.array([b"one", None, b"three"])).sizes.tolist()
     [3, -1, 5]
@@ -285,7 +285,7 @@ def slices_of(column: pa.Array) -> Slices:
 
 
 def _view(slices: Slices) -> tuple[npt.NDArray[Any], ...]:
-    """Return views that are read-only: for numba, a tuple of writable arrays would be of another type."""
+    """Return read-only views. For numba, a tuple of writable arrays has another type."""
     views = slices.data[:], np.ascontiguousarray(slices.starts)[:], np.ascontiguousarray(slices.sizes)[:]
     for view in views:
         view.setflags(write=False)

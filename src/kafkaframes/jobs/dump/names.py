@@ -1,4 +1,4 @@
-"""Names and limits that commands show before they read anything: kinds of files, styles, sizes, places to search."""
+"""Names and limits that the help of commands needs: kinds of files, styles, sizes, parts of a record to search."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ RECORDS: Final = ("log", "checkpoint")
 INDEXES: Final = ("index", "timeindex")
 STATES: Final = ("snapshot", "txnindex")
 KINDS: Final = (*RECORDS, *INDEXES, *STATES)
-STYLE_NAMES: Final = ("4.3", "3.9", "2.8")  # the Kafka releases since which the output has its present form
+STYLE_NAMES: Final = ("4.3", "3.9", "2.8")  # Kafka releases with different output
 LATEST: Final = "4.3"
-MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024  # bytes of the log that an offset index's entry may point into
-VALUE_LIMIT: Final = 200  # bytes; what is longer is shown as its digest
+MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024  # size of a batch that is checked at an entry of an offset index, in bytes
+VALUE_LIMIT: Final = 200  # size up to which a value is printed, in bytes; larger values are printed as a digest
 KEY, VALUE, HEADERS = "key", "value", "headers"
 SEARCHED: Final = (KEY, VALUE, HEADERS)

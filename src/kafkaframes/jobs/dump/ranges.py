@@ -1,8 +1,8 @@
-"""Which files a range of offsets needs, and what is requested of each.
+"""Select the files that may have records in a range of offsets or times, and the selection for each file.
 
-Nothing is read but names and, for the last records of a partition, the headers of its last segment.
+Only file names are read, unless times or the last records of a partition are requested.
 
-Choose the parts of files to dump where a partition was found more than once, so that they make one log.
+If several copies of a partition are dumped, ``merge_files`` selects the parts of their files that make one log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEADERS_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A file and what is requested of it."""
+    """A file, and the selection of its records."""
 
     file: DumpFile
     keep: Selection
@@ -39,10 +39,10 @@ class Requested:
 def select_files_in_range(
     files: list[DumpFile], conditions: Filter, *, limit: int | None = None
 ) -> Iterator[Requested]:
-    """Yield the files that may hold a requested record.
+    """Yield the files that may have selected records.
 
-    A negative ``from_offset`` counts from the end of each partition. Times are looked up as
-    ListOffsets does. ``limit`` is of records, over all files.
+    A negative ``from_offset`` counts back from the end of each partition. Times are looked up as ListOffsets does.
+    ``limit`` is the maximum number of records over all files.
     """
     budget = Limited(NO_FILTER, limit) if limit is not None else None
     for group_files in _by_directory(files).values():
@@ -67,7 +67,7 @@ def _by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
 
 
 def _within(file: DumpFile, conditions: Filter) -> Filter:
-    """Return the conditions for a file that gives some of a merged log's offsets only."""
+    """Return the conditions for a file that has only some of a merged log's offsets."""
     if file.offsets is None:
         return conditions
     first, end = file.offsets
@@ -80,7 +80,7 @@ def _within(file: DumpFile, conditions: Filter) -> Filter:
 
 
 def _with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int | None]]:
-    """Yield each file with the base offset of the next plain segment beside it, where there is one."""
+    """Yield each file with the base offset of the next plain segment in its group, or None."""
     bases = sorted(name.offset for name in map(_name, group) if name is not None and _is_plain(name))
     for file in group:
         name = _name(file)
@@ -117,7 +117,7 @@ def _resolve_conditions(group: list[DumpFile], conditions: Filter) -> Filter:
 
 
 def _first_reaching(segments: Sequence[DumpFile], time_ms: int) -> int | None:
-    """Return the first offset whose record reaches a time, as ListOffsets finds it; None if no record does."""
+    """Return the first offset whose record has at least a timestamp, as ListOffsets does; None if there is none."""
     offsets = (
         find_offset_at_time(SegmentSource(file), time_ms, rules=scan.FILE, end=file.size_bytes) for file in segments
     )
@@ -129,7 +129,7 @@ def _end(file: DumpFile) -> int:
 
 
 def log_end_offset(file: DumpFile) -> int:
-    """Return the offset after the last whole batch of a segment; its base offset where there is none."""
+    """Return the offset after the last whole batch of a segment, or the base offset of a segment without batches."""
     name = _name(file)
     end, position = name.offset if name else 0, 0
     while position < file.size_bytes:
@@ -155,16 +155,16 @@ def _is_plain(name: FileName) -> bool:
 def merge_files(
     files: Sequence[DumpFile], paths: Sequence[str], *, options: Mapping[str, Any] | None = None
 ) -> tuple[list[DumpFile], list[str]]:
-    """Replace the segments of partitions that were found more than once by those that make one log of them.
+    """Replace the segments of partitions that have several copies by the parts that make one log.
 
-    Temporary files, indexes, snapshots and files that were named themselves stay as they are, and so do directories
-    that are not copies of one log. Returns the files, and messages for the user.
+    Temporary files, indexes, snapshots and files that were passed themselves are not replaced. Directories that are not
+    copies of the same log are not merged. Returns the files, and messages for the user.
     """
     plain_paths = {plain_path(path) for path in paths}
     looked_into = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
     try:
         grouped = group(copies_of(discover(looked_into, options=options), plain_paths)) if looked_into else {}
-    except LogDirError:  # a dump also takes what is not a log: an index without its segment, a file with another name
+    except LogDirError:  # a dump also accepts files that are not a log: an index without its segment, any name
         grouped = {}
     parts_by_path: dict[str, list[DumpFile]] = {}
     decisions: list[Decision] = []
@@ -196,7 +196,7 @@ def merge_files(
 def _replace_files(
     files: Sequence[DumpFile], parts_by_path: Mapping[str, list[DumpFile]], plain_paths: set[str]
 ) -> list[DumpFile]:
-    """Put the parts of a merged log where the first segment of any of its copies was."""
+    """Put the parts of a merged log at the first segment of its copies."""
     result: list[DumpFile] = []
     replaced_parts: list[list[DumpFile]] = []
     for file in files:

@@ -1,14 +1,13 @@
-"""What kafka-dump-log prints, by Kafka version: the lines as tables over the columns of batches and records.
+"""The output of kafka-dump-log by Kafka version: line templates over the columns of batches and records.
 
-``4.3``, ``3.9`` and ``2.8`` are the forms that differ; a version in between prints as the next lower of them. Columns
-are named as the fields of the truth files (``base_offset``, ``leader_epoch``, ...), see ``text.py``. Strange on
-purpose, because Kafka prints it so: the closing brace after the CRC of a v0/v1 record in 3.x, two ``crc`` and two
-``isvalid`` on the lines of 2.8, upper-case codecs in 2.8, ``OptionalLong.empty``.
+There are three styles, ``4.3``, ``3.9`` and ``2.8``. A version in between has the style of the next lower one. Columns
+have the names of the fields in the truth files (``base_offset``, ``leader_epoch``, ...), see ``columns.py``. Some
+oddities are deliberate, because Kafka prints them: the closing brace after the CRC of a v0/v1 record in 3.x, two
+``crc`` and two ``isvalid`` in the lines of 2.8, upper-case codecs in 2.8, ``OptionalLong.empty``.
 
-What the dump of a file finds besides its lines: numbers that disagree, and faults that ended a batch or the file.
-
-kafka-dump-log keeps such pairs to itself until it has printed every file, and then writes them to its standard error,
-most of them from the last to the first. :func:`finding_lines` does the same for one file.
+``Findings`` has the mismatches in a file, and the faults that ended a batch or the file. kafka-dump-log collects the
+mismatches until it has printed all files, and then writes them to standard error, most of them from last to first.
+:func:`finding_lines` does the same for one file.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _WORDS: Mapping[str, tuple[bytes, ...]] = {
     "control": _BOOLEANS,
 }
 
-# An item is `label:column`, or `column` where both are the same, or `label=text`; `*` as label is the timestamp's type.
+# An item is `label:column`, or `column` if both are equal, or `label=text`. The label `*` is the timestamp type.
 _BATCH = (
     "baseOffset:base_offset lastOffset:last_offset count baseSequence:base_sequence lastSequence:last_sequence "
     "producerId:producer_id producerEpoch:producer_epoch partitionLeaderEpoch:leader_epoch "
@@ -85,7 +84,7 @@ def _pair(item: str) -> tuple[Part, ...]:
 
 
 def _line(template: str, *extra: Part, start: bytes = b"") -> Line:
-    """Plan the line of a template, with more parts behind it."""
+    """Compile the line of a template, followed by more parts."""
     first, *rest = [part for item in template.split() for part in _pair(item)]
     assert isinstance(first, Text)
     return plan_line(Text(start + first.text.lstrip()), *rest, *extra, Text(b"\n"))
@@ -97,25 +96,25 @@ def _record_line(template: str, *extra: Part) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one version of kafka-dump-log words what it found.
+    """The output style of a kafka-dump-log version.
 
     Attributes:
-        name: what ``--style`` calls it.
-        start: before the base offset of a segment.
-        batch, message: the line of a v2 batch, and of a v0/v1 message or wrapper.
-        record, message_record: the line of a v2 record, and of a v0/v1 one.
-        bare: the line of any record without its metadata.
-        batch_fields: what the lines of records repeat of their batch.
-        counts_from_zero: whether a segment that does not begin at offset 0 counts as not consecutive; and whether such
-            pairs are listed from the first on, not from the last.
-        walks_to_the_end: whether the check of a time index reads the log up to its end.
-        missing_heading: above the indexed offsets that the log does not have.
-        absent, present: an ``OptionalLong`` (2.8: Scala's ``Option``) as text.
-        producer_timestamp: whether a producer's line has its last timestamp even where it has no batch.
+        name: value of ``--style``.
+        start: text before the base offset of a segment.
+        batch, message: line of a v2 batch, and of a v0/v1 message or wrapper.
+        record, message_record: line of a v2 record, and of a v0/v1 record.
+        bare: line of any record without its metadata.
+        batch_fields: fields of the batch that are repeated in the lines of its records.
+        counts_from_zero: whether a segment that does not begin at offset 0 counts as not consecutive. If set, pairs
+            that are not consecutive are printed from first to last.
+        walks_to_the_end: whether the check of a time index reads the log to its end.
+        missing_heading: heading of the indexed offsets that the log does not have.
+        absent, present: text of an ``OptionalLong`` (2.8: of Scala's ``Option``).
+        producer_timestamp: whether the line of a producer without a batch has its last timestamp.
         trailing_space: whether the line of a producer without a batch ends with a space.
-        control_json: the control records that are printed as JSON.
-        json_offsets, json_transactions: whether the decoders of groups and of transactions print JSON.
-        remote_transaction_index: whether a remote segment says if its transaction index is empty.
+        control_json: types of the control records that are printed as JSON.
+        json_offsets, json_transactions: whether group records and transaction records are printed as JSON.
+        remote_transaction_index: whether the text of a remote segment has ``txnIdxEmpty``.
     """
 
     name: str
@@ -143,7 +142,7 @@ _BATCH_LINE = _line(_BATCH)
 _MESSAGE_LINE = _line(_MESSAGE)
 _RECORD_LINE = _record_line(_RECORD + " sequence", *_HEADER_KEYS, _CONTROL)
 _MESSAGE_RECORD = _RECORD + " isValid:record_valid crc:record_crc"
-# --skip-record-metadata: the bar comes with the key, since 4.x with a lone payload too.
+# --skip-record-metadata: the bar is printed with the key. Since 4.x it is also printed with a payload without a key.
 _BARE = plan_line(IfNull("key_text", (_LONE_PAYLOAD,), _AFTER_KEY), Text(b"\n"))
 _BARE_BEFORE_4 = plan_line(IfNull("key_text", _CONTENTS[1:], _AFTER_KEY), Text(b"\n"))
 
@@ -206,7 +205,7 @@ STYLES: Mapping[str, Style] = {style.name: style for style in (_NEWEST, _3_9, _2
 
 
 def style_for(version: str) -> Style:
-    """Return the style in which a Kafka version prints: the newest that is not above it, at least 2.8's.
+    """Return the style of a Kafka version: the newest that is not above it, at least 2.8's.
 
     >>> style_for("3.9.1").name, style_for("4.4.0").name, style_for("2.3").name, style_for("3.0").name
     ('3.9', '4.3', '2.8', '2.8')
@@ -229,7 +228,7 @@ def _numbers(version: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """kafka-dump-log's flags, and the Kafka version in whose form to print."""
+    """Flags of kafka-dump-log, and the Kafka version that determines the style."""
 
     style: str = LATEST
     deep_iteration: bool = False
@@ -249,7 +248,7 @@ class TextOptions:
 
     @property
     def has_records(self) -> bool:
-        """Whether a batch's line is followed by those of its records."""
+        """Whether the line of a batch is followed by the lines of its records."""
         return self.deep_iteration or self.has_contents
 
 
@@ -258,17 +257,17 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(slots=True)
 class Findings:
-    """What was noticed in one file.
+    """The mismatches and faults of one file.
 
     Attributes:
-        file: its path, as it is shown.
-        mismatches: of an index: the entry's offset, and the last offset of the batch at the entry's position.
-        timestamp_mismatches: of a time index: the entry's timestamp, and the largest of its batch.
-        out_of_order: of a time index: an entry's timestamp, and the one before it.
-        missing: of a time index: the entry's offset, and what the log has there (-1: nothing).
-        not_consecutive: of a segment: the offset of a record, and that of the next.
+        file: path of the file, in printable form.
+        mismatches: for an offset index: offset of an entry, and last offset of the batch at its position.
+        timestamp_mismatches: for a time index: timestamp of an entry, and largest timestamp of its batch.
+        out_of_order: for a time index: timestamp of an entry, and that of the previous entry.
+        missing: for a time index: offset of an entry, and the offset in the log instead (-1: none).
+        not_consecutive: for a segment: offset of a record, and that of the next record.
         notes: whole lines for standard error.
-        faults: what stopped a batch's records, or the file; Kafka's tool ends at the first.
+        faults: errors that ended a batch's records or the file. Kafka's tool ends at the first.
     """
 
     file: str
@@ -282,7 +281,7 @@ class Findings:
 
 
 def finding_lines(findings: Findings, style: Style) -> Iterator[str]:
-    """Yield the lines of one file's findings, as kafka-dump-log words them; faults are not among them."""
+    """Yield the lines of one file's findings in kafka-dump-log's text, without the faults."""
     yield from findings.notes
     for heading, detail, pairs in (
         ("Mismatches in :{file}", "  Index offset: {}, log offset: {}", findings.mismatches),

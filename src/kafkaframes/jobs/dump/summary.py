@@ -1,9 +1,9 @@
-"""Summarize a log: by default from the first and the last batch of each segment, which takes about a second; ``deep``
-walks every header.
+"""Summarize a log. By default, only the first and last batch of each segment are read, which takes about a second.
 
-The glance reads a few hundred bytes of a segment: its first header, the last entry of its offset index, and the headers
-from there to the end. Codecs, formats and times are then those of the two batches, and ``is_deep`` says so. No record
-is decompressed either way: counts of compressed messages of formats 0 and 1 are not known.
+``glance`` reads a few hundred bytes of a segment: its first batch header, the last entry of its offset index, and the
+headers from there to the end. Codecs, formats and times are then those of the two batches. ``walk`` reads all headers;
+``is_deep`` shows which of the two was used. Neither decompresses records. Therefore the numbers of compressed messages
+of formats 0 and 1 are unknown.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from kafkaframes.storage.files.headers import BatchHeader
 
 _INDEX_ENTRY_BYTES = 8
-SMALL_SEGMENT_BYTES = 16 << 10  # walked from the start: not worth a look at the index
+SMALL_SEGMENT_BYTES = 16 << 10  # up to this size, all headers are read, which is faster than reading the index
 UNKNOWN = -1
 
 
 @dataclass(slots=True)
 class SegmentSummary:
-    """What is known of a segment, or why it could not be read (``problem``).
+    """The properties of a segment, or the reason why it could not be read (``problem``).
 
     Attributes:
-        first_offset, last_offset: of its first and last batch; -1 of an empty one.
-        first_timestamp, last_timestamp: the smallest and largest of the batches that were looked at; -1 for none.
-        batches, records, control_records: -1 where not every header was walked; as declared, compressed messages of
-            formats 0 and 1 counting as one.
-        codecs, magics: bytes by name, of the batches that were looked at.
-        tail_bytes: after the last whole batch.
+        first_offset, last_offset: offsets of the first and last batch; -1 for an empty segment.
+        first_timestamp, last_timestamp: smallest and largest timestamp of the batches that were read; -1 for none.
+        batches, records, control_records: numbers that the headers declare; -1 unless all headers were read. A
+            compressed message of format 0 or 1 counts as one record.
+        codecs, magics: bytes by codec and by format, of the batches that were read.
+        tail_bytes: number of bytes after the last whole batch.
     """
 
     path: str
@@ -55,13 +55,13 @@ class SegmentSummary:
     problem: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the summary as a JSON object."""
         return _with_units(_fields(self) | {"codecs": dict(self.codecs), "magics": dict(self.magics)})
 
 
 @dataclass(slots=True)
 class PartitionSummary:
-    """What is known of a partition; the fields of ``SegmentSummary`` over all its segments."""
+    """The properties of a partition, and the summaries of its segments."""
 
     topic: str
     partition: int
@@ -77,7 +77,7 @@ class PartitionSummary:
     left_over_files: int = 0
 
     def total(self, name: str) -> int:
-        """Return the sum of a count; -1 where a segment's is not known."""
+        """Return the sum of a count over all segments; -1 if the count of a segment is unknown."""
         values = [getattr(one, name) for one in self.segments]
         return sum(values) if all(value >= 0 for value in values) else UNKNOWN
 
@@ -86,7 +86,7 @@ class PartitionSummary:
         return sum((getattr(one, name) for one in self.segments), Counter())
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object, with its segments."""
+        """Return the summary as a JSON object, with its segments."""
         first, last = time_range(self.segments)
         counted = ("batches", "records", "control_records") if self.is_deep else ()
         totals = {name: self.total(name) for name in counted}
@@ -105,7 +105,7 @@ _UNITS = {
 
 
 def _with_units(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values under names that say their units; what is not known is None, never -1."""
+    """Add the units to the names of values, and replace unknown values (-1) by None."""
     return {_UNITS.get(name, name): None if value == UNKNOWN else value for name, value in values.items()}
 
 
@@ -114,14 +114,14 @@ def _fields(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
 
 
 def time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
-    """Return the smallest and the largest timestamp of segments, -1 for none."""
+    """Return the smallest and the largest timestamp of segments; -1 for none."""
     listed = list(segments)
     first = min((one.first_timestamp for one in listed if one.first_timestamp >= 0), default=UNKNOWN)
     return first, max((one.last_timestamp for one in listed), default=UNKNOWN)
 
 
 def summarize_partition(partition: Partition, segments: list[SegmentSummary], *, is_deep: bool) -> PartitionSummary:
-    """Join what is known of a partition's segments."""
+    """Return the summary of a partition from the summaries of its segments."""
     start = partition.log_start_offset
     end = max((one.last_offset + 1 for one in segments if one.last_offset >= 0), default=start)
     bases = [segment.base_offset for segment in partition.segments]
@@ -142,7 +142,7 @@ def summarize_partition(partition: Partition, segments: list[SegmentSummary], *,
 
 
 def tasks_of(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Segment]]:
-    """Return every segment of every partition, in order."""
+    """Return all segments of all partitions, in order."""
     return [
         (directory.filesystem, segment)
         for directory in directories
@@ -152,7 +152,7 @@ def tasks_of(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Segm
 
 
 def glance(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
-    """Summarize a segment from its first and its last batch. If it cannot be read, ``problem`` says why."""
+    """Summarize a segment from its first and last batch. If it cannot be read, ``problem`` has the reason."""
     summary = SegmentSummary(segment.path, segment.base_offset, segment.size_bytes)
     if segment.size_bytes <= BYTES_TO_MAGIC:
         summary.tail_bytes = segment.size_bytes
@@ -199,7 +199,7 @@ def _header_at(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader |
 
 
 def _start_of_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, first: BatchHeader) -> int:
-    """Return the position that the last entry of the offset index names, if a batch stands there; else the second."""
+    """Return the position in the last entry of the offset index if a batch starts there, else the second batch's."""
     position = _last_indexed(filesystem, segment)
     if not first.end <= position < segment.size_bytes:
         return first.end
@@ -229,8 +229,8 @@ def _add_mix(summary: SegmentSummary, header: BatchHeader) -> None:
 
 
 def walk(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
-    """Summarize a segment from all its headers, in columns. If it cannot be read, ``problem`` says why."""
-    from kafkaframes.storage.files.scan import scan_segment  # compiled kernels: a glance does without them
+    """Summarize a segment from all its headers. If it cannot be read, ``problem`` has the reason."""
+    from kafkaframes.storage.files.scan import scan_segment  # imports compiled kernels, which ``glance`` does not need
 
     summary = SegmentSummary(
         segment.path, segment.base_offset, segment.size_bytes, batches=0, records=0, control_records=0

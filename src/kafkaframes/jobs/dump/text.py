@@ -1,4 +1,4 @@
-"""One file of a log as kafka-dump-log prints it: ``dump_text`` takes any of the kinds and goes by the file's name."""
+"""Print one file of a log as kafka-dump-log does. ``dump_text`` accepts all kinds of files."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
 
 # ---------------------------------------------------------------------------------------------------------------------
-# A chunk of a segment as text, in the form of kafka-dump-log: a line for each batch and under it one for each record.
+# A chunk of a segment in the text of kafka-dump-log: a line for each batch, followed by a line for each of its records.
 #
-# Lines are written for all batches and all records of a chunk at once and then put into each other. What is rare is
-# done in Python and enters as a bytes column: the words of control records, the CRCs of messages inside compressed
-# ones.
+# The lines of all batches and of all records of a chunk are rendered at once and then interleaved. Rare parts are
+# computed in Python and passed as bytes columns: the text of control records, and the CRCs of messages in compressed
+# messages.
 
 _CRC_BYTES = 4
 
-# What a decoder makes of a chunk's keys and values: two bytes columns (see ``decoders.py``).
+# Decodes a chunk's keys and values to two bytes columns (``decoders.py``).
 Decoder = Callable[[Decoded], tuple[Any, Any]]
 
 
 def _chunk_text(dump: TextDump, chunk: Decoded, decode: Decoder | None) -> bytes:
-    """Return the lines of a chunk's batches and records, in file order; bytes that are no UTF-8 stay what they are."""
+    """Return the lines of a chunk's batches and records in file order. Invalid UTF-8 is not changed."""
     options, style = dump.options, dump.style
     batches = batch_columns(chunk)
     records = _record_columns(dump, chunk, decode, batches) if options.has_records else {}
@@ -77,7 +77,7 @@ def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
 def _interleave(
     chunks: list[memoryview], batches: Lines, records: Lines | None, rows: Ints, *, skip_empty: bool
 ) -> None:
-    """Append each batch's line and then those of its records."""
+    """Append the line of each batch, followed by those of its records."""
     if records is None:
         chunks.append(batches.data.data)
         return
@@ -111,7 +111,7 @@ def _record_columns(dump: TextDump, chunk: Decoded, decode: Decoder | None, batc
 
 
 def _stored_sizes(chunk: Decoded, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the sizes of keys and values, in formats 0 and 1 as they are stored: any below 0 is null there."""
+    """Return the sizes of keys and values. In formats 0 and 1 they are the stored ones, which may be below -1."""
     is_v2 = chunk.batches.is_v2[chunk.owners]
     index = chunk.index
     return {
@@ -121,7 +121,7 @@ def _stored_sizes(chunk: Decoded, columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _message_columns(chunk: Decoded) -> dict[str, Any]:
-    """Return the CRC of each message of format 0 or 1, and whether it is right: inside a wrapper, its own."""
+    """Return the CRC of each message of format 0 or 1, and whether it is valid. Inner messages have their own CRC."""
     crcs = chunk.batches.column("crc")[chunk.owners]
     valid = chunk.crc_ok[chunk.owners]
     data = chunk.sections.buf
@@ -134,7 +134,7 @@ def _message_columns(chunk: Decoded) -> dict[str, Any]:
 
 
 def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: Style) -> pa.Array:
-    """Return what each control record says, null for all others."""
+    """Return the text of each control record, and null for other records."""
     if not of_control.any():
         return pa.nulls(len(of_control), pa.binary())
     texts: list[bytes | None] = [None] * len(of_control)
@@ -144,7 +144,7 @@ def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: Sty
 
 
 def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
-    """Return a control record in words; what cannot be read is said, not raised."""
+    """Return the text of a control record. If it is unreadable, the text has the reason."""
     try:
         kind = control_type(key)
         if kind in END_OF_TRANSACTION:
@@ -158,9 +158,9 @@ def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
 
 
 def not_consecutive(chunk: Decoded, last_offset: int, *, from_zero: bool) -> tuple[list[tuple[int, int]], int]:
-    """Return the pairs of neighbours that are not consecutive offsets, and the chunk's last offset.
+    """Return the pairs of adjacent offsets that are not consecutive, and the chunk's last offset.
 
-    -1 as the last offset before counts as none, or ``from_zero`` as the offset before 0 (4.x).
+    A ``last_offset`` of -1 means that no record precedes, or, if ``from_zero``, that offset 0 is expected next (4.x).
     """
     offsets = chunk.index.offsets
     if len(offsets) == 0:
@@ -178,7 +178,7 @@ def not_consecutive(chunk: Decoded, last_offset: int, *, from_zero: bool) -> tup
 
 @dataclass
 class TextDump:
-    """The text of one file, in parts; what was noticed on the way is complete when the iteration is over."""
+    """The text of one file, in parts. ``findings`` is complete after the iteration."""
 
     file: DumpFile
     options: TextOptions
@@ -197,12 +197,12 @@ class TextDump:
             self.findings.faults.append(error)
 
     def error_lines(self) -> Iterator[str]:
-        """Yield what kafka-dump-log writes to standard error about the file; faults are in ``findings``."""
+        """Yield the lines that kafka-dump-log writes to standard error about the file. Faults are not included."""
         return finding_lines(self.findings, self.style)
 
 
 def dump_text(path: str | DumpFile, options: TextOptions, *, shown: str | None = None) -> TextDump:
-    """Return the text of one file, in which it is called ``shown``, by default its path."""
+    """Return the text of one file. ``shown`` is the file's name in the text, by default its path."""
     file = path if isinstance(path, DumpFile) else _file(filesystem_for(path), path)
     return TextDump(file, options, Findings(printable(shown or file.path)))
 
@@ -229,7 +229,7 @@ def _records(dump: TextDump) -> Iterator[bytes]:
             findings.not_consecutive += pairs
         for part, has_begun in split_for_lines(options.keep.apply(chunk)):
             text = _chunk_text(dump, part, decode)
-            yield java_bytes(text[text.index(b"\n") + 1 :] if has_begun else text)  # its batch's line is there already
+            yield java_bytes(text[text.index(b"\n") + 1 :] if has_begun else text)  # the batch's line was printed
         if options.keep.is_done(chunk):
             return
     if reader.fault is not None:
@@ -251,7 +251,7 @@ def _start_lines(dump: TextDump) -> Iterator[str]:
 
 
 def java_bytes(raw: bytes) -> bytes:
-    """Return text as Java would print it in UTF-8; values stand between ASCII characters, so all of it at once."""
+    """Return text as Java prints it in UTF-8. It can be converted at once, because ASCII characters surround values."""
     try:
         raw.decode()
     except UnicodeDecodeError:
@@ -265,7 +265,7 @@ def _index(dump: TextDump, lines: Callable[..., Iterator[str]]) -> Iterator[byte
 
 
 def _max_timestamp(filesystem: FileSystem, path: str) -> Callable[[int, int], int]:
-    """Return what finds the largest timestamp of the records in a batch of ``path``."""
+    """Return a function that returns the largest record timestamp of a batch in ``path``."""
 
     def largest(position: int, size: int) -> int:
         chunk = next(iter(ChunkReader(DumpFile(filesystem, path, "log", position + size), bytes_read=position)))
@@ -286,7 +286,7 @@ NO_OFFSET = -1
 
 
 def producer_lines(raw: bytes, style: Style, findings: Findings) -> Iterator[str]:
-    """Yield a line for each producer of a snapshot; a corrupt one is a note and no line."""
+    """Yield a line for each producer of a snapshot. A corrupt snapshot adds a note and yields no lines."""
     try:
         producers = read_producer_snapshot(raw, file=findings.file)
     except LogDirError as error:
@@ -305,7 +305,7 @@ def _producer_line(producer: ProducerEntry, style: Style) -> str:
     )
     if style.producer_timestamp:
         line += f" lastTimestamp: {producer.timestamp}"
-    if producer.last_offset == NO_OFFSET:  # it has no data batch
+    if producer.last_offset == NO_OFFSET:  # the producer has no data batch
         return line + (" " if style.trailing_space else "")
     return line + (
         f" firstSequence: {_first_sequence(producer)} lastSequence: {producer.last_sequence} "
@@ -320,7 +320,7 @@ def _first_sequence(producer: ProducerEntry) -> int:
 
 
 def transaction_lines(raw: bytes, _: Style, findings: Findings) -> Iterator[str]:
-    """Yield a line for each aborted transaction; a damaged index is a fault after the entries that are whole."""
+    """Yield a line for each aborted transaction. If an entry has an unknown version, add a fault instead."""
     try:
         transactions = read_txn_index(raw, file=findings.file, strict=False)
     except LogDirError as error:
