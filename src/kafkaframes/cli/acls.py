@@ -114,8 +114,9 @@ def create_acls(connect: Connect, **flags: Any) -> None:
     """Create an access rule for each combination of resource, principal, operation and host.
 
     \b
-    kafkaframes acls create --topic orders --allow-principal User:alice --operation read --operation describe
-    kafkaframes acls create --topic orders --group billing --allow-principal User:alice --consumer
+    kafkaframes acls create --topic t --allow-principal User:a --operation read
+    kafkaframes acls create --topic t --group g --consumer \\
+        --allow-principal User:alice
     """
     from kafkaframes.client import AclBinding
 

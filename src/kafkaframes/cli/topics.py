@@ -281,7 +281,7 @@ def set_configs(kind: str, name: str, changes: tuple[str, ...], connect: Connect
 
     \b
     kafkaframes configs set topic orders retention.ms=86400000
-    kafkaframes configs set client-metrics producers metrics=org.apache.kafka.producer. interval.ms=60000
+    kafkaframes configs set client-metrics producers interval.ms=60000
     """
     with connect() as admin:
         admin.alter_configs(kind, name, {key: value or None for key, value in pairs_of(changes).items()})
