@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.settings.config_values import DYNAMIC, TYPES, normalized
+from kafkaframes.broker.settings.config_values import DYNAMIC, TYPES, normalize_value
 from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, TOPIC_KEYS
 from kafkaframes.broker.state.configs import KNOWN_OF_BROKERS
 from kafkaframes.broker.state.metadata_file import FILE_NAME
@@ -257,10 +257,10 @@ def test_a_broker_does_not_start_with_a_wrong_setting_of_its_own(name, value):
 
 def test_every_setting_takes_its_own_default():
     for name, (own, default) in TOPIC_KEYS.items():
-        assert normalized(name, default) == default
-        assert not own or normalized(own, default) == default
+        assert normalize_value(name, default) == default
+        assert not own or normalize_value(own, default) == default
     for name, default in DEFAULTS.items():
-        assert normalized(name, default) == default
+        assert normalize_value(name, default) == default
     assert set(DYNAMIC) | KNOWN_OF_BROKERS | set(GROUP_SETTINGS) | set(TOPIC_KEYS) <= TYPES.keys() | STORES
 
 
@@ -273,7 +273,7 @@ STORES = {"ssl.keystore.location", "ssl.truststore.location"}
 def test_any_value_is_taken_once_normalized_or_refused_by_name(name, value):
     said = ""
     try:
-        kept = normalized(name, value)
+        kept = normalize_value(name, value)
     except OptionError as error:
         said = str(error)
-    assert name in said if said else normalized(name, kept) == kept
+    assert name in said if said else normalize_value(name, kept) == kept

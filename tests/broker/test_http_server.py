@@ -11,7 +11,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.network import http_server
-from kafkaframes.broker.network.http_server import MOST_CONNECTIONS, MOST_HEAD_BYTES, Guard, HttpServer, Route
+from kafkaframes.broker.network.http_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, Guard, HttpServer, Route
 from kafkaframes.testing import Control, SchemaRegistry
 
 
@@ -150,7 +150,7 @@ def test_a_header_is_bounded_as_a_whole(server):
     own = f"Host: localhost:{server.port}"
     many = "\r\n".join(f"X-{number}: {'a' * 1000}" for number in range(60))
     assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}\r\nX: {'a' * 20_000}")[0] == 200
-    assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}\r\nX: {'a' * MOST_HEAD_BYTES}")[0] in (0, 431)
+    assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}\r\nX: {'a' * MAX_HEAD_BYTES}")[0] in (0, 431)
     assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}\r\n{many}")[0] in (0, 431)
     assert exchange(server.port, f"GET /{'a' * 100_000} HTTP/1.1\r\n{own}")[0] in (0, 414, 431)
     assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}")[0] == 200
@@ -171,7 +171,7 @@ def test_connections_are_bounded_and_slow_ones_ended(monkeypatch):
         stack.callback(server.close)
         clients = [
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
-            for _ in range(MOST_CONNECTIONS + 20)
+            for _ in range(MAX_CONNECTIONS + 20)
         ]
         left, deadline = set(clients), time.monotonic() + 60
         while left and time.monotonic() < deadline:  # each sends a byte now and then

@@ -260,7 +260,7 @@ def test_a_wait_for_many_partitions_looks_in_turns_and_misses_nothing():
     for index in (0, 1_100, 0):  # the last while the first look is under way, and has passed it
         partitions[index].log.append_as_leader(raw, leader_epoch=0, now_ms=BEGAN_MS)
         partitions[index].log.update_high_watermark(partitions[index].log.log_end_offset)
-        broker.state.appended(partitions[index])
+        broker.state.note_append(partitions[index])
     turns = 0
     while due:
         assert answer.body is None

@@ -21,7 +21,7 @@ from kafkaframes.broker.requests.api import CloseConnection, Later
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.security.access import EverybodyMay
 from kafkaframes.broker.settings.settings import BrokerSettings
-from kafkaframes.broker.state.changes import finished
+from kafkaframes.broker.state.changes import finish_steps
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.broker.state.partitions import STRETCH_BYTES
 from kafkaframes.broker.state.topics import Node, Nodes
@@ -413,7 +413,7 @@ def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(versio
     for number, records in enumerate(same):
         again = bytearray(repeated(version, records))
         again[4:8] = number.to_bytes(4, "big")
-        assert pair.short._repeats._known.get(fast_produce._key(bytes(again), at)) is not None
+        assert pair.short._repeats._known_requests.get(fast_produce._key(bytes(again), at)) is not None
         assert pair.ask(bytes(again), session=session)[0]
     for name, make in (ORDINARY_PRODUCE | ODD_PRODUCE).items():
         known, _ = pair.ask(make(version), session=session)
@@ -452,7 +452,7 @@ def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():
     pair, version = Pair(), 9
     both = [("orders", [(0, batch()), (1, batch())])]
     behind = repeated(version) + repeated(version, batch(2))[14 + len("me") :]
-    long = produce_frame(version, [("orders", [(0, batch())])], client_id="x" * fast_produce.MOST_BYTES)
+    long = produce_frame(version, [("orders", [(0, batch())])], client_id="x" * fast_produce.MAX_HEAD_BYTES)
     for frame in (produce_frame(version, both), behind, long):
         session = Session()
         assert pair.ask(frame, session=session)[0]
@@ -477,7 +477,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
         state.access = EverybodyMay()
-        finished(state.deleting_topics([state.topics["orders"]]))
+        finish_steps(state.deleting_topics([state.topics["orders"]]))
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
         state.create_topic("orders", 1)
@@ -485,7 +485,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
     for _ in range(2):
         assert pair.ask(ordinary, session=session)[0]
     assert pair.quick.topics["orders"].partitions[0].log.log_end_offset == 4
-    (known,) = pair.short._repeats._known.values()
+    (known,) = pair.short._repeats._known_requests.values()
     assert known.requested.topic is pair.quick.topics["orders"]
 
 
@@ -495,18 +495,20 @@ def test_requests_in_turn_are_kept_once_each():
     for _ in range(3):
         for frame in frames:
             assert pair.ask(frame, session=session)[0]
-    assert len(pair.short._repeats._known) == 2
-    kept = list(pair.short._repeats._known.values())
+    assert len(pair.short._repeats._known_requests) == 2
+    kept = list(pair.short._repeats._known_requests.values())
     assert pair.ask(frames[0], session=session)[0]
-    assert [one is two for one, two in zip(kept, pair.short._repeats._known.values(), strict=True)] == [True] * 2
+    assert [one is two for one, two in zip(kept, pair.short._repeats._known_requests.values(), strict=True)] == [
+        True
+    ] * 2
 
 
 def test_what_is_kept_of_requests_is_bounded(monkeypatch):
-    monkeypatch.setattr(fast_produce, "MOST_KNOWN", 3)
+    monkeypatch.setattr(fast_produce, "MAX_KNOWN_REQUESTS", 3)
     pair, session = Pair(), Session()
     for number in range(10):
         assert pair.ask(repeated(9, client_id=f"client {number}"), session=session)[0]
-        assert len(pair.short._repeats._known) <= 3
+        assert len(pair.short._repeats._known_requests) <= 3
 
 
 @pytest.mark.parametrize("version", [2, 7, 9, 13])

@@ -49,7 +49,7 @@ from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.requests.api import Later
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.settings.settings import BrokerSettings
-from kafkaframes.broker.state.changes import finished
+from kafkaframes.broker.state.changes import finish_steps
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.broker.state.internal import build_batch
 from kafkaframes.broker.state.state import BrokerState
@@ -209,7 +209,7 @@ class World:
         elif size > len(known.partitions):
             first = len(known.partitions)
             replicas = self.state.assignment(topic, size - first, 1, first=first)
-            finished(self.state.adding_partitions(known, replicas))
+            finish_steps(self.state.adding_partitions(known, replicas))
             self.state.save()
         for number, row in enumerate(self.state.topics[topic].partitions):
             if row.leader_id != NODE_IDS[number % 2] and known is None:
@@ -219,7 +219,7 @@ class World:
         known = self.state.topics.get(topic)
         if known is not None:
             self.disturbances += 1
-            finished(self.state.deleting_topics([known]))
+            finish_steps(self.state.deleting_topics([known]))
             self.state.save()
 
     def partitions(self) -> list[Any]:

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker.requests.request import Request
-from kafkaframes.broker.security.access import denied
+from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.settings.config_values import duration_ms
 from kafkaframes.broker.state.configs import group_setting
-from kafkaframes.broker.state.partitions import current_leader, endpoints_of, led_here
+from kafkaframes.broker.state.partitions import current_leader, endpoints_of, leader_partition
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import RENEW, Acknowledged, Limits, SharePartition
@@ -25,13 +25,13 @@ from kafkaframes.wire.integers import MAX_INT32
 INITIAL, FINAL = 0, -1
 PartitionKey = tuple[UUID, int]
 _RENEWS_FROM: Final = 2
-_LONGEST_MEMBER_ID: Final = 36
+_MAX_MEMBER_ID_LENGTH: Final = 36
 _LATEST, _EARLIEST = "latest", "earliest"
 
 
 def is_member_id(text: str | None) -> bool:
     """Return whether a member id is present, and not longer than the text of a UUID."""
-    return bool(text) and len(text or "") <= _LONGEST_MEMBER_ID
+    return bool(text) and len(text or "") <= _MAX_MEMBER_ID_LENGTH
 
 
 # ---------------------------------------------------------------------------------------------------- sessions
@@ -44,7 +44,7 @@ def begin(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSessio
     if len(sessions) >= broker.settings.number("group.share.max.share.sessions"):
         return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
     session = sessions[key] = ShareSession()
-    request.session.when_closed["share session"] = lambda: _lost(broker, key, session)
+    request.session.when_closed["share session"] = lambda: _lose_session(broker, key, session)
     return ErrorCode.NONE, session
 
 
@@ -67,11 +67,11 @@ def update(request: Request, broker: BrokerState, session: ShareSession) -> None
     for topic in request.body.topics:
         is_known = topic.topic_id in broker.topics_by_id
         for row in topic.partitions:
-            kept = SessionPartition(is_known, is_answered=not is_first)
-            session.partitions.setdefault((topic.topic_id, row.partition_index), kept)
-    for forgotten in [] if is_first else request.body.forgotten_topics_data:
-        for index in forgotten.partitions:
-            session.partitions.pop((forgotten.topic_id, index), None)
+            session_partition = SessionPartition(is_known, is_answered=not is_first)
+            session.partitions.setdefault((topic.topic_id, row.partition_index), session_partition)
+    for forgotten_topic in [] if is_first else request.body.forgotten_topics_data:
+        for index in forgotten_topic.partitions:
+            session.partitions.pop((forgotten_topic.topic_id, index), None)
 
 
 def end(request: Request, broker: BrokerState) -> None:
@@ -94,7 +94,7 @@ def _is_led_by(broker: BrokerState, key: PartitionKey, node_id: int) -> bool:
     return partition is not None and partition.leader_id == node_id
 
 
-def _lost(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:
+def _lose_session(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:
     """End the session of a closed connection. After a group's last session, its state is loaded again when needed."""
     share = broker.share_groups
     if share.sessions.get(key) is session:
@@ -115,8 +115,8 @@ def find(request: Request, broker: BrokerState, key: PartitionKey) -> tuple[Part
     topic = broker.topics_by_id.get(key[0])
     if topic is None:
         return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    code = denied(request, broker.access, "TOPIC", topic.name)
-    return (None, code) if code else led_here(request, topic, key[1])
+    code = check_denied(request, broker.access, "TOPIC", topic.name)
+    return (None, code) if code else leader_partition(request, topic, key[1])
 
 
 def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: Partition) -> SharePartition:
@@ -127,10 +127,10 @@ def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: P
         reset = group_setting(broker, group_id, "share.auto.offset.reset")
         if reset in (_EARLIEST, _LATEST):
             return log.log_start_offset if reset == _EARLIEST else log.high_watermark
-        timed = log.offset_for_timestamp(broker.clock.now_ms - duration_ms(reset))
-        if timed is None or timed.offset < 0:
+        offset_at_time = log.offset_for_timestamp(broker.clock.now_ms - duration_ms(reset))
+        if offset_at_time is None or offset_at_time.offset < 0:
             raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as late as {reset}.")
-        return timed.offset
+        return offset_at_time.offset
 
     state = broker.share_groups.open(ShareKey(group_id, *key), first_offset, limits_of(broker, group_id))
     state.move_start(log.log_start_offset)
@@ -168,12 +168,12 @@ def words_of(request: Request, broker: BrokerState) -> list[Word]:
                 for batch in row.acknowledgement_batches
             ]
             key = topic.topic_id, row.partition_index
-            words.append(Word(key, batches, _checked(request, broker, key, batches)))
+            words.append(Word(key, batches, _check_request(request, broker, key, batches)))
     has_some = any(word.batches and not word.code for word in words)
     return [word for word in words if word.code or word.batches or has_some]
 
 
-def _checked(request: Request, broker: BrokerState, key: PartitionKey, batches: Sequence[Acknowledged]) -> int:
+def _check_request(request: Request, broker: BrokerState, key: PartitionKey, batches: Sequence[Acknowledged]) -> int:
     if key[0] not in broker.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not _are_in_order(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.failures import failure_response
 from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.security.acls import Acl, AclAccess, acl_of, check_elements, filter_of, mistake_in
 from kafkaframes.broker.state.state import BrokerState
@@ -73,7 +73,7 @@ def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
     behaviour="Rules are stored, and in force at once; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(Right("ALTER", "CLUSTER"),),
-    refuse=failed,
+    refuse=failure_response,
 )
 def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
     check_elements(acl_of(creation) for creation in request.body.creations)
@@ -107,7 +107,7 @@ def _create(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreation) 
     behaviour="Removes what fits; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(Right("ALTER", "CLUSTER"),),
-    refuse=failed,
+    refuse=failure_response,
 )
 def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
     check_elements(filter_of(one) for one in request.body.filters)
@@ -181,16 +181,16 @@ def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState)
     body, types = request.body, request.response
     try:
         _check(body.components)
-    except RefusedError as refused:
-        return request.response(error_code=refused.code, error_message=refused.reason, entries=None)
+    except RefusedError as error:
+        return request.response(error_code=error.code, error_message=error.reason, entries=None)
     rows = []
-    for stored in broker.metadata.entities.get("quotas", []):
-        entity: Entity = stored["entity"]
+    for stored_quotas in broker.metadata.entities.get("quotas", []):
+        entity: Entity = stored_quotas["entity"]
         if _matches(entity, body.components, is_strict=body.strict):
             rows.append(
                 types.EntryData(
                     entity=[types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-                    values=[types.ValueData(key=key, value=value) for key, value in stored["values"].items()],
+                    values=[types.ValueData(key=key, value=value) for key, value in stored_quotas["values"].items()],
                 )
             )
     return request.response(error_message=None, entries=rows)
@@ -198,10 +198,10 @@ def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState)
 
 def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) -> None:
     """Reject the first invalid component, or components that exclude each other."""
-    seen: set[str] = set()
+    seen_types: set[str] = set()
     for component in components:
         kind = component.entity_type
-        if kind in ("", *seen):
+        if kind in ("", *seen_types):
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"an entity type is empty, or comes twice: {kind!r}")
         if kind not in TYPES:
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, f"there is no entity type {kind!r}")
@@ -209,8 +209,8 @@ def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) ->
             component.match_type == EXACT
         ):
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} and its match of {kind}")
-        seen.add(kind)
-    if "ip" in seen and len(seen) > 1:
+        seen_types.add(kind)
+    if "ip" in seen_types and len(seen_types) > 1:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination: an ip has no user and no client-id"
         )
@@ -250,21 +250,23 @@ def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
 )
 def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
     """As in Kafka, a repeated entity is rejected, and the response contains this error."""
-    changed: list[_Quotas] = []  # filled with the first row, when changes by earlier requests are complete
+    quota_changes: list[_Quotas] = []  # filled with the first row, when changes by earlier requests are complete
     results: dict[_Key, kafka.AlterClientQuotasResponse.EntryData] = {}
 
     def row(entry: kafka.AlterClientQuotasRequest.EntryData) -> None:
-        if not changed:
-            changed.append({_key(one["entity"]): one for one in broker.metadata.entities.get("quotas", ())})
+        if not quota_changes:
+            quota_changes.append({_key(one["entity"]): one for one in broker.metadata.entities.get("quotas", ())})
         entity = _entity(entry)
         key = _key(entity)
         why = (ErrorCode.INVALID_REQUEST, "an entity comes twice")
-        results[key] = _row(request, entity, *(why if key in results else _change(request, changed[0], entity, entry)))
+        results[key] = _row(
+            request, entity, *(why if key in results else _change(request, quota_changes[0], entity, entry))
+        )
 
     def answer(_: list[None]) -> Answer:
         if not request.body.validate_only:
-            if changed:
-                broker.metadata.entities["quotas"] = list(changed[0].values())
+            if quota_changes:
+                broker.metadata.entities["quotas"] = list(quota_changes[0].values())
                 broker.quotas.take_over(broker.metadata.entities["quotas"])
             broker.save()
         return request.response(entries=list(results.values()))
@@ -296,13 +298,13 @@ def _change(
         return ErrorCode.INVALID_REQUEST, wrong
     if request.body.validate_only:
         return ErrorCode.NONE, None
-    stored = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
+    stored_quotas = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
     for operation in entry.ops:
         if operation.remove:
-            stored["values"].pop(operation.key, None)
+            stored_quotas["values"].pop(operation.key, None)
         else:
-            stored["values"][operation.key] = operation.value
-    if not stored["values"]:
+            stored_quotas["values"][operation.key] = operation.value
+    if not stored_quotas["values"]:
         del quotas[_key(entity)]
     return ErrorCode.NONE, None
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Encoded, Later, Right
-from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.failures import failure_response
 from kafkaframes.broker.requests.request import ANONYMOUS, Request, RequestOf, Session
 from kafkaframes.broker.security.access import may
 from kafkaframes.broker.security.kerberos import KerberosExchange
 from kafkaframes.broker.security.scram import (
-    LEAST_ITERATIONS,
-    MOST_ITERATIONS,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
     NUMBERS,
     AuthenticationError,
     DelegationToken,
@@ -59,19 +59,19 @@ _NUMBER = {name: number for number, name in NUMBERS.items()}
     before_authentication=True,
 )
 def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
-    session, offered = request.session, list(broker.credentials.mechanisms)
+    session, mechanisms = request.session, list(broker.credentials.mechanisms)
     mechanism = request.body.mechanism
     is_again = session.is_authenticated and session.memory.get("mechanism") == mechanism and request.version > 0
     if "sasl" in session.memory or (session.is_authenticated and not is_again):
         return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-    if mechanism not in offered:
+    if mechanism not in mechanisms:
         session.memory["close"] = True
-        return request.response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
+        return request.response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
     exchange = broker.credentials.exchange(mechanism, lambda: broker.clock.now_ms)
     session.memory |= {"sasl": exchange, "mechanism": mechanism}
     if request.version == 0:
         session.memory["raw"] = _raw(session, exchange, broker)
-    return request.response(error_code=ErrorCode.NONE, mechanisms=offered)
+    return request.response(error_code=ErrorCode.NONE, mechanisms=mechanisms)
 
 
 def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], Answer]:
@@ -79,15 +79,15 @@ def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[
 
     def answer(reply: bytes | AuthenticationError) -> Answer:
         if isinstance(reply, AuthenticationError):
-            return refused(session, broker, None)
+            return refuse_login(session, broker, None)
         if exchange.user is not None:
             finish(session, exchange, broker)
         return Encoded([len(reply).to_bytes(4, "big"), reply])
 
-    return lambda token: _responded(exchange, token, broker, answer)
+    return lambda token: _respond(exchange, token, broker, answer)
 
 
-def _responded(
+def _respond(
     exchange: Exchange, message: bytes, broker: BrokerState, answer: Callable[[bytes | AuthenticationError], Answer]
 ) -> Answer:
     """Answer a client's SASL message. This runs in a thread if the mechanism may wait for files or other hosts."""
@@ -114,7 +114,7 @@ def _responded(
     return later
 
 
-def refused(session: Session, broker: BrokerState, answer: Message | None) -> Later:
+def refuse_login(session: Session, broker: BrokerState, answer: Message | None) -> Later:
     """Answer after a delay, and close the connection: this limits the rate of password guesses."""
     later = Later()
     session.memory.pop("sasl", None)
@@ -164,16 +164,16 @@ def _sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -> Answe
     if exchange is None:
         session.memory["close"] = not session.is_authenticated
         return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first")
-    return _responded(exchange, request.body.auth_bytes, broker, lambda reply: _answered(request, broker, reply))
+    return _respond(exchange, request.body.auth_bytes, broker, lambda reply: _answer_token(request, broker, reply))
 
 
-def _answered(request: _SaslAuthenticate, broker: BrokerState, reply: bytes | AuthenticationError) -> Answer:
+def _answer_token(request: _SaslAuthenticate, broker: BrokerState, reply: bytes | AuthenticationError) -> Answer:
     session, exchange = request.session, request.session.memory["sasl"]
     if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
         reply = AuthenticationError("Cannot change principals during re-authentication")
     if isinstance(reply, AuthenticationError):
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
-        return refused(session, broker, request.response(error_code=code, error_message=str(reply)))
+        return refuse_login(session, broker, request.response(error_code=code, error_message=str(reply)))
     lifetime_ms = 0
     if exchange.user is not None:
         finish(session, exchange, broker)
@@ -188,7 +188,7 @@ def _answered(request: _SaslAuthenticate, broker: BrokerState, reply: bytes | Au
     tier="T4",
     behaviour="Mechanisms and iterations of each user.",
     rights=(Right("DESCRIBE", "CLUSTER"),),
-    refuse=failed,
+    refuse=failure_response,
 )
 def _describe_user_scram_credentials(request: _DescribeUserScramCredentials, broker: BrokerState) -> Answer:
     scram = broker.credentials.scram
@@ -267,8 +267,8 @@ def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: li
         is_deletion = index < len(deletions)
         if is_deletion and (user, NUMBERS[change.mechanism]) not in scram:
             return ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential"
-        if not is_deletion and not LEAST_ITERATIONS <= change.iterations <= MOST_ITERATIONS:
-            return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
+        if not is_deletion and not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
         if not is_deletion and not change.salted_password:  # Java's HMAC rejects an empty key: Kafka answers -1
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty"
     for change in deletions:
@@ -318,8 +318,8 @@ def _create(request: _Create, broker: BrokerState) -> Answer:
             raise RefusedError(ErrorCode.INVALID_PRINCIPAL_TYPE, "renewers are users")
         renewers = [f"{_USER}:{renewer.principal_name}" for renewer in body.renewers]
         token = broker.credentials.tokens.create(owner, requester, renewers, body.max_lifetime_ms, broker.clock.now_ms)
-    except RefusedError as refused:
-        answer.error_code = refused.code
+    except RefusedError as error:
+        answer.error_code = error.code
         answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = -1
         return answer
     broker.save_tokens()
@@ -331,22 +331,22 @@ def _create(request: _Create, broker: BrokerState) -> Answer:
 
 @Api(name="RenewDelegationToken", tier="T4", behaviour="A token lasts longer, until its end at most.")
 def _renew(request: _Renew, broker: BrokerState) -> Answer:
-    return _changed(request, broker, broker.credentials.tokens.renew, request.body.renew_period_ms)
+    return _change_token(request, broker, broker.credentials.tokens.renew, request.body.renew_period_ms)
 
 
 @Api(name="ExpireDelegationToken", tier="T4", behaviour="A token ends at a time, or at once.")
 def _expire(request: _Expire, broker: BrokerState) -> Answer:
-    return _changed(request, broker, broker.credentials.tokens.expire, request.body.expiry_time_period_ms)
+    return _change_token(request, broker, broker.credentials.tokens.expire, request.body.expiry_time_period_ms)
 
 
-def _changed(
+def _change_token(
     request: _Renew | _Expire, broker: BrokerState, change: Callable[[bytes, str, int, int], int], period_ms: int
 ) -> Answer:
     try:
         _check_connection(request)
         ends_ms = change(request.body.hmac, request.session.principal, period_ms, broker.clock.now_ms)
-    except RefusedError as refused:
-        return request.response(error_code=refused.code, expiry_timestamp_ms=-1)
+    except RefusedError as error:
+        return request.response(error_code=error.code, expiry_timestamp_ms=-1)
     broker.save_tokens()
     return request.response(expiry_timestamp_ms=ends_ms)
 
@@ -366,11 +366,11 @@ def _describe(request: _Describe, broker: BrokerState) -> Answer:
     try:
         _check_connection(request)
         tokens = broker.credentials.tokens.current(broker.clock.now_ms)
-    except RefusedError as refused:
-        return request.response(error_code=refused.code)
+    except RefusedError as error:
+        return request.response(error_code=error.code)
     if owners is not None:
-        named = [f"{owner.principal_type}:{owner.principal_name}" for owner in owners]
-        tokens = [token for token in tokens if any(map(token.is_held_by, named))]
+        owner_names = [f"{owner.principal_type}:{owner.principal_name}" for owner in owners]
+        tokens = [token for token in tokens if any(map(token.is_held_by, owner_names))]
     rows = []
     for token in (token for token in tokens if _may_see(request, broker, token)):
         row = types.DescribedDelegationToken(

@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_host, elsewhere, error_of, refused
+from kafkaframes.broker.apis.groups import (
+    GROUP,
+    check_rights,
+    client_host,
+    elsewhere,
+    error_of,
+    list_authorized_operations,
+)
 from kafkaframes.broker.requests.api import Answer, Api, Later, Right
 from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.state.state import BrokerState
@@ -216,13 +223,15 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
 )
 def _describe_groups(request: _DescribeGroups, broker: BrokerState) -> Answer:
     return broker.changes.rows(
-        request.body.groups, partial(_described, request, broker), lambda rows: request.response(groups=rows)
+        request.body.groups, partial(_describe_group, request, broker), lambda rows: request.response(groups=rows)
     )
 
 
-def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafka.DescribeGroupsResponse.DescribedGroup:
+def _describe_group(
+    request: _DescribeGroups, broker: BrokerState, name: str
+) -> kafka.DescribeGroupsResponse.DescribedGroup:
     types = request.response
-    code = refused(request, broker, GROUP, name)
+    code = check_rights(request, broker, GROUP, name)
     if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:
@@ -230,7 +239,9 @@ def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafk
     except RefusedError as error:
         if request.version < _FIRST_WITH_ERROR:
             return types.DescribedGroup(
-                group_id=name, group_state=_DEAD, authorized_operations=authorized_operations(request, broker, name)
+                group_id=name,
+                group_state=_DEAD,
+                authorized_operations=list_authorized_operations(request, broker, name),
             )
         return types.DescribedGroup(group_id=name, group_state=_DEAD, error_code=error.code, error_message=error.reason)
     is_stable = group.state is GroupState.STABLE
@@ -239,7 +250,7 @@ def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafk
         group_state=group.state_name,
         protocol_type=group.protocol_type_name,
         protocol_data=(group.protocol_name or "") if is_stable else "",
-        authorized_operations=authorized_operations(request, broker, name),
+        authorized_operations=list_authorized_operations(request, broker, name),
         members=[
             types.DescribedGroupMember(
                 member_id=one.member_id,

@@ -146,9 +146,9 @@ def _answer(
     *,
     is_right: bool,
 ) -> Answer:
-    types, left = request.response, iter(rows)
+    types, remaining_rows = request.response, iter(rows)
     topics = [
-        types.TopicData(topic_name=topic.topic_name, partitions=list(islice(left, len(topic.partitions))))
+        types.TopicData(topic_name=topic.topic_name, partitions=list(islice(remaining_rows, len(topic.partitions))))
         for topic in request.body.topics
     ]
     controller = broker.nodes.controller_id

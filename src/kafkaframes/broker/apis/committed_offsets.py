@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, OffsetRows, elsewhere, error_of, refused, transaction_refusal
+from kafkaframes.broker.apis.groups import GROUP, OffsetRows, check_rights, elsewhere, error_of, transaction_refusal
 from kafkaframes.broker.apis.transactions import offsets_partition
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.failures import failure_response
 from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.access import denied
+from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import CommittedOffset
 from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
@@ -61,17 +61,17 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         Right("READ", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),
     ),
-    refuse=failed,
+    refuse=failure_response,
 )
 def _offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
     rows = OffsetRows(request, broker, by_id_since=_FIRST_COMMIT_BY_ID)
-    return rows.answered(lambda: _committed(request, broker, rows))
+    return rows.answer_rows(lambda: _commit(request, broker, rows))
 
 
-def _committed(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
+def _commit(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
     body = request.body
     code = elsewhere(request, broker, GROUP, body.group_id)
-    done: dict[TopicPartition, int] | int = code
+    codes: dict[TopicPartition, int] | int = code
     if code == ErrorCode.NONE:
         committer = Committer(
             body.group_id,
@@ -82,12 +82,12 @@ def _committed(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) ->
         )
         try:
             if rows.offsets:
-                done = broker.groups.commit(committer, rows.offsets, retention_ms=body.retention_time_ms)
+                codes = broker.groups.commit(committer, rows.offsets, retention_ms=body.retention_time_ms)
         except KafkaframesError as error:
-            done = error_of(error)
+            codes = error_of(error)
     types = request.response
     return request.response(
-        topics=rows.answer(types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, done)
+        topics=rows.answer(types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, codes)
     )
 
 
@@ -111,27 +111,27 @@ def _committed(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) ->
         Right("READ", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),
     ),
-    refuse=failed,
+    refuse=failure_response,
 )
 def _txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer:
     rows = OffsetRows(request, broker, by_id_since=_FIRST_STAGED_BY_ID)
-    return rows.answered(lambda: _staged_answer(request, broker, rows))
+    return rows.answer_rows(lambda: _answer_staged(request, broker, rows))
 
 
-def _staged_answer(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
+def _answer_staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
     body, types = request.body, request.response
-    done: dict[TopicPartition, int] | int
-    done = transaction_refusal(request, broker, GROUP, body.group_id)
-    if done == ErrorCode.NONE and not body.group_id:
-        done = ErrorCode.INVALID_GROUP_ID
-    if done == ErrorCode.NONE and rows.offsets:
-        done = _staged(request, broker, rows)
+    codes: dict[TopicPartition, int] | int
+    codes = transaction_refusal(request, broker, GROUP, body.group_id)
+    if codes == ErrorCode.NONE and not body.group_id:
+        codes = ErrorCode.INVALID_GROUP_ID
+    if codes == ErrorCode.NONE and rows.offsets:
+        codes = _stage_commit(request, broker, rows)
     return request.response(
-        topics=rows.answer(types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, done)
+        topics=rows.answer(types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, codes)
     )
 
 
-def _staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> dict[TopicPartition, int] | int:
+def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> dict[TopicPartition, int] | int:
     body = request.body
     producer = ProducerIdentity(body.producer_id, body.producer_epoch)
     where = offsets_partition(broker, body.group_id)
@@ -178,30 +178,33 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
         )
     committer = Committer(body.group_id, supports_epoch_errors=False)
     partition_type = types.OffsetFetchResponsePartition
-    error, fetched = _fetch(request, broker, committer, body.topics)
+    error, offsets_by_topic = _fetch(request, broker, committer, body.topics)
     if error != ErrorCode.NONE and request.version < _FIRST_WITH_ERROR:
-        fetched = {
+        offsets_by_topic = {
             TopicPartition(topic.name, index): CommittedOffset(error=error)
             for topic in body.topics or ()
             for index in topic.partition_indexes
         }
     if request.version == 0:
-        fetched = {
-            where: offset._replace(error=_UNKNOWN) if offset.offset < 0 else offset for where, offset in fetched.items()
+        offsets_by_topic = {
+            where: offset._replace(error=_UNKNOWN) if offset.offset < 0 else offset
+            for where, offset in offsets_by_topic.items()
         }
     topics = [
-        types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, fetched))
-        for name, indexes in _listed(body.topics if error == ErrorCode.NONE or fetched else [], fetched)
+        types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, offsets_by_topic))
+        for name, indexes in _list_offsets(
+            body.topics if error == ErrorCode.NONE or offsets_by_topic else [], offsets_by_topic
+        )
     ]
     return request.response(topics=topics, error_code=error)
 
 
-def _listed(
-    topics: Iterable[_Topic] | None, fetched: dict[TopicPartition, CommittedOffset]
+def _list_offsets(
+    topics: Iterable[_Topic] | None, offsets_by_topic: dict[TopicPartition, CommittedOffset]
 ) -> Iterator[tuple[str, list[int]]]:
     """Yield the requested topics and partitions, including topics without partitions; all if ``topics`` is None."""
     if topics is None:
-        yield from by_topic(fetched).items()
+        yield from by_topic(offsets_by_topic).items()
     else:
         yield from ((topic.name, topic.partition_indexes) for topic in topics)
 
@@ -210,7 +213,7 @@ def _fetch(
     request: _OffsetFetch, broker: BrokerState, committer: Committer, topics: Iterable[_Topic] | None
 ) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
     """Return the error code of a group, and its offsets of the topics, or of all topics if ``topics`` is None."""
-    error = refused(request, broker, GROUP, committer.group_id)
+    error = check_rights(request, broker, GROUP, committer.group_id)
     if error != ErrorCode.NONE:
         return error, {}
     partitions = (
@@ -219,17 +222,22 @@ def _fetch(
         else [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     )
     try:
-        fetched = broker.groups.commits.fetch(committer, partitions, require_stable=request.body.require_stable)
+        offsets_by_topic = broker.groups.commits.fetch(
+            committer, partitions, require_stable=request.body.require_stable
+        )
     except KafkaframesError as failed:
         return error_of(failed), {}
-    codes = {name: denied(request, broker.access, "TOPIC", name) for name in {where.topic for where in fetched}}
+    codes = {
+        name: check_denied(request, broker.access, "TOPIC", name)
+        for name in {where.topic for where in offsets_by_topic}
+    }
     if partitions is None:
         return ErrorCode.NONE, {
-            where: offset for where, offset in fetched.items() if codes[where.topic] == ErrorCode.NONE
+            where: offset for where, offset in offsets_by_topic.items() if codes[where.topic] == ErrorCode.NONE
         }
     return ErrorCode.NONE, {
         where: CommittedOffset(error=codes[where.topic]) if codes[where.topic] else offset
-        for where, offset in fetched.items()
+        for where, offset in offsets_by_topic.items()
     }
 
 
@@ -251,15 +259,15 @@ def _group(
         topics = [topic for topic in topics if topic.topic_id in broker.topics_by_id]
         for topic in topics:
             topic.name = broker.topics_by_id[topic.topic_id].name
-    error, fetched = _fetch(request, broker, committer, topics)
+    error, offsets_by_topic = _fetch(request, broker, committer, topics)
     partition_type = types.OffsetFetchResponsePartitions
     rows = [
         types.OffsetFetchResponseTopics(
             name=name,
             topic_id=broker.topics[name].topic_id if name in broker.topics else NIL_UUID,
-            partitions=_rows(partition_type, name, indexes, fetched),
+            partitions=_rows(partition_type, name, indexes, offsets_by_topic),
         )
-        for name, indexes in _listed(topics if error == ErrorCode.NONE else [], fetched)
+        for name, indexes in _list_offsets(topics if error == ErrorCode.NONE else [], offsets_by_topic)
     ]
     missing = CommittedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
     if request.version >= _FIRST_FETCH_BY_ID:
@@ -270,17 +278,19 @@ def _group(
     return types.OffsetFetchResponseGroup(group_id=group.group_id, topics=rows, error_code=error)
 
 
-def _rows(struct: Any, name: str, indexes: list[int], fetched: dict[TopicPartition, CommittedOffset]) -> list[Any]:
-    return [_row(struct, index, fetched[TopicPartition(name, index)]) for index in indexes]
+def _rows(
+    struct: Any, name: str, indexes: list[int], offsets_by_topic: dict[TopicPartition, CommittedOffset]
+) -> list[Any]:
+    return [_row(struct, index, offsets_by_topic[TopicPartition(name, index)]) for index in indexes]
 
 
-def _row(struct: Any, index: int, fetched: CommittedOffset) -> Any:
+def _row(struct: Any, index: int, offsets_by_topic: CommittedOffset) -> Any:
     return struct(
         partition_index=index,
-        committed_offset=fetched.offset,
-        committed_leader_epoch=fetched.leader_epoch,
-        metadata=fetched.metadata,
-        error_code=fetched.error,
+        committed_offset=offsets_by_topic.offset,
+        committed_leader_epoch=offsets_by_topic.leader_epoch,
+        metadata=offsets_by_topic.metadata,
+        error_code=offsets_by_topic.error,
     )
 
 
@@ -301,15 +311,15 @@ def _offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
         code = ErrorCode.INVALID_GROUP_ID
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    requested = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
+    partitions = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
     return broker.changes.rows(
-        dict.fromkeys(requested),
+        dict.fromkeys(partitions),
         lambda where: (where, _why_not(request, broker, where.topic, where.partition)),
-        lambda rows: _deleted(request, broker, dict(rows)),
+        lambda rows: _delete_offsets(request, broker, dict(rows)),
     )
 
 
-def _deleted(request: _OffsetDelete, broker: BrokerState, codes: dict[TopicPartition, int]) -> Answer:
+def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[TopicPartition, int]) -> Answer:
     types, topics = request.response, []
     there = {where: None for where, code in codes.items() if code == ErrorCode.NONE}
     try:
@@ -330,7 +340,7 @@ def _deleted(request: _OffsetDelete, broker: BrokerState, codes: dict[TopicParti
 
 
 def _why_not(request: _OffsetDelete, broker: BrokerState, topic: str, index: int) -> int:
-    code = denied(request, broker.access, "TOPIC", topic)
+    code = check_denied(request, broker.access, "TOPIC", topic)
     return code or (
         ErrorCode.NONE if broker.partition(topic, index) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )

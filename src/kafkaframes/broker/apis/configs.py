@@ -11,7 +11,7 @@ from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.settings.config_values import PASSWORD, UNKNOWN
 from kafkaframes.broker.settings.settings import TEXTS
-from kafkaframes.broker.state.config_changes import alter_resources, altered, replaced
+from kafkaframes.broker.state.config_changes import alter_configs, alter_resources, replace_configs
 from kafkaframes.broker.state.configs import (
     BROKER,
     BROKER_LOGGER,
@@ -122,7 +122,7 @@ def _row(request: _DescribeConfigs, row: ConfigRow) -> kafka.DescribeConfigsResp
     ),
 )
 def _alter_configs(request: _AlterConfigs, broker: BrokerState) -> Answer:
-    return alter_resources(request, broker, replaced)
+    return alter_resources(request, broker, replace_configs)
 
 
 @Api(
@@ -136,7 +136,7 @@ def _alter_configs(request: _AlterConfigs, broker: BrokerState) -> Answer:
     ),
 )
 def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: BrokerState) -> Answer:
-    return alter_resources(request, broker, altered)
+    return alter_resources(request, broker, alter_configs)
 
 
 @Api(
@@ -154,13 +154,13 @@ def _list_config_resources(request: _ListConfigResources, broker: BrokerState) -
     if not kinds.issubset(_ALL):
         return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     nodes = [str(node_id) for node_id in broker.nodes.by_id]
-    stored = broker.metadata.entities
+    entities = broker.metadata.entities
     names: dict[int, Any] = {
         TOPIC: broker.topics,
         BROKER: nodes,
         BROKER_LOGGER: nodes,
-        CLIENT_METRICS: stored.get("client_metrics", {}),
-        GROUP: stored.get("group_configs", {}),
+        CLIENT_METRICS: entities.get("client_metrics", {}),
+        GROUP: entities.get("group_configs", {}),
     }
     return request.response(
         config_resources=[

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.state.changes import Steps, finished, once
+from kafkaframes.broker.state.changes import Steps, finish_steps, once
 from kafkaframes.broker.state.fetch_sessions import FIRST, SESSIONLESS, FetchedPartition, FetchSession, Key, is_news
 from kafkaframes.broker.state.partitions import (
-    MOST_HELD_BYTES,
+    MAX_HELD_BYTES,
     NO_EPOCH,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -23,7 +23,7 @@ from kafkaframes.broker.state.partitions import (
     endpoints_of,
     find_topic,
     isolation_of,
-    led_here,
+    leader_partition,
     magic_for,
     read_partition,
 )
@@ -66,13 +66,13 @@ class Fetch:
         request: _Fetch,
         broker: BrokerState,
         session: FetchSession | None,
-        requested: OrderedDict[Key, FetchedPartition],
+        requested_partitions: OrderedDict[Key, FetchedPartition],
     ) -> None:
         body, version = request.body, request.version
         self._request = request
         self._broker = broker
         self._session = session
-        self._requested = requested
+        self._requested_partitions = requested_partitions
         self._is_incremental = session is not None and body.session_epoch > FIRST
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_WITH_LIMIT
@@ -92,33 +92,33 @@ class Fetch:
 
     def attempt(self, must_answer: bool) -> Message | None:
         """Read all partitions. Return the response, or None if it has too few bytes and the request may wait."""
-        return finished(self.attempting(must_answer))
+        return finish_steps(self.attempting(must_answer))
 
     def attempting(self, must_answer: bool) -> Steps[Message | None]:
         """As :meth:`attempt`, some partitions a step."""
         rows, size, urgent = yield from self._read_all()
         if not self._has_isolation and any(row.error_code not in _WITHOUT_READING for _, _, row in rows):
-            return self._failed()
+            return self._failure_response()
         if not (must_answer or urgent or size >= self._min_bytes):
             return None
         return (yield from self._answer(rows))
 
-    def _failed(self) -> Message:
+    def _failure_response(self) -> Message:
         """Return the response to an internal error, as in Kafka. A new session is removed."""
         if self._session is not None and not self._is_incremental:
             self._broker.fetch_sessions.end(self._session.session_id)
-        return _failed(self._request)
+        return _failure_of(self._request)
 
     def _read_all(self) -> Steps[tuple[list[tuple[Key, FetchedPartition, Any]], int, bool]]:
-        rows, size, held, urgent = [], 0, 0, False
+        rows, size, held_bytes, urgent = [], 0, 0, False
         missing: list[StoreRead] = []
         self.partitions = []
         topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
-        for number, key in enumerate(list(self._requested), start=1):
+        for number, key in enumerate(list(self._requested_partitions), start=1):
             if number % _AT_ONCE == 0:
                 yield
-            requested = self._requested.get(key)
-            if requested is None:  # removed in the meantime by another request of the session
+            requested_partitions = self._requested_partitions.get(key)
+            if requested_partitions is None:  # removed in the meantime by another request of the session
                 continue
             name, topic_id, index = key
             if (name, topic_id) not in topics:
@@ -132,26 +132,28 @@ class Fetch:
                 )
             topic, code = topics[name, topic_id]
             if topic is not None:
-                requested.name = topic.name
-            elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested.name:
-                code = self._code_of_former(requested.name)
+                requested_partitions.name = topic.name
+            elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested_partitions.name:
+                code = self._code_of_former(requested_partitions.name)
             try:
-                read, partition = self._read(topic, code, index, requested.fields, size=size, held=held)
+                read, partition = self._read(
+                    topic, code, index, requested_partitions.fields, size=size, held_bytes=held_bytes
+                )
             except NotReadYetError as not_read:
                 missing += not_read.reads
                 if len(missing) >= _READ_TOGETHER:
                     break
                 continue
             size += len(read.records)
-            held += read.held_bytes
+            held_bytes += read.held_bytes
             urgent = (
                 urgent
-                or held >= MOST_HELD_BYTES
+                or held_bytes >= MAX_HELD_BYTES
                 or read.error_code != ErrorCode.NONE
                 or read.diverging is not None
                 or read.preferred_replica >= 0
             )
-            rows.append((key, requested, self._row(index, read, partition)))
+            rows.append((key, requested_partitions, self._row(index, read, partition)))
         if missing:
             raise NotReadYetError(*missing)
         return rows, size, urgent
@@ -162,12 +164,12 @@ class Fetch:
         return ErrorCode.INCONSISTENT_TOPIC_ID if topic is not None else code
 
     def _read(
-        self, topic: Topic | None, code: int, index: int, fields: Any, *, size: int, held: int
+        self, topic: Topic | None, code: int, index: int, fields: Any, *, size: int, held_bytes: int
     ) -> tuple[Read, Partition | None]:
         if topic is None:
             return Read(code), None
-        known = topic.partition(index)
-        partition, code = led_here(
+        known_partition = topic.partition(index)
+        partition, code = leader_partition(
             self._request,
             topic,
             index,
@@ -175,18 +177,20 @@ class Fetch:
             or_follower=self._may_follow,
         )
         if partition is None:
-            return Read(code), known
+            return Read(code), known_partition
         self.partitions.append(partition)
-        limits = self._limits.left(size, held)
+        limits = self._limits.limits_after(size, held_bytes)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
             limits = limits._replace(max_bytes=0)  # only the first partition gets a negative limit
         read = read_partition(self._broker, partition, fields, limits, first=not size)
-        preferred = self._preferred(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
-        if preferred is not None:
-            read = read._replace(records=b"", aborted=None, preferred_replica=preferred)
+        preferred_replica = (
+            self._preferred_replica(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
+        )
+        if preferred_replica is not None:
+            read = read._replace(records=b"", aborted=None, preferred_replica=preferred_replica)
         return read, partition
 
-    def _preferred(self, partition: Partition) -> int | None:
+    def _preferred_replica(self, partition: Partition) -> int | None:
         """Return the preferred read replica of a partition that this node leads; None otherwise."""
         if partition.leader_id != self._request.session.node_id:
             return None
@@ -226,14 +230,14 @@ class Fetch:
         session = self._session
         rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
         news = []
-        for number, (key, requested, row) in enumerate(rows, start=1):
+        for number, (key, requested_partitions, row) in enumerate(rows, start=1):
             if number % _AT_ONCE == 0:
                 yield
-            has_changed = self._session is not None and is_news(requested, row)
+            has_changed = self._session is not None and is_news(requested_partitions, row)
             if has_changed or not self._is_incremental:
-                news.append((key, requested, row))
+                news.append((key, requested_partitions, row))
         if _has_no_name_to_compare(news):
-            return self._failed()
+            return self._failure_response()
         if session is not None:
             for key, _, row in news:  # the next fetch starts with the partitions that had no records this time
                 if row.records and key in session.partitions:
@@ -297,22 +301,22 @@ def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
     reading continues after them. Kafka 3.9 returns twelve bytes without a batch (``LazyDownConversionRecords``), so
     that an old consumer never advances.
     """
-    known = broker.fetch_sessions.count(request.body.session_id)
-    if broker.store is None and (request.may_be_long or known > _AT_ONCE):
+    known_partition = broker.fetch_sessions.count(request.body.session_id)
+    if broker.store is None and (request.may_be_long or known_partition > _AT_ONCE):
         request.has_long_answer = True
-        return broker.changes.beside(_answered(request, broker))
-    return finished(_answered(request, broker))
+        return broker.changes.beside(_answer_steps(request, broker))
+    return finish_steps(_answer_steps(request, broker))
 
 
-def _answered(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
+def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     """Answer the request, some partitions a step. Appends in between are noticed when the wait is over."""
     body = request.body
     session, code = yield from _session_of(request, broker)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    requested = session.partitions if session is not None else (yield from _requested_by(request))
-    fetch = Fetch(request, broker, session, requested)
-    must_answer = body.max_wait_ms <= 0 or not requested
+    requested_partitions = session.partitions if session is not None else (yield from _read_session_steps(request))
+    fetch = Fetch(request, broker, session, requested_partitions)
+    must_answer = body.max_wait_ms <= 0 or not requested_partitions
 
     def attempting(is_last: bool) -> Steps[Answer]:
         if is_last and broker.store is not None:
@@ -327,7 +331,7 @@ def _answered(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     return (yield from fetch.attempting(must_answer)) or wait()
 
 
-def _failed(request: _Fetch) -> Message:
+def _failure_of(request: _Fetch) -> Message:
     """Return UNKNOWN_SERVER_ERROR, in versions with topic names also for each partition."""
     code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
     topics = request.body.topics if request.version < _FIRST_BY_ID else []
@@ -356,14 +360,14 @@ def _has_no_name_to_compare(rows: list[tuple[Key, FetchedPartition, Any]]) -> bo
     return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NIL_UUID for key, _, row in rows[:-1])
 
 
-def _requested_by(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartition]]:
-    requested: OrderedDict[Key, FetchedPartition] = OrderedDict()
+def _read_session_steps(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartition]]:
+    requested_partitions: OrderedDict[Key, FetchedPartition] = OrderedDict()
     for topic in request.body.topics:
         for number, partition in enumerate(topic.partitions, start=1):
-            requested[topic.topic, topic.topic_id, partition.partition] = FetchedPartition(partition)
+            requested_partitions[topic.topic, topic.topic_id, partition.partition] = FetchedPartition(partition)
             if number % _AT_ONCE == 0:
                 yield
-    return requested
+    return requested_partitions
 
 
 def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
@@ -373,23 +377,23 @@ def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSessio
         if body.session_id:
             broker.fetch_sessions.end(body.session_id)
         return None, ErrorCode.NONE
-    requested = yield from _requested_by(request)
+    requested_partitions = yield from _read_session_steps(request)
     if body.session_epoch == FIRST:
         broker.fetch_sessions.end(body.session_id)
         return broker.fetch_sessions.begin(
-            requested, uses_ids=by_id, principal=request.session.principal
+            requested_partitions, uses_ids=by_id, principal=request.session.principal
         ), ErrorCode.NONE
     session, code = broker.fetch_sessions.find(body.session_id, body.session_epoch, uses_ids=by_id)
     if session is None:
         return None, code
-    for number, (key, partition) in enumerate(requested.items(), start=1):
+    for number, (key, partition) in enumerate(requested_partitions.items(), start=1):
         if number % _AT_ONCE == 0:
             yield
-        known = session.partitions.get(key)
-        if known is None:
+        known_partition = session.partitions.get(key)
+        if known_partition is None:
             session.partitions[key] = partition
         else:
-            known.fields = partition.fields
+            known_partition.fields = partition.fields
     for topic in body.forgotten_topics_data:
         for index in topic.partitions:
             session.partitions.pop((topic.topic, topic.topic_id, index), None)

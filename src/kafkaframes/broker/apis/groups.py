@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.requests.request import Request, RequestOf
-from kafkaframes.broker.security.access import CLUSTER_NAME, bits_of, denied, may
+from kafkaframes.broker.security.access import CLUSTER_NAME, bits_of, check_denied, may
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
@@ -34,9 +34,9 @@ _ON_SETTINGS: Final = bits_of(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
 _RESOURCE = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
 
-def refused(request: Request, broker: BrokerState, kind: int, key: str) -> int:
+def check_rights(request: Request, broker: BrokerState, kind: int, key: str) -> int:
     """Return the error code if the client lacks permission or another node is the coordinator, else 0."""
-    return denied(request, broker.access, _RESOURCE[kind], key) or elsewhere(request, broker, kind, key)
+    return check_denied(request, broker.access, _RESOURCE[kind], key) or elsewhere(request, broker, kind, key)
 
 
 def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
@@ -73,7 +73,7 @@ def client_host(request: Request) -> str:
     return "/" + request.session.peer.rpartition(":")[0]
 
 
-def authorized_operations(request: Request, broker: BrokerState, group_id: str) -> int:
+def list_authorized_operations(request: Request, broker: BrokerState, group_id: str) -> int:
     """Return the client's permitted operations on a group as bits, if the request asks for them."""
     if not request.body.include_authorized_operations:
         return _NOT_REQUESTED
@@ -92,17 +92,17 @@ class OffsetRows:
         self.codes: dict[tuple[str | UUID, int], int] = {}
         self._names: dict[UUID, str] = {}
 
-    def answered(self, answer: Callable[[], Answer]) -> Answer:
+    def answer_rows(self, answer: Callable[[], Answer]) -> Answer:
         """Validate the offsets in steps, because there may be many; then call ``answer``."""
-        return self._broker.changes.rows(self._requested(), lambda row: self._read(*row), lambda _: answer())
+        return self._broker.changes.rows(self._iterate_rows(), lambda row: self._read(*row), lambda _: answer())
 
-    def _requested(self) -> Iterator[tuple[Any, str, int, Any]]:
+    def _iterate_rows(self) -> Iterator[tuple[Any, str, int, Any]]:
         """Yield topic, topic name, error code and row of each requested partition."""
         for topic in self._request.body.topics:
             name = topic.name
             if self._by_id:
-                known = self._broker.topics_by_id.get(topic.topic_id)
-                name = "" if known is None else known.name
+                topic_of_id = self._broker.topics_by_id.get(topic.topic_id)
+                name = "" if topic_of_id is None else topic_of_id.name
                 self._names[topic.topic_id] = name
             code = self._code(self._broker, name)
             for row in topic.partitions:
@@ -124,13 +124,13 @@ class OffsetRows:
     def _code(self, broker: BrokerState, name: str) -> int:
         if self._by_id and not name:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        return denied(self._request, broker.access, "TOPIC", name)
+        return check_denied(self._request, broker.access, "TOPIC", name)
 
-    def answer(self, topic_type: Any, partition_type: Any, done: dict[TopicPartition, int] | int) -> list[Any]:
+    def answer(self, topic_type: Any, partition_type: Any, codes: dict[TopicPartition, int] | int) -> list[Any]:
         """Return the topics of the response. As in Kafka, partitions that were rejected first precede the others.
 
         Args:
-            done: error code of each valid offset, or one for all.
+            codes: error code of each valid offset, or one for all.
         """
         topics: list[Any] = []
         for topic in self._request.body.topics:
@@ -143,7 +143,7 @@ class OffsetRows:
                 code = self.codes.get((self._key(topic), row.partition_index))
                 rows = right if code is None else wrong
                 if code is None:
-                    code = done if isinstance(done, int) else done[TopicPartition(name, row.partition_index)]
+                    code = codes if isinstance(codes, int) else codes[TopicPartition(name, row.partition_index)]
                 rows.append(partition_type(partition_index=row.partition_index, error_code=code))
             answer = topic_type(name=topic.name, topic_id=topic.topic_id, partitions=wrong + right)
             topics.append((not wrong, answer))
@@ -192,7 +192,7 @@ def _find(request: _FindCoordinator, broker: BrokerState, key: str) -> tuple[int
     kind = request.body.key_type
     if kind not in _RESOURCES or (kind == SHARE and request.version < _FIRST_WITH_SHARE):
         return ErrorCode.INVALID_REQUEST, -1, "", -1
-    code = denied(request, broker.access, _RESOURCES[kind], CLUSTER_NAME if kind == SHARE else key)
+    code = check_denied(request, broker.access, _RESOURCES[kind], CLUSTER_NAME if kind == SHARE else key)
     if code != ErrorCode.NONE:
         return code, -1, "", -1
     if kind == SHARE and not _is_share_partition(key):
@@ -252,14 +252,16 @@ def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
     states = len(broker.share_groups.stored)
     return broker.changes.rows(
         dict.fromkeys(request.body.groups_names),
-        partial(_deleted, request, broker),
+        partial(_delete_group, request, broker),
         lambda rows: request.response(results=rows),
         size=lambda _: 1 + states // _STATES_OF_A_ROW,  # a group's states are searched among all states
     )
 
 
-def _deleted(request: _DeleteGroups, broker: BrokerState, name: str) -> kafka.DeleteGroupsResponse.DeletableGroupResult:
-    code, reason = refused(request, broker, GROUP, name), None
+def _delete_group(
+    request: _DeleteGroups, broker: BrokerState, name: str
+) -> kafka.DeleteGroupsResponse.DeletableGroupResult:
+    code, reason = check_rights(request, broker, GROUP, name), None
     if code == ErrorCode.NONE:
         try:
             broker.groups.delete_group(name)

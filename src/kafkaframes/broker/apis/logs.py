@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.state.changes import ROWS_OF_A_TURN, Steps, finished
-from kafkaframes.broker.state.partitions import READ_COMMITTED, READ_UNCOMMITTED, KnownTopic, find_topic, led_here
+from kafkaframes.broker.state.changes import ROWS_OF_A_TURN, Steps, finish_steps
+from kafkaframes.broker.state.partitions import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    KnownTopic,
+    find_topic,
+    leader_partition,
+)
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import when_read
 from kafkaframes.broker.state.topics import Partition, Topic
@@ -49,7 +55,7 @@ _FIRST_WITH_EPOCH = 4
 )
 def _list_offsets(request: _ListOffsets, broker: BrokerState) -> Answer:
     if broker.store is not None:
-        return when_read(broker, lambda: finished(_looking_up(request, broker)))
+        return when_read(broker, lambda: finish_steps(_looking_up(request, broker)))
     return broker.changes.beside(_looking_up(request, broker))
 
 
@@ -62,15 +68,15 @@ def _looking_up(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
     for topic in request.body.topics:
         if not topic.partitions:
             continue
-        known = find_topic(request, broker, topic.name)
+        known_topic = find_topic(request, broker, topic.name)
         of_topic = rows.setdefault(topic.name, {})
         for row in topic.partitions:
             is_twice = times[topic.name, row.partition_index] > 1
-            of_topic[row.partition_index] = _answer_of(request, broker, known, row, is_twice=is_twice)
+            of_topic[row.partition_index] = _answer_of(request, broker, known_topic, row, is_twice=is_twice)
             looked_up += 1
             if looked_up % ROWS_OF_A_TURN == 0:
                 yield
-                known = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
+                known_topic = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
     of = request.response.ListOffsetsTopicResponse
     return request.response(topics=[of(name=name, partitions=list(some.values())) for name, some in rows.items()])
 
@@ -78,19 +84,19 @@ def _looking_up(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
 def _answer_of(
     request: _ListOffsets,
     broker: BrokerState,
-    known: KnownTopic,
+    known_topic: KnownTopic,
     row: kafka.ListOffsetsRequest.ListOffsetsPartition,
     *,
     is_twice: bool,
 ) -> kafka.ListOffsetsResponse.ListOffsetsPartitionResponse:
-    partition, code = None, known.code
+    partition, code = None, known_topic.code
     if is_twice and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         code = ErrorCode.INVALID_REQUEST
     elif not _is_known(row.timestamp, request.version):
         code = ErrorCode.UNSUPPORTED_VERSION
-    elif known.topic is not None:
+    elif known_topic.topic is not None:
         epoch = row.current_leader_epoch
-        partition, code = led_here(request, known.topic, row.partition_index, current_leader_epoch=epoch)
+        partition, code = leader_partition(request, known_topic.topic, row.partition_index, current_leader_epoch=epoch)
     return _offset_row(request, row, partition, code, broker.clock.now_ms)
 
 
@@ -117,19 +123,19 @@ def _is_known(timestamp: int, version: int) -> bool:
 
 def _offset_row(
     request: _ListOffsets,
-    requested: kafka.ListOffsetsRequest.ListOffsetsPartition,
+    request_row: kafka.ListOffsetsRequest.ListOffsetsPartition,
     partition: Partition | None,
     code: int,
     now_ms: int,
 ) -> kafka.ListOffsetsResponse.ListOffsetsPartitionResponse:
-    row = request.response.ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=code)
+    row = request.response.ListOffsetsPartitionResponse(partition_index=request_row.partition_index, error_code=code)
     if partition is None:
         return row
     try:
         if request.version == 0:
-            row.old_style_offsets = _old_style(partition, requested.timestamp, requested.max_num_offsets, now_ms)
+            row.old_style_offsets = _old_style(partition, request_row.timestamp, request_row.max_num_offsets, now_ms)
         else:
-            _look_up(request, row, partition, requested.timestamp)
+            _look_up(request, row, partition, request_row.timestamp)
             if request.version < _FIRST_WITH_EPOCH:
                 row.leader_epoch = _NONE
     except KafkaframesError as error:
@@ -145,8 +151,8 @@ def _look_up(
 ) -> None:
     log = partition.log
     if timestamp == LATEST:
-        committed = request.body.isolation_level == READ_COMMITTED
-        row.offset = log.last_stable_offset if committed else log.high_watermark
+        is_committed = request.body.isolation_level == READ_COMMITTED
+        row.offset = log.last_stable_offset if is_committed else log.high_watermark
         row.leader_epoch = partition.leader_epoch
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         row.offset, row.leader_epoch = _NONE, _NONE
@@ -197,8 +203,8 @@ def _old_style(partition: Partition, timestamp: int, most: int, now_ms: int) -> 
 def _offset_for_leader_epoch(request: _OffsetForLeaderEpoch, broker: BrokerState) -> Answer:
     topics = []
     for topic in request.body.topics:
-        known = find_topic(request, broker, topic.topic)
-        rows = [_epoch_row(request, known.topic, known.code, row) for row in topic.partitions]
+        known_topic = find_topic(request, broker, topic.topic)
+        rows = [_epoch_row(request, known_topic.topic, known_topic.code, row) for row in topic.partitions]
         topics.append(request.response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
     return request.response(topics=topics)
 
@@ -207,16 +213,16 @@ def _epoch_row(
     request: _OffsetForLeaderEpoch,
     topic: Topic | None,
     code: int,
-    requested: kafka.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
+    request_row: kafka.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
 ) -> kafka.OffsetForLeaderEpochResponse.EpochEndOffset:
     partition = None
     if topic is not None:
-        partition, code = led_here(
-            request, topic, requested.partition, current_leader_epoch=requested.current_leader_epoch
+        partition, code = leader_partition(
+            request, topic, request_row.partition, current_leader_epoch=request_row.current_leader_epoch
         )
-    row = request.response.EpochEndOffset(error_code=code, partition=requested.partition)
+    row = request.response.EpochEndOffset(error_code=code, partition=request_row.partition)
     if partition is not None:
-        end = partition.end_of_epoch(requested.leader_epoch)
+        end = partition.end_of_epoch(request_row.leader_epoch)
         row.error_code, row.leader_epoch, row.end_offset = ErrorCode.NONE, end.leader_epoch, end.end_offset
     return row
 
@@ -234,17 +240,17 @@ def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
 
 def _deleting(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
     by_topic: dict[str, dict[int, kafka.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
-    topics, deleted = [], 0
+    topics, deleted_count = [], 0
     for topic in request.body.topics:  # the last entry of a repeated partition counts
         by_topic.setdefault(topic.name, {}).update({row.partition_index: row for row in topic.partitions})
     for name, partitions in by_topic.items():
         if not partitions:
             continue  # as in Kafka, which answers per partition
-        known, rows = find_topic(request, broker, name), []
+        known_topic, rows = find_topic(request, broker, name), []
         for row in partitions.values():
-            rows.append(_deletion_row(request, broker, known.topic, known.code, row))
-            deleted += 1
-            if deleted % ROWS_OF_A_TURN == 0:
+            rows.append(_deletion_row(request, broker, known_topic.topic, known_topic.code, row))
+            deleted_count += 1
+            if deleted_count % ROWS_OF_A_TURN == 0:
                 yield
         topics.append(request.response.DeleteRecordsTopicResult(name=name, partitions=rows))
     broker.logs.checkpoint_start_offsets()
@@ -256,18 +262,18 @@ def _deletion_row(
     broker: BrokerState,
     topic: Topic | None,
     code: int,
-    requested: kafka.DeleteRecordsRequest.DeleteRecordsPartition,
+    request_row: kafka.DeleteRecordsRequest.DeleteRecordsPartition,
 ) -> kafka.DeleteRecordsResponse.DeleteRecordsPartitionResult:
     low, partition = -1, None
     if topic is not None:
-        partition, code = led_here(request, topic, requested.partition_index)
+        partition, code = leader_partition(request, topic, request_row.partition_index)
     if partition is not None and topic is not None and topic.is_internal:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif partition is not None:
-        code, low = _delete(broker, partition.log, requested.offset)
+        code, low = _delete(broker, partition.log, request_row.offset)
         partition.notify()
     return request.response.DeleteRecordsPartitionResult(
-        partition_index=requested.partition_index, low_watermark=low, error_code=code
+        partition_index=request_row.partition_index, low_watermark=low, error_code=code
     )
 
 
@@ -290,11 +296,11 @@ def _delete(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
 )
 def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Answer:
     def topic_row(topic: kafka.DescribeProducersRequest.TopicRequest) -> kafka.DescribeProducersResponse.TopicResponse:
-        known = find_topic(request, broker, topic.name)
-        code = known.code
-        if known.topic is None and not is_topic(topic.name):
+        known_topic = find_topic(request, broker, topic.name)
+        code = known_topic.code
+        if known_topic.topic is None and not is_topic(topic.name):
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        rows = [_producers_row(request, known.topic, code, index) for index in topic.partition_indexes]
+        rows = [_producers_row(request, known_topic.topic, code, index) for index in topic.partition_indexes]
         return request.response.TopicResponse(name=topic.name, partitions=rows)
 
     return broker.changes.rows(request.body.topics, topic_row, lambda rows: request.response(topics=rows))

@@ -10,7 +10,7 @@ from uuid import UUID
 from kafkaframes.broker.apis.topics import making_all
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.access import CLUSTER_NAME, denied, may
+from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied, may
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.partitions import addresses
 from kafkaframes.broker.state.state import BrokerState
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FIRST_WITH_NULL = 1
 _FIRST_WITHOUT_NAME = 12
 NOT_REQUESTED = -(2**31)
-_MOST_ROWS = 2_000
+_MAX_ROWS = 2_000
 
 
 @Api(
@@ -53,33 +53,35 @@ _MOST_ROWS = 2_000
     ),
 )
 def _metadata(request: _Metadata, broker: BrokerState) -> Answer:
-    names, failed = _to_make(request, broker)
+    names, failures = _to_make(request, broker)
     return (
-        broker.changes.run(_made_first(request, broker, names, failed)) if names else _answer(request, broker, failed)
+        broker.changes.run(_create_first(request, broker, names, failures))
+        if names
+        else _answer(request, broker, failures)
     )
 
 
 def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[str, int]]:
     """Return the names of topics to auto-create, and the error codes of topics that the client may not create."""
     names: dict[str, None] = {}
-    failed: dict[str, int] = {}
+    failures: dict[str, int] = {}
     may_create = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
     topics = (request.body.topics or ()) if may_create and not broker.is_read_only and not _ids(request) else ()
     for name in (one.name for one in topics):
         if not name or name in broker.topics or not may(request, broker.access, "TOPIC", name, "DESCRIBE"):
             continue
-        code = denied(request, broker.access, "TOPIC", name, "CREATE")
+        code = check_denied(request, broker.access, "TOPIC", name, "CREATE")
         if code != ErrorCode.NONE:
-            failed[name] = code
+            failures[name] = code
         elif _code_for(name) != ErrorCode.INVALID_TOPIC_EXCEPTION:
             names[name] = None
-    return list(names), failed
+    return list(names), failures
 
 
-def _made_first(request: _Metadata, broker: BrokerState, names: list[str], failed: dict[str, int]) -> Steps[Answer]:
+def _create_first(request: _Metadata, broker: BrokerState, names: list[str], failures: dict[str, int]) -> Steps[Answer]:
     errors = yield from making_all(broker, {name: partial(_making, broker, name) for name in names})
     new = dict.fromkeys(names, broker.settings.new_topic_error) if broker.settings.new_topic_error else {}
-    return _answer(request, broker, failed | new | {name: code_of(error) for name, error in errors.items()})
+    return _answer(request, broker, failures | new | {name: code_of(error) for name, error in errors.items()})
 
 
 def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:
@@ -92,14 +94,14 @@ def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:
     return (yield from broker.making_topic(name, replicas))
 
 
-def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Message:
+def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Message:
     """Return the cluster, its topics, and the error codes of topics that could not be created."""
     body, version = request.body, request.version
     if version < _FIRST_WITHOUT_NAME and any(one.name is None or one.topic_id != NIL_UUID for one in body.topics or ()):
         return _refuse_ids(request)
     asks_all = body.topics is None or (version < _FIRST_WITH_NULL and not body.topics)
     wants = bool(body.include_topic_authorized_operations)
-    rows = _all_topics(request, broker) if asks_all else _requested_topics(request, broker, failed)
+    rows = _all_topics(request, broker) if asks_all else _find_topics(request, broker, failures)
     topics = list(rows)
     for row in topics:
         if wants and row.name is not None and row.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -132,13 +134,13 @@ def _all_topics(request: _Metadata, broker: BrokerState) -> Iterator[Any]:
             yield topic_row(request, broker, topic)
 
 
-def _requested_topics(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Iterator[Any]:
+def _find_topics(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Iterator[Any]:
     ids = _ids(request)
     for topic_id in ids:
         topic = broker.topics_by_id.get(topic_id)
         code: int = ErrorCode.UNKNOWN_TOPIC_ID
         if topic is not None:
-            code = denied(request, broker.access, "TOPIC", topic.name, "DESCRIBE")
+            code = check_denied(request, broker.access, "TOPIC", topic.name, "DESCRIBE")
         if topic is None or code != ErrorCode.NONE:
             yield _missing(request, None, code, topic_id)
         else:
@@ -147,7 +149,7 @@ def _requested_topics(request: _Metadata, broker: BrokerState, failed: Mapping[s
         if name is None:
             yield _missing(request, None, ErrorCode.UNKNOWN_TOPIC_ID)
         else:
-            yield _by_name(request, broker, name, failed)
+            yield _by_name(request, broker, name, failures)
 
 
 def _ids(request: _Metadata) -> list[UUID]:
@@ -155,13 +157,13 @@ def _ids(request: _Metadata) -> list[UUID]:
     return list(dict.fromkeys(one.topic_id for one in request.body.topics or () if one.topic_id != NIL_UUID))
 
 
-def _by_name(request: _Metadata, broker: BrokerState, name: str, failed: Mapping[str, int]) -> Any:
-    code = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
+def _by_name(request: _Metadata, broker: BrokerState, name: str, failures: Mapping[str, int]) -> Any:
+    code = check_denied(request, broker.access, "TOPIC", name, "DESCRIBE")
     if code != ErrorCode.NONE:
         return _missing(request, name, code)
     topic = broker.topics.get(name)
-    if name in failed:
-        return _missing(request, name, failed[name])
+    if name in failures:
+        return _missing(request, name, failures[name])
     if topic is None:
         return _missing(request, name, _code_for(name))
     return topic_row(request, broker, topic)
@@ -195,28 +197,28 @@ def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.Me
 )
 def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
-    requested = {one.name for one in body.topics}
-    names = sorted(requested or _visible(request, broker))
+    requested_names = {one.name for one in body.topics}
+    names = sorted(requested_names or _visible(request, broker))
     start = 0
     if body.cursor is not None:
         names = [name for name in names if name >= body.cursor.topic_name]
         start = body.cursor.partition_index
     is_elsewhere = body.cursor is not None and body.topics and body.cursor.topic_name not in names
-    if start < 0 or is_elsewhere or "" in requested:
+    if start < 0 or is_elsewhere or "" in requested_names:
         row = types.DescribeTopicPartitionsResponseTopic
         return request.response(
             topics=[row(name=one.name, error_code=ErrorCode.INVALID_REQUEST) for one in body.topics]
         )
-    left = min(max(body.response_partition_limit, 1), _MOST_ROWS)
+    remaining_rows = min(max(body.response_partition_limit, 1), _MAX_ROWS)
     topics, cursor = [], None
     for name in names:
         first = start if body.cursor is not None and name == body.cursor.topic_name else 0
-        row, taken, after = _topic(request, broker, name, first, left)
-        if left <= 0 and row.partitions == []:
+        row, taken_rows, after = _topic(request, broker, name, first, remaining_rows)
+        if remaining_rows <= 0 and row.partitions == []:
             cursor = types.Cursor(topic_name=name, partition_index=0)
             break
         topics.append(row)
-        left -= taken
+        remaining_rows -= taken_rows
         if after is not None:
             cursor = types.Cursor(topic_name=name, partition_index=after)
             break
@@ -232,7 +234,7 @@ def _topic(
 ) -> tuple[Any, int, int | None]:
     """Return a topic's row, its number of partitions, and the first partition of the next page."""
     row = request.response.DescribeTopicPartitionsResponseTopic(name=name)
-    row.error_code = denied(request, broker.access, "TOPIC", name)
+    row.error_code = check_denied(request, broker.access, "TOPIC", name)
     if row.error_code != ErrorCode.NONE:
         return row, 0, None
     if name:

@@ -8,10 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafkaframes.broker.apis._share import is_member_id
-from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_host, elsewhere, refusal_of, refused
+from kafkaframes.broker.apis.groups import (
+    GROUP,
+    check_rights,
+    client_host,
+    elsewhere,
+    list_authorized_operations,
+    refusal_of,
+)
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import Request, RequestOf
-from kafkaframes.broker.security.access import all_denied, denied, viewer_of
+from kafkaframes.broker.security.access import all_denied, check_denied, viewer_of
 from kafkaframes.broker.state.changes import ROWS_OF_A_TURN, Steps, in_turns
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assignment, ConsumerGroup, ConsumerMember, by_topic
@@ -125,7 +132,7 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
         return _heartbeat_response(request, lambda: broker.groups.share_heartbeat(heartbeat))
 
     names = body.subscribed_topic_names or ()
-    return broker.changes.rows(names, lambda name: denied(request, broker.access, "TOPIC", name), answer)
+    return broker.changes.rows(names, lambda name: check_denied(request, broker.access, "TOPIC", name), answer)
 
 
 def _heartbeat_response(request: Request, send_heartbeat: Callable[[], HeartbeatResult]) -> Answer:
@@ -224,7 +231,7 @@ def descriptions(
     row = request.response.DescribedGroup
 
     def described(name: str) -> Steps[Any]:
-        code = refused(request, broker, GROUP, name) or (ErrorCode.NONE if name else ErrorCode.INVALID_GROUP_ID)
+        code = check_rights(request, broker, GROUP, name) or (ErrorCode.NONE if name else ErrorCode.INVALID_GROUP_ID)
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code)
         try:
@@ -242,7 +249,7 @@ def descriptions(
             assignment_epoch=group.assignment_epoch,
             assignor_name=group.assignor,
             members=members,
-            authorized_operations=authorized_operations(request, broker, name),
+            authorized_operations=list_authorized_operations(request, broker, name),
             **more(group),
         )
 
@@ -281,11 +288,11 @@ def _pending_revocation(member: ConsumerMember | ShareMember) -> Assignment:
     return member.revoking if isinstance(member, ConsumerMember) else NOTHING
 
 
-def _assignment(request: Request, broker: BrokerState, assigned: Assignment) -> Any:
+def _assignment(request: Request, broker: BrokerState, assignment: Assignment) -> Any:
     row, topics = request.response.TopicPartitions, broker.topics_by_id
     rows = [
         row(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=indexes)
-        for topic_id, indexes in by_topic(assigned).items()
+        for topic_id, indexes in by_topic(assignment).items()
         if topic_id in topics
     ]
     return request.response.Assignment(topic_partitions=rows)
@@ -295,6 +302,6 @@ def _topics_of(broker: BrokerState, _: ConsumerGroup | ShareGroup, members: list
     """Return the existing topics that the members have, are assigned, or subscribe to."""
     names = {name for member in members for name in member.subscribed_topic_names if name in broker.topics}
     for member in members:
-        for assigned in (member.assignment, getattr(member, "target_assignment", member.assignment)):
-            names.update(row.topic_name for row in assigned.topic_partitions)
+        for assignment in (member.assignment, getattr(member, "target_assignment", member.assignment)):
+            names.update(row.topic_name for row in assignment.topic_partitions)
     return names

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, Right
 from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.access import denied
+from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.changes import Waiting
-from kafkaframes.broker.state.partitions import current_leader, endpoints_of, find_topic, led_here
+from kafkaframes.broker.state.partitions import current_leader, endpoints_of, find_topic, leader_partition
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
@@ -87,31 +87,40 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     topics = _topics(request)
     refusal = _refusal(request, broker, topics)
     turns, done = Turns(len(request.data)), []
-    for requested in topics:
+    for requested_topic in topics:
         if refusal != ErrorCode.NONE:
-            outcomes = [(index, Outcome(refusal)) for index in requested.partitions]
-            done.append(TopicOutcomes(requested.name, requested.topic_id, None, outcomes))
+            outcomes = [(index, Outcome(refusal)) for index in requested_topic.partitions]
+            done.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, None, outcomes))
             continue
-        known = find_topic(
+        known_topic = find_topic(
             request,
             broker,
-            requested.name,
-            requested.topic_id,
+            requested_topic.name,
+            requested_topic.topic_id,
             by_id=request.version >= _FIRST_BY_ID,
         )
         outcomes = []
-        for index, sent in requested.partitions.items():
-            attempt = partial(_outcome, request, broker, known.topic, known.code, index, sent, content=turns.content)
+        for index, sent_records in requested_topic.partitions.items():
+            attempt = partial(
+                _outcome,
+                request,
+                broker,
+                known_topic.topic,
+                known_topic.code,
+                index,
+                sent_records,
+                content=turns.content,
+            )
             outcome = yield from opening(broker, turns.content, attempt)
             outcomes.append((index, outcome))
-            if turns.is_due(sent[-1].records):
+            if turns.is_due(sent_records[-1].records):
                 yield None
-        done.append(TopicOutcomes(requested.name, requested.topic_id, known.topic, outcomes))
+        done.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, known_topic.topic, outcomes))
     if body.acks == 0:
         codes = (outcome.error_code for topic_done in done for _, outcome in topic_done.partitions)
-        failed = next((code for code in codes if code != ErrorCode.NONE), None)
-        if failed is not None:
-            raise CloseConnection(f"Produce with acks 0 failed with error {failed}")
+        error_code = next((code for code in codes if code != ErrorCode.NONE), None)
+        if error_code is not None:
+            raise CloseConnection(f"Produce with acks 0 failed with error {error_code}")
         return None
     return respond(request, broker, done)
 
@@ -124,11 +133,11 @@ def _topics(request: _Produce) -> list[_Topic]:
             (row_of_topic.name, row_of_topic.topic_id), _Topic(row_of_topic.name, row_of_topic.topic_id, {})
         )
         for row in row_of_topic.partition_data:
-            topic.partitions.setdefault(row.index, []).append(produced(row.records))
+            topic.partitions.setdefault(row.index, []).append(read_produced(row.records))
     return [topic for topic in topics.values() if topic.partitions]
 
 
-def respond(request: _Produce, broker: BrokerState, done: list[TopicOutcomes]) -> Message:
+def respond(request: _Produce, broker: BrokerState, outcomes: list[TopicOutcomes]) -> Message:
     """Return the response with the results of all topics."""
     leaders: set[int] = set()
     rows = [
@@ -139,7 +148,7 @@ def respond(request: _Produce, broker: BrokerState, done: list[TopicOutcomes]) -
                 _row(request, index, outcome, one.topic, leaders) for index, outcome in one.partitions
             ],
         )
-        for one in done
+        for one in outcomes
     ]
     endpoints = endpoints_of(request, broker, leaders) if leaders and request.version >= _FIRST_WITH_LEADER else []
     return request.response(responses=rows, node_endpoints=endpoints)
@@ -151,7 +160,7 @@ def _outcome(
     topic: Topic | None,
     code: int,
     index: int,
-    sent: list[Produced],
+    sent_records: list[Produced],
     *,
     content: ContentBudget,
 ) -> Outcome:
@@ -162,14 +171,14 @@ def _outcome(
     """
     if topic is None:
         return Outcome(code)
-    partition, code = led_here(request, topic, index)
+    partition, code = leader_partition(request, topic, index)
     if partition is None:
         return Outcome(code)
     outcome = Outcome()
-    checked = [(records, check_form(request.version, records)) for records in sent]
-    for records in [records for records, wrong in checked if wrong is None][-1:]:
+    checked_records = [(records, check_form(request.version, records)) for records in sent_records]
+    for records in [records for records, wrong in checked_records if wrong is None][-1:]:
         outcome = _append(request, broker, topic, partition, records, content=content)
-    return next((wrong for _, wrong in reversed(checked) if wrong is not None), outcome)
+    return next((wrong for _, wrong in reversed(checked_records) if wrong is not None), outcome)
 
 
 def _append(
@@ -177,35 +186,37 @@ def _append(
     broker: BrokerState,
     topic: Topic,
     partition: Partition,
-    sent: Produced,
+    sent_records: Produced,
     *,
     content: ContentBudget,
 ) -> Outcome:
     body = request.body
-    code = _transaction_code(request, broker, topic.name, partition, sent)
+    code = _transaction_code(request, broker, topic.name, partition, sent_records)
     if code != ErrorCode.NONE:
         return Outcome(code)
     if body.acks not in _ACKS:
-        return refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
+        return refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
-        return refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
-    return append(broker, partition, sent, acks=body.acks, content=content)
+        return refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
+    return append(broker, partition, sent_records, acks=body.acks, content=content)
 
 
 def _may_write_internal(request: _Produce) -> bool:
     return request.client_id == "__admin_client"  # as Kafka's AuthHelper, for tools that write to internal topics
 
 
-def _refusal(request: _Produce, broker: BrokerState, sent: list[_Topic]) -> int:
+def _refusal(request: _Produce, broker: BrokerState, sent_records: list[_Topic]) -> int:
     """Return the error of a request with transactional batches: no transactional id, or no permission for it.
 
     Mirrored batches need no transactional id: a mirror copies batches of other clients' transactions to topics that
     keep offsets (``kafkaframes.on.noncontiguous=keep``).
     """
-    topics = [topic for topic in sent if any(one.is_transactional for of in topic.partitions.values() for one in of)]
+    topics = [
+        topic for topic in sent_records if any(one.is_transactional for of in topic.partitions.values() for one in of)
+    ]
     transactional_id = request.body.transactional_id
     if transactional_id is not None and topics:
-        return denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
+        return check_denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
     if all(_takes_copies(broker, topic.name) for topic in topics):
         return ErrorCode.NONE
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -216,21 +227,30 @@ def _takes_copies(broker: BrokerState, name: str) -> bool:
     return topic is not None and all(partition.log.settings.on_noncontiguous == KEEP for partition in topic.partitions)
 
 
-def _transaction_code(request: _Produce, broker: BrokerState, name: str, partition: Partition, sent: Produced) -> int:
+def _transaction_code(
+    request: _Produce, broker: BrokerState, name: str, partition: Partition, sent_records: Produced
+) -> int:
     """Verify a transaction's first batch in a partition with the coordinator (KIP-890); return the error code or 0."""
     transactional_id = request.body.transactional_id
-    if transactional_id is None or sent.header is None or not sent.is_transactional or sent.header.producer_id < 0:
+    if (
+        transactional_id is None
+        or sent_records.header is None
+        or not sent_records.is_transactional
+        or sent_records.header.producer_id < 0
+    ):
         return ErrorCode.NONE
     may_add = request.version >= _FIRST_IMPLICIT
     try:
-        if not partition.log.producers.begin_verification(sent.header, from_zero=may_add, now_ms=broker.clock.now_ms):
+        if not partition.log.producers.begin_verification(
+            sent_records.header, from_zero=may_add, now_ms=broker.clock.now_ms
+        ):
             return ErrorCode.NONE
     except AppendRefusedError as error:
         return code_of(error)
     return broker.transactions.admit_produce(
         transactional_id,
-        sent.header.producer_id,
-        sent.header.producer_epoch,
+        sent_records.header.producer_id,
+        sent_records.header.producer_epoch,
         name,
         partition.index,
         may_add=may_add,
@@ -284,7 +304,7 @@ class Outcome(NamedTuple):
     error_message: str | None = None
 
 
-def refused(code: ErrorCode, message: str) -> Outcome:
+def refuse(code: ErrorCode, message: str) -> Outcome:
     """Return an outcome with an error code and its message."""
     return Outcome(code, error_message=message)
 
@@ -307,34 +327,34 @@ class Produced(NamedTuple):
         return header is not None and len(records) >= BATCH_V2.size and bool(header.attributes & TRANSACTIONAL)
 
 
-def produced(records: Raw | None) -> Produced:
+def read_produced(records: Raw | None) -> Produced:
     """Return records with the header of their first batch. Null is treated as empty."""
     records = records or b""
     return Produced(records, first_header(records))
 
 
-def check_form(version: int, sent: Produced) -> Outcome | None:
+def check_form(version: int, sent_records: Produced) -> Outcome | None:
     """Return the error of records whose form the version does not allow; None if it does.
 
     See Kafka's ProduceRequest.validateRecords.
     """
     if version < _FIRST_WITH_V2:
         return None
-    records, header = sent
+    records, header = sent_records
     if header is None:
         if len(records) < BYTES_TO_MAGIC:
-            return refused(
+            return refuse(
                 ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here is none"
             )
-        return refused(
+        return refuse(
             ErrorCode.INVALID_RECORD, f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}"
         )
     if header.size > len(records):
-        return refused(ErrorCode.INVALID_RECORD, "the batch ends before its size says so")
+        return refuse(ErrorCode.INVALID_RECORD, "the batch ends before its size says so")
     if version < _FIRST_WITH_ZSTD and header.codec == Codec.ZSTD:
-        return refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_WITH_ZSTD}, not {version}")
+        return refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_WITH_ZSTD}, not {version}")
     if header.size < len(records):
-        return refused(
+        return refuse(
             ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here are more"
         )
     return None
@@ -368,15 +388,20 @@ def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], Outc
     while True:
         try:
             outcome = call()
-        except ApartError as needed:
-            content.open_contents[needed.name] = yield from broker.changes.apart(needed.work)
+        except ApartError as needed_content:
+            content.open_contents[needed_content.name] = yield from broker.changes.apart(needed_content.work)
         else:
             content.open_contents.clear()
             return outcome
 
 
 def append(
-    broker: BrokerState, partition: Partition, sent: Produced, *, acks: int, content: ContentBudget | None = None
+    broker: BrokerState,
+    partition: Partition,
+    sent_records: Produced,
+    *,
+    acks: int,
+    content: ContentBudget | None = None,
 ) -> Outcome:
     """Append records to a partition that this node leads.
 
@@ -388,25 +413,28 @@ def append(
     """
     token = CONTENT.set(content)
     try:
-        return _append_to_log(broker, partition, sent, acks=acks)
+        return _append_to_log(broker, partition, sent_records, acks=acks)
     finally:
         CONTENT.reset(token)
 
 
-def _append_to_log(broker: BrokerState, partition: Partition, sent: Produced, *, acks: int) -> Outcome:
+def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Produced, *, acks: int) -> Outcome:
     if broker.is_read_only:
-        return refused(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
+        return refuse(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
     log = partition.log
     if log.is_closed:
-        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
+        return refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
     if acks == ALL_REPLICAS and partition.is_under_min_isr:
         reason = f"min.insync.replicas is {partition.min_insync_replicas}, in sync are {len(partition.in_sync)}"
-        return refused(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
+        return refuse(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
     if broker.logs.is_offline:
-        return refused(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))
+        return refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))
     try:
         info = log.append_as_leader(
-            sent.records, header=sent.header, leader_epoch=partition.leader_epoch, now_ms=broker.clock.now_ms
+            sent_records.records,
+            header=sent_records.header,
+            leader_epoch=partition.leader_epoch,
+            now_ms=broker.clock.now_ms,
         )
     except AppendRefusedError as error:
         return Outcome(
@@ -420,7 +448,7 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent: Produced, *,
     if not info.is_duplicate:
         log.update_high_watermark(log.log_end_offset)
         partition.leader_epoch = max(partition.leader_epoch, info.last_leader_epoch)  # mirrored batches keep epochs
-        broker.appended(partition)
+        broker.note_append(partition)
         if info.recompressed_bytes:
             broker.counters["recompressed_bytes"] += info.recompressed_bytes
     return Outcome(ErrorCode.NONE, info.first_offset, info.append_time_ms, log.log_start_offset)

@@ -34,8 +34,8 @@ _REASONS = {
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is up",
 }
 # The directory of a partition that is being moved has the suffix ".", a unique id and "-future".
-_LONGEST_FUTURE = len(".") + 32 + len("-future")
-_LONGEST_NAME = 255
+_MAX_FUTURE_SUFFIX = len(".") + 32 + len("-future")
+_MAX_NAME_LENGTH = 255
 
 
 def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
@@ -94,7 +94,7 @@ def _row(
 
 
 def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
-    return _moved(request, code, lambda *_: (code, None))
+    return _move_replica(request, code, lambda *_: (code, None))
 
 
 @Api(
@@ -107,12 +107,14 @@ def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
     refuse=_refuse_moves,
 )
 def _alter_partition_reassignments(request: _AlterPartitionReassignments, broker: BrokerState) -> Answer:
-    answer = _moved(request, ErrorCode.NONE, lambda topic, row: _move(broker, topic, row.partition_index, row.replicas))
+    answer = _move_replica(
+        request, ErrorCode.NONE, lambda topic, row: _move(broker, topic, row.partition_index, row.replicas)
+    )
     broker.save()
     return answer
 
 
-def _moved(
+def _move_replica(
     request: _AlterPartitionReassignments, code: int, move: Callable[[str, Any], tuple[int, str | None]]
 ) -> Answer:
     types = request.response
@@ -171,7 +173,7 @@ def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
 )
 def _alter_replica_log_dirs(request: _AlterReplicaLogDirs, broker: BrokerState) -> Answer:
     def code_of(path: str, topic: str, index: int) -> int:
-        if len(f"{topic}-{index}") + _LONGEST_FUTURE > _LONGEST_NAME:
+        if len(f"{topic}-{index}") + _MAX_FUTURE_SUFFIX > _MAX_NAME_LENGTH:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path != broker.logs.path:
             return ErrorCode.LOG_DIR_NOT_FOUND
@@ -213,15 +215,16 @@ def _with_codes(request: _AlterReplicaLogDirs, code_of: Callable[[str, str, int]
 )
 def _describe_log_dirs(request: _DescribeLogDirs, broker: BrokerState) -> Answer:
     types = request.response
-    requested = None
+    requested_partitions = None
     if request.body.topics is not None:
-        requested = {(one.topic, index) for one in request.body.topics for index in one.partitions}
+        requested_partitions = {(one.topic, index) for one in request.body.topics for index in one.partitions}
     topics = []
     for topic in broker.topics.values():
         rows: list[Any] = [
             types.DescribeLogDirsPartition(partition_index=one.index, partition_size=one.log.size_bytes)
             for one in topic.partitions
-            if (requested is None or (topic.name, one.index) in requested) and request.session.node_id in one.replicas
+            if (requested_partitions is None or (topic.name, one.index) in requested_partitions)
+            and request.session.node_id in one.replicas
         ]
         if rows:
             topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))

@@ -94,25 +94,27 @@ def _answering(
     request: _ShareFetch, broker: BrokerState, session: ShareSession, *, has_words: bool, only_words: bool
 ) -> Steps[Answer]:
     words = _share.words_of(request, broker) if has_words else ()
-    taken = yield from in_turns(words, lambda word: (word.key, _share.acknowledge(request, broker, word)))
-    acknowledged = dict(taken)
+    acknowledged_rows = yield from in_turns(words, lambda word: (word.key, _share.acknowledge(request, broker, word)))
+    acknowledged_codes = dict(acknowledged_rows)
     if request.body.share_session_epoch == FINAL:
-        answer = _answer(request, broker, session, {}, acknowledged)
+        answer = _answer(request, broker, session, {}, acknowledged_codes)
         _share.end(request, broker)
         return answer
     if only_words:
-        return _answer(request, broker, session, {}, acknowledged)
+        return _answer(request, broker, session, {}, acknowledged_codes)
     partitions, rows = dict[PartitionKey, Partition](), dict[PartitionKey, _Row]()
 
-    def find(key: PartitionKey, kept: SessionPartition) -> None:
-        partition, code = _share.find(request, broker, key) if kept.is_known else (None, ErrorCode.UNKNOWN_TOPIC_ID)
+    def find(key: PartitionKey, session_partition: SessionPartition) -> None:
+        partition, code = (
+            _share.find(request, broker, key) if session_partition.is_known else (None, ErrorCode.UNKNOWN_TOPIC_ID)
+        )
         if partition is None:
             rows[key] = _Row(code)
         else:
             partitions[key] = partition
 
     yield from in_turns(list(session.partitions.items()), lambda item: find(*item))
-    return when_read(broker, lambda: _fetch(request, broker, session, partitions, rows, acknowledged))
+    return when_read(broker, lambda: _fetch(request, broker, session, partitions, rows, acknowledged_codes))
 
 
 def _fetch(
@@ -121,27 +123,31 @@ def _fetch(
     session: ShareSession,
     partitions: dict[PartitionKey, Partition],
     rows: dict[PartitionKey, _Row],
-    acknowledged: dict[PartitionKey, int],
+    acknowledged_codes: dict[PartitionKey, int],
 ) -> Answer:
-    body, opened = request.body, dict[PartitionKey, _Opened]()
+    body, open_partitions = request.body, dict[PartitionKey, _Opened]()
     if body.max_records != 0 and body.max_bytes != 0:
-        for key in _rotated(list(partitions), body.share_session_epoch):
+        for key in _rotate_keys(list(partitions), body.share_session_epoch):
             try:
                 state = _share.state_of(broker, body.group_id or "", key, partitions[key])
-                opened[key] = _Opened(partitions[key], state)
+                open_partitions[key] = _Opened(partitions[key], state)
             except KafkaframesError as error:
                 rows[key] = _Row(code_of(error))
 
     def attempt(is_last: bool) -> Answer | None:
-        acquired = _acquired(request, broker, opened, is_last=is_last)
-        return None if acquired is None else _answer(request, broker, session, rows | acquired, acknowledged)
+        acquired_records = _acquire_records(request, broker, open_partitions, is_last=is_last)
+        return (
+            None
+            if acquired_records is None
+            else _answer(request, broker, session, rows | acquired_records, acknowledged_codes)
+        )
 
-    answer = attempt(not opened or body.max_wait_ms <= 0)
+    answer = attempt(not open_partitions or body.max_wait_ms <= 0)
     if answer is not None:
         return answer
     return Wait(
         broker,
-        [opened_one.partition for opened_one in opened.values()],
+        [opened_one.partition for opened_one in open_partitions.values()],
         body.max_wait_ms,
         lambda is_last: _look(broker, attempt, is_last),
     ).later
@@ -151,35 +157,39 @@ def _look(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool)
     return once(lambda: when_read(broker, lambda: attempt(True)) if is_last else attempt(False))
 
 
-def _rotated(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
+def _rotate_keys(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
     """Rotate the partitions, so that each fetch of a session starts with another one."""
     at = epoch % len(keys) if keys and epoch > 0 else 0
     return keys[at:] + keys[:at]
 
 
-def _acquired(
-    request: _ShareFetch, broker: BrokerState, opened: dict[PartitionKey, _Opened], *, is_last: bool
+def _acquire_records(
+    request: _ShareFetch, broker: BrokerState, open_partitions: dict[PartitionKey, _Opened], *, is_last: bool
 ) -> dict[PartitionKey, _Row] | None:
     """Acquire records; return None if there are fewer than ``min_bytes``, unless the attempt is the last one."""
     body = request.body
-    moved = [key for key, reader in opened.items() if reader.partition.leader_id != request.session.node_id]
-    if moved:  # the leader has moved while the fetch was waiting
-        opened = {key: reader for key, reader in opened.items() if key not in moved}
-        rows = _acquired(request, broker, opened, is_last=True) or {}
-        return rows | {key: _Row(ErrorCode.NOT_LEADER_OR_FOLLOWER) for key in moved}
+    moved_partitions = [
+        key for key, reader in open_partitions.items() if reader.partition.leader_id != request.session.node_id
+    ]
+    if moved_partitions:  # the leader has moved while the fetch was waiting
+        open_partitions = {key: reader for key, reader in open_partitions.items() if key not in moved_partitions}
+        rows = _acquire_records(request, broker, open_partitions, is_last=True) or {}
+        return rows | {key: _Row(ErrorCode.NOT_LEADER_OR_FOLLOWER) for key in moved_partitions}
     isolation = TXN_COMMITTED if _is_committed(broker, body.group_id or "") else HIGH_WATERMARK
-    keys = [key for key, reader in opened.items() if reader.state.may_acquire]
+    keys = [key for key, reader in open_partitions.items() if reader.state.may_acquire]
     reads: dict[PartitionKey, _Read] = {}
     for key in keys:  # all reads precede the acquisitions, because an attempt may be repeated after a read
         is_first = not any(read.data is not None and read.data.records for read in reads.values())
-        reads[key] = _read(opened[key], isolation, max(body.max_bytes, 1) // len(keys), is_first=is_first)
+        reads[key] = _read(open_partitions[key], isolation, max(body.max_bytes, 1) // len(keys), is_first=is_first)
     size = sum(len(read.data.records) for read in reads.values() if read.data is not None)
     is_enough = bool(reads) and size >= min(body.min_bytes, body.max_bytes)
     if not is_last and not is_enough and not any(read.code for read in reads.values()):
         return None
     rows, most = dict[PartitionKey, _Row](), body.max_records
     for key, read in reads.items():
-        rows[key] = _Row(read.code) if read.data is None else _taken(request, opened[key].state, read, most)
+        rows[key] = (
+            _Row(read.code) if read.data is None else _acquire_row(request, open_partitions[key].state, read, most)
+        )
         most -= sum(run.last - run.first + 1 for run in rows[key].acquired)
     return rows
 
@@ -188,18 +198,18 @@ def _is_committed(broker: BrokerState, group_id: str) -> bool:
     return group_setting(broker, group_id, "share.isolation.level") == "read_committed"
 
 
-def _read(opened: _Opened, isolation: str, max_bytes: int, *, is_first: bool) -> _Read:
-    log, offset = opened.partition.log, opened.state.next_fetch_offset
+def _read(open_partitions: _Opened, isolation: str, max_bytes: int, *, is_first: bool) -> _Read:
+    log, offset = open_partitions.partition.log, open_partitions.state.next_fetch_offset
     try:
         return _Read(offset, log.read(offset, max_bytes=max_bytes, isolation=isolation, min_one_message=is_first))
     except OffsetOutOfRangeError:  # the log start offset has moved
-        opened.state.move_start(log.log_start_offset)
+        open_partitions.state.move_start(log.log_start_offset)
         return _Read(offset, FetchData(b"", log.high_watermark, log.last_stable_offset, log.log_start_offset))
     except KafkaframesError as error:
         return _Read(offset, code=code_of(error))
 
 
-def _taken(request: _ShareFetch, state: SharePartition, read: _Read, most: int) -> _Row:
+def _acquire_row(request: _ShareFetch, state: SharePartition, read: _Read, most: int) -> _Row:
     """Acquire records that were read; return them with the batches that contain them."""
     assert read.data is not None
     body, records = request.body, read.data.records
@@ -212,19 +222,19 @@ def _taken(request: _ShareFetch, state: SharePartition, read: _Read, most: int) 
         record_limit=request.version >= _RENEWS_FROM and body.share_acquire_mode == _RECORD_LIMIT,
     )
     spans = list(_spans(headers, read.offset))
-    acquired = state.acquire(fetch, spans)
-    left_out = list(_aborted(headers, read.data))
-    if acquired and left_out:
+    acquired_records = state.acquire(fetch, spans)
+    left_out = list(_find_aborted(headers, read.data))
+    if acquired_records and left_out:
         state.leave_out(left_out)
-        acquired = [rest for run in acquired for rest in _without(run, left_out)]
-    if not acquired:
+        acquired_records = [rest for run in acquired_records for rest in _without(run, left_out)]
+    if not acquired_records:
         return _Row()
-    used = [
+    used_headers = [
         header
         for header, span in zip(headers, spans, strict=True)
-        if span.last >= acquired[0].first and span.first <= acquired[-1].last
+        if span.last >= acquired_records[0].first and span.first <= acquired_records[-1].last
     ]
-    return _Row(ErrorCode.NONE, records[used[0].position : used[-1].end], acquired)
+    return _Row(ErrorCode.NONE, records[used_headers[0].position : used_headers[-1].end], acquired_records)
 
 
 def _spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
@@ -235,13 +245,14 @@ def _spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
         offset = header.last_offset + 1
 
 
-def _aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[Span]:
+def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[Span]:
     """Yield the offset ranges of aborted batches. Their markers are excluded, because consumers skip markers."""
     for header in headers:
         if header.is_transactional and not header.is_control:
-            for aborted in data.aborted or ():
-                if aborted.producer_id == header.producer_id and (
-                    aborted.first_offset <= header.last_offset and header.base_offset <= aborted.last_offset
+            for aborted_transaction in data.aborted or ():
+                if aborted_transaction.producer_id == header.producer_id and (
+                    aborted_transaction.first_offset <= header.last_offset
+                    and header.base_offset <= aborted_transaction.last_offset
                 ):
                     yield Span(header.base_offset, header.last_offset)
                     break
@@ -266,18 +277,18 @@ def _answer(
     broker: BrokerState,
     session: ShareSession,
     rows: dict[PartitionKey, _Row],
-    acknowledged: dict[PartitionKey, int],
+    acknowledged_codes: dict[PartitionKey, int],
 ) -> Answer:
     types = request.response
     if request.body.share_session_epoch != INITIAL:
         rows = {key: row for key, row in rows.items() if session.answers(key, row.code, bool(row.records))}
     by_topic: dict[UUID, list[kafka.ShareFetchResponse.PartitionData]] = {}
-    for key in {**acknowledged, **rows}:
+    for key in {**acknowledged_codes, **rows}:
         row = rows.get(key, _Row())
         partition = types.PartitionData(
             partition_index=key[1],
             error_code=row.code,
-            acknowledge_error_code=acknowledged.get(key, ErrorCode.NONE),
+            acknowledge_error_code=acknowledged_codes.get(key, ErrorCode.NONE),
             records=row.records,
             acquired_records=[
                 types.AcquiredRecords(first_offset=run.first, last_offset=run.last, delivery_count=run.deliveries)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, elsewhere, error_of, refused
+from kafkaframes.broker.apis.groups import GROUP, check_rights, elsewhere, error_of
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.access import denied
+from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Topic
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
@@ -66,19 +66,23 @@ def _group(
     broker: BrokerState,
     group: kafka.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
 ) -> kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
-    made = request.response.DescribeShareGroupOffsetsResponseGroup
-    code = refused(request, broker, GROUP, group.group_id)
-    known = [topic.partitions for topic in group.topics or () if topic.topic_name in broker.topics]
-    if code == ErrorCode.NONE and known and (not group.group_id or any(min(some, default=-1) < 0 for some in known)):
+    group_row = request.response.DescribeShareGroupOffsetsResponseGroup
+    code = check_rights(request, broker, GROUP, group.group_id)
+    topic_partitions = [topic.partitions for topic in group.topics or () if topic.topic_name in broker.topics]
+    if (
+        code == ErrorCode.NONE
+        and topic_partitions
+        and (not group.group_id or any(min(some, default=-1) < 0 for some in topic_partitions))
+    ):
         code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails with UNKNOWN_SERVER_ERROR
     if code != ErrorCode.NONE:
-        return made(group_id=group.group_id, error_code=code)
+        return group_row(group_id=group.group_id, error_code=code)
     if group.topics is None:
-        requested = _everything(request, broker, group.group_id)
+        requested_topics = _everything(request, broker, group.group_id)
     else:
-        requested = {topic.topic_name: list(topic.partitions) for topic in group.topics}
-    topics = [_topic(request, broker, group.group_id, name, indexes) for name, indexes in requested.items()]
-    return made(group_id=group.group_id, topics=topics)
+        requested_topics = {topic.topic_name: list(topic.partitions) for topic in group.topics}
+    topics = [_topic(request, broker, group.group_id, name, indexes) for name, indexes in requested_topics.items()]
+    return group_row(group_id=group.group_id, topics=topics)
 
 
 def _everything(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
@@ -87,7 +91,8 @@ def _everything(request: _DescribeShareGroupOffsets, broker: BrokerState, group_
     return {
         topic.name: sorted(indexes)
         for topic_id, (_, indexes) in read.items()
-        if (topic := broker.topics_by_id.get(topic_id)) and not denied(request, broker.access, "TOPIC", topic.name)
+        if (topic := broker.topics_by_id.get(topic_id))
+        and not check_denied(request, broker.access, "TOPIC", topic.name)
     }
 
 
@@ -96,7 +101,7 @@ def _topic(
 ) -> kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic:
     types = request.response
     topic = broker.topics.get(name)
-    refusal = denied(request, broker.access, "TOPIC", name)
+    refusal = check_denied(request, broker.access, "TOPIC", name)
     states = broker.share_groups
     rows = []
     for index in indexes:
@@ -105,11 +110,11 @@ def _topic(
         if refusal != ErrorCode.NONE:
             row.error_code = refusal
         elif topic is not None and partition is not None:  # an unknown partition has no offset, which is not an error
-            stored = states.stored.get(ShareKey(group_id, topic.topic_id, index))
-            if stored is not None:
-                row.start_offset = stored.start
-            if stored is not None and stored.start != _NONE and stored.done != _NONE:
-                row.lag = partition.log.high_watermark - stored.start - stored.done
+            stored_state = states.stored.get(ShareKey(group_id, topic.topic_id, index))
+            if stored_state is not None:
+                row.start_offset = stored_state.start
+            if stored_state is not None and stored_state.start != _NONE and stored_state.done != _NONE:
+                row.lag = partition.log.high_watermark - stored_state.start - stored_state.done
         rows.append(row)
     topic_id = NIL_UUID if topic is None or refusal else topic.topic_id
     return types.DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=rows)
@@ -132,7 +137,7 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
     code, reason, rows = elsewhere(request, broker, GROUP, body.group_id), None, []
     if code == ErrorCode.NONE:
         try:
-            rows = list(_altered(request, broker))
+            rows = list(_alter_offsets(request, broker))
         except KafkaframesError as error:
             code, reason = error_of(error), str(error)
     if code != ErrorCode.NONE:
@@ -140,19 +145,21 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
     return request.response(responses=rows)
 
 
-def _altered(
+def _alter_offsets(
     request: _AlterShareGroupOffsets, broker: BrokerState
 ) -> Iterator[kafka.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]:
     """Set the valid offsets, and yield the topics of the response. Raise if the group has members or another type."""
-    types, requested = request.response, request.body.topics
-    refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in requested}
-    known = [
-        (broker.topics[topic.topic_name], topic.partitions) for topic in requested if not refusals[topic.topic_name]
+    types, requested_topics = request.response, request.body.topics
+    refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in requested_topics}
+    topic_partitions = [
+        (broker.topics[topic.topic_name], topic.partitions)
+        for topic in requested_topics
+        if not refusals[topic.topic_name]
     ]
     group = broker.groups.share_group_for_offsets(request.body.group_id, may_create=True)
-    if known:
-        _set(broker, group, known)
-    for topic in requested:
+    if topic_partitions:
+        _set(broker, group, topic_partitions)
+    for topic in requested_topics:
         refusal = refusals[topic.topic_name]
         if refusal and not topic.partitions:
             continue  # as in Kafka, which answers per partition, and a known topic as a whole
@@ -171,7 +178,9 @@ def _altered(
 
 
 def _refusal(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
-    return denied(request, broker.access, "TOPIC", name) or (ErrorCode.NONE if name in broker.topics else _UNKNOWN)
+    return check_denied(request, broker.access, "TOPIC", name) or (
+        ErrorCode.NONE if name in broker.topics else _UNKNOWN
+    )
 
 
 def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
@@ -206,33 +215,35 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
     code: int = elsewhere(request, broker, GROUP, body.group_id) if body.group_id else ErrorCode.INVALID_GROUP_ID
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    refusals = {topic.topic_name: denied(request, broker.access, "TOPIC", topic.topic_name) for topic in body.topics}
+    refusals = {
+        topic.topic_name: check_denied(request, broker.access, "TOPIC", topic.topic_name) for topic in body.topics
+    }
     try:
         group = broker.groups.share_group_for_offsets(body.group_id)
-        left, rows = dict(group.initialized), []
+        remaining, rows = dict(group.initialized), []
         for name, refusal in refusals.items():
             topic = None if refusal else broker.topics.get(name)
             if refusal or group.has_read:  # Kafka omits the topics of a group that has never read
-                rows.append(_forgotten(request, broker, left, name, topic, refusal))
-        broker.groups.set_share_partitions(group, left)
+                rows.append(_forget_topic(request, broker, remaining, name, topic, refusal))
+        broker.groups.set_share_partitions(group, remaining)
     except KafkaframesError as error:
         return request.response(error_code=error_of(error), error_message=str(error))
     return request.response(responses=rows)
 
 
-def _forgotten(
+def _forget_topic(
     request: _DeleteShareGroupOffsets,
     broker: BrokerState,
-    left: Initialized,
+    remaining: Initialized,
     name: str,
     topic: Topic | None,
     refusal: int,
 ) -> kafka.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic:
     """Delete a group's state in a topic, and remove the topic from those that the group reads."""
-    made = request.response.DeleteShareGroupOffsetsResponseTopic
-    if topic is None or topic.topic_id not in left:
-        return made(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    _, indexes = left.pop(topic.topic_id)
+    group_row = request.response.DeleteShareGroupOffsetsResponseTopic
+    if topic is None or topic.topic_id not in remaining:
+        return group_row(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    _, indexes = remaining.pop(topic.topic_id)
     for index in indexes:
         broker.share_groups.forget(ShareKey(request.body.group_id, topic.topic_id, index))
-    return made(topic_name=name, topic_id=topic.topic_id)
+    return group_row(topic_name=name, topic_id=topic.topic_id)

@@ -82,7 +82,7 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
     missing = [one for one in result.missing if one.name not in forbidden]
     if not missing or broker.is_read_only:
         return answer
-    return broker.changes.run(_made_first(broker, missing, answer))
+    return broker.changes.run(_create_first(broker, missing, answer))
 
 
 def _read_topics(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopology) -> Iterator[str]:
@@ -182,10 +182,10 @@ def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: Stre
     )
 
 
-def _made_first(broker: BrokerState, missing: list[InternalTopic], answer: Answer) -> Steps[Answer]:
+def _create_first(broker: BrokerState, missing: list[InternalTopic], answer: Answer) -> Steps[Answer]:
     """Create internal topics. If one cannot be created, it is also missing at the next heartbeat."""
-    failed = yield from making_all(broker, {topic.name: partial(_making, broker, topic) for topic in missing})
-    for name, error in failed.items():
+    failures = yield from making_all(broker, {topic.name: partial(_making, broker, topic) for topic in missing})
+    for name, error in failures.items():
         _say(answer, f"; Creation of {name} failed: {error}")
     return answer
 

@@ -78,10 +78,10 @@ class _ClientInstance:
 
 
 def _subscription(broker: BrokerState) -> _Subscription:
-    stored: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
+    subscriptions: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
     prefixes: set[str] = set()
     interval_ms = _DEFAULT_INTERVAL_MS
-    for configs in stored.values():
+    for configs in subscriptions.values():
         prefixes |= {part.strip() for part in configs.get("metrics", "").split(",") if part.strip()}
         interval_ms = min(interval_ms, int(configs.get("interval.ms", _DEFAULT_INTERVAL_MS)))
     return _Subscription(("*",) if "*" in prefixes else tuple(sorted(prefixes)), interval_ms)

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.access import denied, may
+from kafkaframes.broker.security.access import check_denied, may
 from kafkaframes.broker.state.changes import Steps, each
-from kafkaframes.broker.state.config_changes import checked_topic
+from kafkaframes.broker.state.config_changes import check_topic_configs
 from kafkaframes.broker.state.configs import topic_rows
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Replicas, Topic
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     _Changes: TypeAlias = _CreateTopics | _CreatePartitions | _DeleteTopics
 
 _DEFAULT = -1
-_MOST_PARTITIONS = 10_000
+_MAX_PARTITIONS = 10_000
 _FIRST_BY_ID = 6
 
 
@@ -65,16 +65,18 @@ class _Batch:
     ),
 )
 def _create_topics(request: _CreateTopics, broker: BrokerState) -> Answer:
-    return broker.changes.run(_made(request, broker, request.body.topics))
+    return broker.changes.run(_create_topics_steps(request, broker, request.body.topics))
 
 
-def _made(
+def _create_topics_steps(
     request: _CreateTopics, broker: BrokerState, topics: list[kafka.CreateTopicsRequest.CreatableTopic]
 ) -> Steps[Answer]:
-    names = Counter(requested.name for requested in topics)
-    rows_of = {requested.name: requested for requested in topics}.values()  # one row for a duplicate name
+    names = Counter(request_topic.name for request_topic in topics)
+    rows_of = {request_topic.name: request_topic for request_topic in topics}.values()  # one row for a duplicate name
     batch = _Batch({_metrics_name(name): name for name in broker.topics})
-    rows = yield from each(_creation(request, broker, requested, names[requested.name], batch) for requested in rows_of)
+    rows = yield from each(
+        _creation(request, broker, request_topic, names[request_topic.name], batch) for request_topic in rows_of
+    )
     try:
         if batch.made:
             broker.keep(batch.made.values())
@@ -83,12 +85,12 @@ def _made(
     return request.response(topics=rows)
 
 
-def _creation(request: _CreateTopics, broker: BrokerState, requested: Any, times: int, batch: _Batch) -> Steps[Any]:
-    row = request.response.CreatableTopicResult(name=requested.name, error_message=None)
+def _creation(request: _CreateTopics, broker: BrokerState, request_topic: Any, times: int, batch: _Batch) -> Steps[Any]:
+    row = request.response.CreatableTopicResult(name=request_topic.name, error_message=None)
     try:
         if times > 1:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-        yield from _create(request, broker, requested, row, batch)
+        yield from _create(request, broker, request_topic, row, batch)
     except KafkaframesError as error:
         _fail([row], error)
         if isinstance(error, OptionError):
@@ -108,18 +110,20 @@ def _fail(rows: Iterable[Any], error: KafkaframesError) -> None:
 def _create(
     request: _CreateTopics,
     broker: BrokerState,
-    requested: Any,
+    request_topic: Any,
     row: kafka.CreateTopicsResponse.CreatableTopicResult,
     batch: _Batch,
 ) -> Steps[None]:
-    _check(request, broker, requested.name, batch)
-    configs = _configs(broker, requested)
-    replicas = _assigned(broker, requested) or broker.assignment(requested.name, *_counts(broker, requested))
+    _check(request, broker, request_topic.name, batch)
+    configs = _configs(broker, request_topic)
+    replicas = _read_assignment(broker, request_topic) or broker.assignment(
+        request_topic.name, *_counts(broker, request_topic)
+    )
     if not request.body.validate_only:
         _count_change(request, broker, len(replicas))
-        topic = yield from broker.making_topic(requested.name, replicas, configs)
+        topic = yield from broker.making_topic(request_topic.name, replicas, configs)
         row.topic_id = topic.topic_id
-        batch.made[requested.name] = topic
+        batch.made[request_topic.name] = topic
     _describe(request, broker, row, replicas, configs)
 
 
@@ -135,22 +139,22 @@ def making_all(
     broker: BrokerState, makers: Mapping[str, Callable[[], Steps[Topic | None]]]
 ) -> Steps[dict[str, KafkaframesError]]:
     """Create topics and store their metadata. Return the errors by topic. A maker that returns None creates nothing."""
-    failed: dict[str, KafkaframesError] = {}
+    failures: dict[str, KafkaframesError] = {}
 
     def making(name: str) -> Steps[Topic | None]:
         try:
             return (yield from makers[name]())
         except KafkaframesError as error:
-            failed[name] = error
+            failures[name] = error
             return None
 
-    made = [topic for topic in (yield from each(map(making, makers))) if topic is not None]
+    created_topics = [topic for topic in (yield from each(map(making, makers))) if topic is not None]
     try:
-        if made:
-            broker.keep(made)
+        if created_topics:
+            broker.keep(created_topics)
     except KafkaframesError as error:
-        failed |= {topic.name: error for topic in made}
-    return failed
+        failures |= {topic.name: error for topic in created_topics}
+    return failures
 
 
 def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
@@ -160,7 +164,7 @@ def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise RefusedError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
-    return checked_topic(broker.settings, {config.name: config.value for config in topic.configs})
+    return check_topic_configs(broker.settings, {config.name: config.value for config in topic.configs})
 
 
 def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
@@ -170,9 +174,9 @@ def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
     if count == _DEFAULT:
         count = broker.settings.number("num.partitions")
-    if not 0 < count <= _MOST_PARTITIONS:
+    if not 0 < count <= _MAX_PARTITIONS:
         raise RefusedError(
-            ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MOST_PARTITIONS} partitions here, not {count}"
+            ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MAX_PARTITIONS} partitions here, not {count}"
         )
     if factor > nodes:
         reason = f"the replication factor is {nodes} at most, the number of nodes, not {factor}"
@@ -202,16 +206,16 @@ def _metrics_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _assigned(broker: BrokerState, requested: Any) -> Replicas:
+def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
     """Return the replicas of each partition of a manual assignment."""
-    if not requested.assignments:
+    if not request_topic.assignments:
         return []
-    if requested.num_partitions != _DEFAULT or requested.replication_factor != _DEFAULT:
+    if request_topic.num_partitions != _DEFAULT or request_topic.replication_factor != _DEFAULT:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, "a manual assignment, and partitions or a replication factor beside it"
         )
-    rows = {one.partition_index: one.broker_ids for one in requested.assignments}
-    if sorted(rows) != list(range(len(requested.assignments))):
+    rows = {one.partition_index: one.broker_ids for one in request_topic.assignments}
+    if sorted(rows) != list(range(len(request_topic.assignments))):
         raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2, ...")
     replicas = [tuple(rows[index]) for index in range(len(rows))]
     for index, ids in enumerate(replicas):
@@ -223,7 +227,7 @@ def _assigned(broker: BrokerState, requested: Any) -> Replicas:
 def _describe(
     request: _CreateTopics, broker: BrokerState, row: Any, replicas: Replicas, configs: dict[str, str]
 ) -> None:
-    row.topic_config_error_code = denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
+    row.topic_config_error_code = check_denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
     if row.topic_config_error_code != ErrorCode.NONE:
         row.configs = []
         return
@@ -241,10 +245,10 @@ def _describe(
     rights=(Right("ALTER", "TOPIC", each="each topic"),),
 )
 def _create_partitions(request: _CreatePartitions, broker: BrokerState) -> Answer:
-    return broker.changes.run(_added(request, broker, request.body.topics))
+    return broker.changes.run(_add_partitions(request, broker, request.body.topics))
 
 
-def _added(
+def _add_partitions(
     request: _CreatePartitions, broker: BrokerState, topics: list[kafka.CreatePartitionsRequest.CreatePartitionsTopic]
 ) -> Steps[Answer]:
     names = Counter(topic.name for topic in topics)
@@ -257,31 +261,31 @@ def _added(
     return request.response(results=rows)
 
 
-def _growth(request: _CreatePartitions, broker: BrokerState, requested: Any, times: int) -> Steps[Any]:
+def _growth(request: _CreatePartitions, broker: BrokerState, request_topic: Any, times: int) -> Steps[Any]:
     code: int = ErrorCode.INVALID_REQUEST
     message: str | None = "named twice"
     if times == 1:
         try:
-            code, message = yield from _add(request, broker, requested)
-        except RefusedError as refused:
-            code, message = refused.code, refused.reason
-    return request.response.CreatePartitionsTopicResult(name=requested.name, error_code=code, error_message=message)
+            code, message = yield from _add(request, broker, request_topic)
+        except RefusedError as error:
+            code, message = error.code, error.reason
+    return request.response.CreatePartitionsTopicResult(name=request_topic.name, error_code=code, error_message=message)
 
 
-def _add(request: _CreatePartitions, broker: BrokerState, requested: Any) -> Steps[tuple[int, str | None]]:
-    code = denied(request, broker.access, "TOPIC", requested.name)
+def _add(request: _CreatePartitions, broker: BrokerState, request_topic: Any) -> Steps[tuple[int, str | None]]:
+    code = check_denied(request, broker.access, "TOPIC", request_topic.name)
     if code != ErrorCode.NONE:
         return code, None
-    topic = broker.topics.get(requested.name)
+    topic = broker.topics.get(request_topic.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
     have = len(topic.partitions)
-    if not have < requested.count <= _MOST_PARTITIONS:
+    if not have < request_topic.count <= _MAX_PARTITIONS:
         return (
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {requested.name!r} has {have} partitions, {requested.count} were requested",
+            f"topic {request_topic.name!r} has {have} partitions, {request_topic.count} were requested",
         )
-    replicas = _new_replicas(broker, topic, requested.count - have, requested.assignments)
+    replicas = _new_replicas(broker, topic, request_topic.count - have, request_topic.assignments)
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     if not request.body.validate_only:
@@ -293,17 +297,17 @@ def _add(request: _CreatePartitions, broker: BrokerState, requested: Any) -> Ste
     return ErrorCode.NONE, None
 
 
-def _new_replicas(broker: BrokerState, topic: Topic, count: int, assigned: Any) -> Replicas:
+def _new_replicas(broker: BrokerState, topic: Topic, count: int, assignments: Any) -> Replicas:
     """Return the replicas of new partitions. Their replication factor is that of the topic's first partition."""
     have = len(topic.partitions)
     factor = len(topic.partitions[0].replicas) if have else broker.default_factor
-    if assigned is None:
+    if assignments is None:
         return broker.assignment(topic.name, count, factor, first=have)
-    if len(assigned) != count:
+    if len(assignments) != count:
         raise RefusedError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(assigned)} assignments for {count} new partitions"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(assignments)} assignments for {count} new partitions"
         )
-    replicas = [tuple(assignment.broker_ids) for assignment in assigned]
+    replicas = [tuple(assignment.broker_ids) for assignment in assignments]
     if any(len(ids) != factor or not broker.nodes.are_replicas(ids) for ids in replicas):
         reason = f"a partition has {factor} replicas, on nodes that there are"
         raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
@@ -331,30 +335,32 @@ def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> No
 )
 def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
     if request.version >= _FIRST_BY_ID:
-        requested = [(one.name, one.topic_id) for one in request.body.topics]
+        requested_topics = [(one.name, one.topic_id) for one in request.body.topics]
     else:
-        requested = [(name, NIL_UUID) for name in request.body.topic_names]
-    return broker.changes.run(_deleted(request, broker, requested))
+        requested_topics = [(name, NIL_UUID) for name in request.body.topic_names]
+    return broker.changes.run(_delete_topics_steps(request, broker, requested_topics))
 
 
-def _deleted(request: _DeleteTopics, broker: BrokerState, requested: list[tuple[Any, Any]]) -> Steps[Answer]:
-    chosen: dict[UUID, Topic] = {}
+def _delete_topics_steps(
+    request: _DeleteTopics, broker: BrokerState, requested_topics: list[tuple[Any, Any]]
+) -> Steps[Answer]:
+    topics_by_id: dict[UUID, Topic] = {}
     rows = []
-    for (name, topic_id), times in Counter(requested).items():
+    for (name, topic_id), times in Counter(requested_topics).items():
         if times == 1:
-            rows.append(_row(request, broker, name, topic_id, chosen))
+            rows.append(_row(request, broker, name, topic_id, topics_by_id))
         else:  # a duplicate name deletes nothing
             types, code = request.response, ErrorCode.INVALID_REQUEST
             rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
     try:
-        yield from broker.deleting_topics(list(chosen.values()))
+        yield from broker.deleting_topics(list(topics_by_id.values()))
     except KafkaframesError as error:
         _fail((row for row in rows if row.error_code == ErrorCode.NONE), error)
     return request.response(responses=rows)
 
 
 def _row(
-    request: _DeleteTopics, broker: BrokerState, name: str | None, topic_id: Any, chosen: dict[UUID, Topic]
+    request: _DeleteTopics, broker: BrokerState, name: str | None, topic_id: Any, topics_by_id: dict[UUID, Topic]
 ) -> kafka.DeleteTopicsResponse.DeletableTopicResult:
     row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
@@ -362,31 +368,31 @@ def _row(
         row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "both a name and an id"
         return row
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")
-    if topic is not None and topic.topic_id in chosen:
+    if topic is not None and topic.topic_id in topics_by_id:
         topic = None
-    known = topic.name if topic is not None else name or ""
-    row.error_code = _code(request, broker, known, is_known=topic is not None, by_id=by_id)
-    if topic is not None and not denied(request, broker.access, "TOPIC", known, "DESCRIBE"):
-        row.name = known
+    known_name = topic.name if topic is not None else name or ""
+    row.error_code = _code(request, broker, known_name, is_known=topic is not None, by_id=by_id)
+    if topic is not None and not check_denied(request, broker.access, "TOPIC", known_name, "DESCRIBE"):
+        row.name = known_name
     if row.error_code != ErrorCode.NONE or topic is None:
         return row
     try:
         _count_change(request, broker, len(topic.partitions))
-    except RefusedError as throttled:
-        _fail([row], throttled)
+    except RefusedError as error:
+        _fail([row], error)
         return row
     row.topic_id = topic.topic_id
-    chosen[topic.topic_id] = topic
+    topics_by_id[topic.topic_id] = topic
     return row
 
 
 def _code(request: _DeleteTopics, broker: BrokerState, name: str, *, is_known: bool, by_id: bool) -> int:
     if by_id and not is_known:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    hidden = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
-    if hidden or not is_known:
-        return hidden or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    code = denied(request, broker.access, "TOPIC", name, "DELETE")
+    is_hidden = check_denied(request, broker.access, "TOPIC", name, "DESCRIBE")
+    if is_hidden or not is_known:
+        return is_hidden or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code = check_denied(request, broker.access, "TOPIC", name, "DELETE")
     if code != ErrorCode.NONE:
         return code
     if not broker.settings.flag("delete.topic.enable"):

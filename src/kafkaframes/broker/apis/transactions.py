@@ -7,11 +7,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.apis.groups import TRANSACTION, elsewhere, error_of, refused, transaction_refusal
+from kafkaframes.broker.apis.groups import TRANSACTION, check_rights, elsewhere, error_of, transaction_refusal
 from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Right
-from kafkaframes.broker.requests.failures import failed
+from kafkaframes.broker.requests.failures import failure_response
 from kafkaframes.broker.requests.request import Request, RequestOf
-from kafkaframes.broker.security.access import denied, may
+from kafkaframes.broker.security.access import check_denied, may
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import GROUP_OFFSETS
@@ -71,18 +71,18 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
     code = _refusal(request, broker)
     if code == ErrorCode.NONE:
         has_id = body.producer_id != _NONE
-        expected = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
+        expected_producer = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
         try:
             producer = broker.transactions.init_producer_id(
-                body.transactional_id, body.transaction_timeout_ms, expected
+                body.transactional_id, body.transaction_timeout_ms, expected_producer
             )
             return request.response(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
         except KafkaframesError as error:
             code = error_of(error)
-    return _refuse_id(request, _fenced(request, code, since=_FIRST_INIT_WITH_FENCED))
+    return _refuse_id(request, _fenced_code(request, code, since=_FIRST_INIT_WITH_FENCED))
 
 
-def _fenced(request: Request, code: int, *, since: int = _FIRST_WITH_FENCED) -> int:
+def _fenced_code(request: Request, code: int, *, since: int = _FIRST_WITH_FENCED) -> int:
     """Return the error code for the request's version: older ones have INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
     is_too_new = code == ErrorCode.PRODUCER_FENCED and request.version < since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code
@@ -137,7 +137,7 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
         transaction: kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
     ) -> kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
         producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
-        add = _verified if transaction.verify_only else _added
+        add = _verify_partitions if transaction.verify_only else _add_partitions
         codes = {where: _partition_refusal(request, broker, where) for where in _partitions(transaction.topics)}
         results = _rows(request, transaction.topics, add(request, broker, producer, codes))
         return types.AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
@@ -152,7 +152,7 @@ def _answer_client(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
     topics = body.v3_and_below_topics
 
     def answer(rows: list[tuple[TopicPartition, int]]) -> Answer:
-        codes = _added(request, broker, producer, dict(rows))
+        codes = _add_partitions(request, broker, producer, dict(rows))
         return request.response(results_by_topic_v3_and_below=_rows(request, topics, codes))
 
     return broker.changes.rows(
@@ -164,7 +164,9 @@ def _partitions(topics: list[kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnT
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _added(request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes) -> _Codes:
+def _add_partitions(
+    request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes
+) -> _Codes:
     code = transaction_refusal(request, broker, TRANSACTION, producer[0])
     if code == ErrorCode.NONE:
         if any(codes.values()):
@@ -173,10 +175,10 @@ def _added(request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[st
             broker.transactions.add_partitions(*producer, list(codes))
         except KafkaframesError as error:
             code = error_of(error)
-    return dict.fromkeys(codes, _fenced(request, code))
+    return dict.fromkeys(codes, _fenced_code(request, code))
 
 
-def _verified(
+def _verify_partitions(
     request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes
 ) -> _Codes:
     if any(codes.values()):
@@ -200,7 +202,7 @@ def _partition_refusal(request: _AddPartitionsToTxn, broker: BrokerState, where:
     is_client = request.version < _FIRST_WITH_MANY
     if is_client and broker.is_internal(where.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    code = denied(request, broker.access, "TOPIC", where.topic) if is_client else ErrorCode.NONE
+    code = check_denied(request, broker.access, "TOPIC", where.topic) if is_client else ErrorCode.NONE
     there = broker.partition(where.topic, where.partition) is not None
     return code or (ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -245,7 +247,7 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
             broker.transactions.add_partitions(body.transactional_id, body.producer_id, body.producer_epoch, [where])
         except KafkaframesError as error:
             code = error_of(error)
-    return request.response(error_code=_fenced(request, code))
+    return request.response(error_code=_fenced_code(request, code))
 
 
 def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
@@ -283,7 +285,7 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
         else:
             if bumps:
                 return request.response(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
-    return request.response(error_code=_fenced(request, code))
+    return request.response(error_code=_fenced_code(request, code))
 
 
 @Api(
@@ -300,23 +302,23 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
 def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
     unknown = [name for name in body.state_filters if name not in BY_NAME]
-    known = [name for name in body.state_filters if name in BY_NAME]
+    known_states = [name for name in body.state_filters if name in BY_NAME]
     pattern = body.transactional_id_pattern
     try:
         among = match_names(pattern, broker.transactions.transactions) if pattern else None
     except RefusedError:
         return request.response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    listed = []
-    if known or not unknown:
-        listed = broker.transactions.listed(
-            states=known, producer_ids=body.producer_id_filters, longer_than_ms=body.duration_filter, among=among
+    transactions = []
+    if known_states or not unknown:
+        transactions = broker.transactions.listed(
+            states=known_states, producer_ids=body.producer_id_filters, longer_than_ms=body.duration_filter, among=among
         )
     rows = [
         types.TransactionState(
             transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.shown
         )
-        for one in listed
-        if refused(request, broker, TRANSACTION, one.transactional_id) == ErrorCode.NONE
+        for one in transactions
+        if check_rights(request, broker, TRANSACTION, one.transactional_id) == ErrorCode.NONE
     ]
     return request.response(unknown_state_filters=unknown, transaction_states=rows)
 
@@ -333,16 +335,16 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
 def _describe_transactions(request: _DescribeTransactions, broker: BrokerState) -> Answer:
     return broker.changes.rows(
         request.body.transactional_ids,
-        partial(_described, request, broker),
+        partial(_describe_transaction, request, broker),
         lambda rows: request.response(transaction_states=rows),
     )
 
 
-def _described(
+def _describe_transaction(
     request: _DescribeTransactions, broker: BrokerState, name: str
 ) -> kafka.DescribeTransactionsResponse.TransactionState:
     types = request.response
-    code = refused(request, broker, TRANSACTION, name)
+    code = check_rights(request, broker, TRANSACTION, name)
     if code != ErrorCode.NONE:
         return types.TransactionState(transactional_id=name, error_code=code)
     try:
@@ -350,7 +352,7 @@ def _described(
     except KafkaframesError as error:
         return types.TransactionState(transactional_id=name, error_code=error_of(error))
     may_see = {where.topic: may(request, broker.access, "TOPIC", where.topic) for where in transaction.partitions}
-    seen = by_topic(where for where in sorted(transaction.partitions) if may_see[where.topic])
+    visible_partitions = by_topic(where for where in sorted(transaction.partitions) if may_see[where.topic])
     return types.TransactionState(
         transactional_id=name,
         transaction_state=transaction.state.shown,
@@ -358,7 +360,7 @@ def _described(
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=[types.TopicData(topic=topic, partitions=indexes) for topic, indexes in seen.items()],
+        topics=[types.TopicData(topic=topic, partitions=indexes) for topic, indexes in visible_partitions.items()],
     )
 
 
@@ -370,30 +372,30 @@ def _described(
         "v2+": "the version of the transaction, which changes nothing here",
     },
     rights=(Right("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
-    refuse=failed,
+    refuse=failure_response,
 )
 def _write_txn_markers(request: _WriteTxnMarkers, broker: BrokerState) -> Answer:
     return broker.changes.run(_writing(request, broker))
 
 
 def _writing(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
-    types, results, written = request.response, [], 0
+    types, results, written_bytes = request.response, [], 0
     for marker in request.body.markers:
         topics = []
         for topic in marker.topics:
             rows = []
             for index in topic.partition_indexes:
-                code = _written(broker, marker, topic.name, index)
+                code = _write_marker(broker, marker, topic.name, index)
                 rows.append(types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
-                written += 1
-                if written % MARKERS_OF_A_TURN == 0:
+                written_bytes += 1
+                if written_bytes % MARKERS_OF_A_TURN == 0:
                     yield
             topics.append(types.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         results.append(types.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     return request.response(markers=results)
 
 
-def _written(broker: BrokerState, marker: Any, topic: str, index: int) -> int:
+def _write_marker(broker: BrokerState, marker: Any, topic: str, index: int) -> int:
     partition = broker.partition(topic, index)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

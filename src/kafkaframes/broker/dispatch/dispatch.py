@@ -14,7 +14,7 @@ from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, Encode
 from kafkaframes.broker.requests.failures import shorten_texts
 from kafkaframes.broker.requests.quotas import FETCH, PRODUCE, REQUEST, is_counted
 from kafkaframes.broker.requests.request import ClassOf, Request, RequestOf, Session, class_in_catalog
-from kafkaframes.broker.security.access import refused
+from kafkaframes.broker.security.access import check_access
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import DecodeError, EncodeError, ErrorCode
 from kafkaframes.protocol.messages import Message
@@ -105,31 +105,31 @@ class Dispatcher:
             assert request.api.on_unknown_version is not None
             call = request.api.on_unknown_version
         if not self.hooks:
-            return self._handled(request, call)
-        return self._answer_with_hooks(request, lambda: self._handled(request, call))
+            return self._handle(request, call)
+        return self._answer_with_hooks(request, lambda: self._handle(request, call))
 
-    def _handled(self, request: Request, call: Handler) -> Answer:
+    def _handle(self, request: Request, call: Handler) -> Answer:
         group_type = request.api.group_type
         if group_type and not self.broker.offers_group_type(group_type):
             return request.api.refuse(request, ErrorCode.UNSUPPORTED_VERSION)
-        code = refused(request, self.broker.access)
+        code = check_access(request, self.broker.access)
         if code != ErrorCode.NONE:
             return request.api.refuse(request, code)
-        return charged(request, self.broker, lambda: call(request, self.broker))
+        return charge_quota(request, self.broker, lambda: call(request, self.broker))
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
         instead = None
         for hook in self.hooks:
-            answered = hook.before(request)
-            instead = instead or answered
+            hook_answer = hook.before(request)
+            instead = instead or hook_answer
         answer = call() if instead is None else instead(call)
         if isinstance(answer, Later):
-            answer.when_complete(lambda later: self._seen(request, later.answer))
+            answer.when_complete(lambda later: self._show_answer(request, later.answer))
         else:
-            self._seen(request, answer)
+            self._show_answer(request, answer)
         return answer
 
-    def _seen(self, request: Request, answer: Answer) -> None:
+    def _show_answer(self, request: Request, answer: Answer) -> None:
         for hook in self.hooks:
             hook.after(request, answer)
 
@@ -185,7 +185,7 @@ _PERCENT = 100
 _FRAME_BYTES = 4
 
 
-def charged(request: Request, broker: BrokerState, call: Callable[[], Answer]) -> Answer:
+def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answer]) -> Answer:
     """Handle a request and charge its quotas. The throttle time is set in the response and the request."""
     if not broker.quotas.limits:
         return call()

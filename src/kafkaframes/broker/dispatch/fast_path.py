@@ -82,7 +82,7 @@ class RequestedPartition(NamedTuple):
     last_fetched_epoch: int = -1
 
 
-def _fetched(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | Part]:
+def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | Part]:
     """Return the body of the answer to an ordinary request; one of ``fast_reading.UNUSUAL`` for any other."""
     if version < _FIRST_WITHOUT_REPLICA and cursor.numbers(_INT32)[0] != _CONSUMER:
         raise UnusualError
@@ -93,11 +93,11 @@ def _fetched(cursor: Cursor, version: int, session: Session, broker: BrokerState
         raise UnusualError
     most = min(max_bytes, broker.settings.number("fetch.max.bytes"))
     stretch_bytes = STRETCH_BYTES if session.sends_files else None
-    made = _Answer(version, session, broker, Limits(most, True, isolation_of(isolation), stretch_bytes=stretch_bytes))
-    made.read(cursor)
-    if max_wait_ms > 0 and made.size < min(min_bytes, most):
+    answer = _Answer(version, session, broker, Limits(most, True, isolation_of(isolation), stretch_bytes=stretch_bytes))
+    answer.read(cursor)
+    if max_wait_ms > 0 and answer.size < min(min_bytes, most):
         raise UnusualError
-    return made.parts
+    return answer.parts
 
 
 class _Answer:
@@ -109,15 +109,15 @@ class _Answer:
         self._session = session
         self._broker = broker
         self._limits = limits
-        self.size = self._held = 0
+        self.size = self._held_bytes = 0
         self.parts: list[bytes | Part] = []
 
     def read(self, cursor: Cursor) -> None:
         """Read a request from its topics on, and the partitions that it asks for."""
-        put = self.parts.append
-        put(_THROTTLE_ERROR_SESSION if self._version >= _FIRST_WITH_SESSIONS else _THROTTLE)
+        append = self.parts.append
+        append(_THROTTLE_ERROR_SESSION if self._version >= _FIRST_WITH_SESSIONS else _THROTTLE)
         count = cursor.count()
-        put(array_start(count, is_flexible=self._is_flexible))
+        append(array_start(count, is_flexible=self._is_flexible))
         topics = [self._topic(cursor) for _ in range(count)]
         all_different(topics)
         if self._version >= _FIRST_WITH_SESSIONS:
@@ -128,7 +128,7 @@ class _Answer:
                 raise UnusualError
         cursor.no_tags()
         if self._is_flexible:
-            put(_NO_TAGGED_FIELDS)
+            append(_NO_TAGGED_FIELDS)
 
     def _topic(self, cursor: Cursor) -> str:
         """Read a topic and its partitions; return its name."""
@@ -157,21 +157,21 @@ class _Answer:
 
     def _partition(self, cursor: Cursor, topic: Topic) -> int:
         """Read the next partition, and write its row; return its number."""
-        requested = _read_partition(cursor, self._version)
+        request_partition = _read_partition(cursor, self._version)
         cursor.no_tags()
-        partition = topic.partition(requested.partition)
+        partition = topic.partition(request_partition.partition)
         if partition is None or partition.leader_id != self._session.node_id:
             raise UnusualError
-        if epoch_code(partition, requested.current_leader_epoch):
+        if epoch_code(partition, request_partition.current_leader_epoch):
             raise UnusualError
-        left = self._limits.left(self.size, self._held)
-        read = read_partition(self._broker, partition, requested, left, first=not self.size)
+        limits_left = self._limits.limits_after(self.size, self._held_bytes)
+        read = read_partition(self._broker, partition, request_partition, limits_left, first=not self.size)
         if read.error_code != ErrorCode.NONE or read.aborted or read.diverging is not None:
             raise UnusualError
         self.size += len(read.records)
-        self._held += read.held_bytes
-        self._row(requested.partition, read)
-        return requested.partition
+        self._held_bytes += read.held_bytes
+        self._row(request_partition.partition, read)
+        return request_partition.partition
 
     def _row(self, index: int, read: Read) -> None:
         version, is_flexible = self._version, self._is_flexible
@@ -255,24 +255,24 @@ class FastPath:
                 return None
             cursor = Cursor(handy, start, is_flexible=is_flexible)
             if key == FETCH:
-                parts = _fetched(cursor, version, session, self._broker)
+                parts = _read_fetch(cursor, version, session, self._broker)
             else:
-                requested, acks = fast_produce.read(cursor, version, session, self._broker)
+                request_partition, acks = fast_produce.read(cursor, version, session, self._broker)
                 cursor.no_tags()
         except UNUSUAL:
             return None
         if key == PRODUCE:
-            self._repeats.keep(frame, cursor, requested, acks, version, session)
-            steps = fast_produce.appending(requested, acks, self._broker, len(frame))
+            self._repeats.keep(frame, cursor, request_partition, acks, version, session)
+            steps = fast_produce.appending(request_partition, acks, self._broker, len(frame))
             try:
                 waits_for = next(steps)
-            except StopIteration as finished:
-                done = finished.value
+            except StopIteration as steps_end:
+                topics_done = steps_end.value
             else:
                 return self._in_turns(frame, session, steps, waits_for)
-            if not fast_produce.is_ordinary(done):
-                return self._explained(frame, session, done)
-            parts = list(fast_produce.write(done, version))
+            if not fast_produce.is_ordinary(topics_done):
+                return self._explain(frame, session, topics_done)
+            parts = list(fast_produce.write(topics_done, version))
         size = 4 + is_flexible + sum(map(len, parts))
         begin = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGS[: int(is_flexible)]
         if size < _SMALL_BYTES:
@@ -283,25 +283,25 @@ class FastPath:
     def _again(self, frame: memoryview, correlation_id: int, session: Session) -> Buffers | None:
         """Answer a Produce in words that came before."""
         try:
-            taken = self._repeats.take(frame, session)
+            repeat = self._repeats.take(frame, session)
         except UNUSUAL:
             return None
-        if taken is None:
+        if repeat is None:
             return None
-        known, outcome = taken
+        known_request, outcome = repeat
         if outcome.error_code == ErrorCode.NONE:
-            return [known.answer(correlation_id, outcome)]
-        return self._explained(frame, session, [known.done(outcome)])
+            return [known_request.answer(correlation_id, outcome)]
+        return self._explain(frame, session, [known_request.result_of(outcome)])
 
-    def _explained(self, frame: memoryview, session: Session, done: list[fast_produce.Done]) -> Buffers:
+    def _explain(self, frame: memoryview, session: Session, topics_done: list[fast_produce.Done]) -> Buffers:
         """Write the answer to a request of which something was refused."""
         request = self._dispatcher.request_of(frame.tobytes(), session)
-        return self._dispatcher.encode(request, self._response(request, done))
+        return self._dispatcher.encode(request, self._response(request, topics_done))
 
-    def _response(self, request: Request, done: list[fast_produce.Done]) -> Message:
+    def _response(self, request: Request, topics_done: list[fast_produce.Done]) -> Message:
         rows = [
             TopicOutcomes(one.requested.name, one.requested.topic_id, one.requested.topic, one.by_index())
-            for one in done
+            for one in topics_done
         ]
         return respond(request, self._broker, rows)
 

@@ -81,23 +81,27 @@ def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) 
         topic = broker.topics.get(name)
     if topic is None or topic.is_internal or not may_write(session, topic, broker):
         raise UnusualError
-    requested = RequestedTopic(name, topic_id, raw, topic, [])
+    requested_topic = RequestedTopic(name, topic_id, raw, topic, [])
     for _ in range(cursor.count()):
         (index,) = cursor.numbers(_INDEX)
-        sent = produce.produced(cursor.blob())
+        sent_records = produce.read_produced(cursor.blob())
         cursor.no_tags()
-        partition = led(topic, index, session)
-        if partition is None or not is_usual(sent, version):
+        partition = find_led_partition(topic, index, session)
+        if partition is None or not is_usual(sent_records, version):
             raise UnusualError
-        requested.partitions.append((partition, sent))
-    all_different([partition.index for partition, _ in requested.partitions])
+        requested_topic.partitions.append((partition, sent_records))
+    all_different([partition.index for partition, _ in requested_topic.partitions])
     cursor.no_tags()
-    return requested
+    return requested_topic
 
 
-def topic_of(requested: RequestedTopic, version: int, broker: BrokerState) -> Topic | None:
+def topic_of(requested_topic: RequestedTopic, version: int, broker: BrokerState) -> Topic | None:
     """Return the topic that a request means now."""
-    return broker.topics_by_id.get(requested.topic_id) if version >= _FIRST_BY_ID else broker.topics.get(requested.name)
+    return (
+        broker.topics_by_id.get(requested_topic.topic_id)
+        if version >= _FIRST_BY_ID
+        else broker.topics.get(requested_topic.name)
+    )
 
 
 def may_write(session: Session, topic: Topic, broker: BrokerState) -> bool:
@@ -105,41 +109,45 @@ def may_write(session: Session, topic: Topic, broker: BrokerState) -> bool:
     return broker.access.allows(session, "WRITE", "TOPIC", topic.name)
 
 
-def led(topic: Topic, index: int, session: Session) -> Partition | None:
+def find_led_partition(topic: Topic, index: int, session: Session) -> Partition | None:
     """Return a partition that is there and led here."""
     partition = topic.partition(index)
     return None if partition is None or partition.leader_id != session.node_id else partition
 
 
-def is_usual(sent: Produced, version: int) -> bool:
+def is_usual(sent_records: Produced, version: int) -> bool:
     """Return whether records have the form that a version of Produce carries, and are no transaction's."""
-    return produce.check_form(version, sent) is None and not sent.is_transactional
+    return produce.check_form(version, sent_records) is None and not sent_records.is_transactional
 
 
-def appending(requested: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int) -> Waiting[list[Done]]:
+def appending(
+    requested_topic: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int
+) -> Waiting[list[Done]]:
     """Append partition by partition, with turns for others; one that is refused does not touch the others."""
-    turns, done = produce.Turns(size_bytes), [Done(topic, []) for topic in requested]
-    for topic, outcomes in done:
-        for partition, sent in topic.partitions:
-            append = partial(produce.append, broker, partition, sent, acks=acks, content=turns.content)
+    turns, topics_done = produce.Turns(size_bytes), [Done(topic, []) for topic in requested_topic]
+    for topic, outcomes in topics_done:
+        for partition, sent_records in topic.partitions:
+            append = partial(produce.append, broker, partition, sent_records, acks=acks, content=turns.content)
             outcomes.append((yield from produce.opening(broker, turns.content, append)))
-            if turns.is_due(sent.records):
+            if turns.is_due(sent_records.records):
                 yield None
-    return done
+    return topics_done
 
 
-def is_ordinary(done: list[Done]) -> bool:
+def is_ordinary(topics_done: list[Done]) -> bool:
     """Return whether everything was taken."""
-    return all(outcome.error_code == ErrorCode.NONE for one in done for outcome in one.outcomes)
+    return all(outcome.error_code == ErrorCode.NONE for one in topics_done for outcome in one.outcomes)
 
 
-def write(done: list[Done], version: int) -> list[bytes]:
+def write(topics_done: list[Done], version: int) -> list[bytes]:
     """Return the answer's body; nothing in it was refused."""
     is_flexible = version >= FIRST_FLEXIBLE
-    parts = [array_start(len(done), is_flexible=is_flexible)]
-    for topic in done:
-        requested, outcomes = topic
-        parts.append(requested.raw if version >= _FIRST_BY_ID else text_bytes(requested.raw, is_flexible=is_flexible))
+    parts = [array_start(len(topics_done), is_flexible=is_flexible)]
+    for topic in topics_done:
+        requested_topic, outcomes = topic
+        parts.append(
+            requested_topic.raw if version >= _FIRST_BY_ID else text_bytes(requested_topic.raw, is_flexible=is_flexible)
+        )
         parts.append(array_start(len(outcomes), is_flexible=is_flexible))
         parts += [row(index, outcome, version) for index, outcome in topic.by_index()]
         if is_flexible:
@@ -161,16 +169,16 @@ def row(index: int, outcome: Outcome, version: int) -> bytes:
     if version >= FIRST_FLEXIBLE:
         return _ROW_5.pack(index, code, offset, time_ms, start) + _NO_ERRORS_AND_TAGS
     if version >= 5:
-        packed = _ROW_5.pack(index, code, offset, time_ms, start)
-        return packed + _NO_ERRORS if version >= 8 else packed
+        packed_row = _ROW_5.pack(index, code, offset, time_ms, start)
+        return packed_row + _NO_ERRORS if version >= 8 else packed_row
     return _ROW_2.pack(index, code, offset, time_ms) if version >= 2 else _ROW_0.pack(index, code, offset)
 
 
-MOST_KNOWN = 1024  # then all are forgotten, and known again as they come
-MOST_BYTES = 512  # before the records of a request that is kept
+MAX_KNOWN_REQUESTS = 1024  # then all are forgotten, and known again as they come
+MAX_HEAD_BYTES = 512  # before the records of a request that is kept
 _SIZE_AND_ID = struct.Struct(">ii")
 _TAKEN = Outcome(base_offset=0, log_start_offset=0)
-_NO_RECORDS = produce.produced(b"")
+_NO_RECORDS = produce.read_produced(b"")
 
 
 class Known(NamedTuple):
@@ -201,7 +209,7 @@ class Known(NamedTuple):
         head = _SIZE_AND_ID.pack(self.size, correlation_id) + self.before
         return head + row(self.number, outcome, self.version) + self.after
 
-    def done(self, outcome: Outcome) -> Done:
+    def result_of(self, outcome: Outcome) -> Done:
         """Return what became of the request."""
         return Done(self.requested, [outcome])
 
@@ -216,57 +224,64 @@ class Repeats:
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker
-        self._known: dict[bytes, Known] = {}
+        self._known_requests: dict[bytes, Known] = {}
 
     def keep(
         self,
         frame: bytes | memoryview,
         cursor: Cursor,
-        requested: list[RequestedTopic],
+        requested_topic: list[RequestedTopic],
         acks: int,
         version: int,
         session: Session,
     ) -> None:
         """Keep a request that was read to its end, if it is for one partition and nothing follows it."""
         at = cursor.blob_at
-        if len(requested) > 1 or len(requested[0].partitions) > 1 or at > MOST_BYTES or cursor.at != len(frame):
+        if (
+            len(requested_topic) > 1
+            or len(requested_topic[0].partitions) > 1
+            or at > MAX_HEAD_BYTES
+            or cursor.at != len(frame)
+        ):
             return
         session.records_at, key = at, _key(frame, at)
-        known = self._known.get(key)
+        known_request = self._known_requests.get(key)
         if (
-            known is not None and known.requested.topic is requested[0].topic
+            known_request is not None and known_request.requested.topic is requested_topic[0].topic
         ):  # it was another request's turn on the connection
             return
-        ((partition, _),) = requested[0].partitions
+        ((partition, _),) = requested_topic[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
-        before, mark, after = around(Done(requested[0], [_TAKEN]), version)
+        before, mark, after = around(Done(requested_topic[0], [_TAKEN]), version)
         if cursor.is_flexible:
             before = b"\x00" + before  # of the response's header
         size = 4 + len(before) + len(mark) + len(after)
-        if len(self._known) >= MOST_KNOWN:
-            self._known.clear()
-        bare = requested[0]._replace(partitions=[(partition, _NO_RECORDS)])
-        self._known[key] = Known(bare, index, acks, version, tail, size, before, after)
+        if len(self._known_requests) >= MAX_KNOWN_REQUESTS:
+            self._known_requests.clear()
+        bare = requested_topic[0]._replace(partitions=[(partition, _NO_RECORDS)])
+        self._known_requests[key] = Known(bare, index, acks, version, tail, size, before, after)
 
     def take(self, frame: bytes | memoryview, session: Session) -> tuple[Known, Outcome] | None:
         """Append what a request has that came before in other words; None if it is not known, or not ordinary now."""
         at, broker = session.records_at, self._broker
-        known = self._known.get(_key(frame, at))
-        if known is None:
+        known_request = self._known_requests.get(_key(frame, at))
+        if known_request is None:
             return None
-        cursor = Cursor(frame, at, is_flexible=known.is_flexible)
-        sent = produce.produced(cursor.blob())
-        if frame[cursor.at :] != known.tail or not is_usual(sent, known.version):
+        cursor = Cursor(frame, at, is_flexible=known_request.is_flexible)
+        sent_records = produce.read_produced(cursor.blob())
+        if frame[cursor.at :] != known_request.tail or not is_usual(sent_records, known_request.version):
             return None
-        requested, topic = known.requested, known.requested.topic
-        partition = led(topic, known.number, session)
-        if partition is None or topic is not topic_of(requested, known.version, broker):
+        requested_topic, topic = known_request.requested, known_request.requested.topic
+        partition = find_led_partition(topic, known_request.number, session)
+        if partition is None or topic is not topic_of(requested_topic, known_request.version, broker):
             return None
         if not may_write(session, topic, broker):
             return None
         content = ContentBudget(len(frame), opens_apart=True)
         try:
-            return known, produce.append(broker, partition, sent, acks=known.acks, content=content)
+            return known_request, produce.append(
+                broker, partition, sent_records, acks=known_request.acks, content=content
+            )
         except ApartError:
             return None
 

@@ -11,8 +11,8 @@ from kafkaframes.wire.varint import write_unsigned_varint
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NULL = -1
 _UUID_BYTES = 16
-_MOST_LENGTH_BYTES = 5  # of an unsigned varint
-_MOST_ELEMENTS = 10_000
+_MAX_LENGTH_BYTES = 5  # of an unsigned varint
+_MAX_ELEMENTS = 10_000
 
 
 class UnusualError(Exception):
@@ -49,7 +49,7 @@ class Cursor:
             self.at += 1
             return value - 1
         value = shift = 0
-        for _ in range(_MOST_LENGTH_BYTES):
+        for _ in range(_MAX_LENGTH_BYTES):
             byte = self._frame[self.at]
             self.at += 1
             value |= (byte & 0x7F) << shift
@@ -88,7 +88,7 @@ class Cursor:
     def count(self) -> int:
         """Return how many elements an array has: at least one, and not very many."""
         count = self._length(_INT32)
-        if not 0 < count <= _MOST_ELEMENTS:
+        if not 0 < count <= _MAX_ELEMENTS:
             raise UnusualError
         return count
 

@@ -41,8 +41,8 @@ def all_apis() -> Mapping[int, Api]:
     """Return every API that has a handler, by key."""
     modules = [importlib.import_module(f"{apis.__name__}.{info.name}") for info in pkgutil.iter_modules(apis.__path__)]
     handlers = [value for module in modules for value in vars(module).values() if isfunction(value)]
-    served = {api.key: api for handler in handlers if isinstance(api := vars(handler).get("api"), Api)}
-    return MappingProxyType(dict(sorted(served.items())))
+    served_api = {api.key: api for handler in handlers if isinstance(api := vars(handler).get("api"), Api)}
+    return MappingProxyType(dict(sorted(served_api.items())))
 
 
 _FLEXIBLE_HEADER = 2  # version of a request header
@@ -62,26 +62,26 @@ def serve_specs(specs: Specs) -> ServedApis:
         return body_class(key, kind, specs=known)
 
     halves = {(spec.api_key, spec.type): spec for spec in reversed(known.values())}  # the first of a key, as class_of
-    apis = {key: _rewritten(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
+    apis = {key: _rewrite_api(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
     advertised = {key: api.range for key, api in apis.items()}
     return ServedApis(apis, advertised, class_of)
 
 
-def _rewritten(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
+def _rewrite_api(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
     """Return an API with the versions and header versions of these specs, limited to the versions that it serves."""
     both = request.valid_versions.intersect(response.valid_versions)
     headers = {version: (request.header_version(version), response.header_version(version)) for version in both}
     flexible = [version for version, (header, _) in headers.items() if header >= _FLEXIBLE_HEADER]
-    described = api.catalog._replace(
+    api_in_catalog = api.catalog._replace(
         versions=both,
         flexible_since=min(flexible, default=None),
         is_latest_unstable=request.latest_version_unstable and both.highest > request.latest_stable_version,
         header_versions=MappingProxyType(headers),
     )
-    served = replace(api, rewritten=described)
-    if served.range[0] > served.range[1]:
+    served_api = replace(api, rewritten=api_in_catalog)
+    if served_api.range[0] > served_api.range[1]:
         raise OptionError(f"no stable version of {api.name} has both a request and a response among these specs")
-    return served
+    return served_api
 
 
 _FORMAT = "log.message.format.version"
@@ -92,8 +92,8 @@ _FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked a
 
 def play(name: str, settings: BrokerSettings) -> ServedApis:
     """Return the APIs of a known release, as far as they are served here; it decides a topic's default format."""
-    chosen = release(name)
-    version = tuple(int(part) for part in chosen.name.split(".")[:3])
+    release_info = release(name)
+    version = tuple(int(part) for part in release_info.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
     settings.groups_have_settings = version >= _FIRST_WITH_GROUP_SETTINGS
     settings.features = features_of_release(version)
@@ -104,15 +104,15 @@ def play(name: str, settings: BrokerSettings) -> ServedApis:
     settings.explicit.setdefault(_FORMAT, _format_of(version))
     apis: dict[int, Api] = {}
     advertised = {}
-    for key, said in chosen.apis().items():
+    for key, api_range in release_info.apis().items():
         api = all_apis().get(key)
         if api is None:
             continue
-        low, high = max(said.accepted.lowest, api.range[0]), min(said.accepted.highest, api.range[1])
+        low, high = max(api_range.accepted.lowest, api.range[0]), min(api_range.accepted.highest, api.range[1])
         if low <= high:
             rights = tuple(replace(right, is_needed=version >= right.first_release) for right in api.rights)
             apis[key] = replace(api, versions=(low, high), rights=rights)
-            advertised[key] = said.advertised.lowest, min(said.advertised.highest, high)
+            advertised[key] = api_range.advertised.lowest, min(api_range.advertised.highest, high)
     return ServedApis(apis, advertised)
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 
 from kafkaframes.broker.faults.journal import Entry
-from kafkaframes.broker.state.config_changes import checked_topic
+from kafkaframes.broker.state.config_changes import check_topic_configs
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Partition, count_of
 from kafkaframes.coordination.groups.streams import StreamsGroup, TaskRole
@@ -72,13 +72,13 @@ def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo
 
 def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
     """Return a partition; raise an ``OptionError`` that lists the existing ones if it does not exist."""
-    known = state.partition(topic, partition)
-    if known is None and topic in state.topics:
+    known_partition = state.partition(topic, partition)
+    if known_partition is None and topic in state.topics:
         count = len(state.topics[topic].partitions)
         raise OptionError(f"topic {topic!r} has no partition {partition}; it has {count}, counted from 0")
-    if known is None:
+    if known_partition is None:
         raise OptionError(f"no topic {topic!r} in this broker; its topics: {', '.join(state.topics) or 'none'}")
-    return known
+    return known_partition
 
 
 def records(state: BrokerState, topic: str, partition: int | None = None, *, control: bool = False) -> list[Record]:
@@ -114,44 +114,44 @@ def _is_refused(api_name: str, version: int) -> bool:
         key = catalog_api(api_name).key
     except KafkaframesError:  # an API of user-supplied specs
         return False
-    accepted = _newest().all_apis.get(key)
-    return key != API_VERSIONS and (accepted is None or version < accepted.accepted.lowest)
+    accepted_range = _newest().all_apis.get(key)
+    return key != API_VERSIONS and (accepted_range is None or version < accepted_range.accepted.lowest)
 
 
 def _newest() -> Release:
     return release(releases()[-1])
 
 
-def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
+def find_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
     """Yield the clients in a journal, with the versions that the newest Kafka release rejects (KIP-896)."""
     by_name: dict[str, dict[str, Any]] = {}
     by_connection: dict[int, str] = {}
-    listed = list(entries)
-    for entry in listed:
+    all_entries = list(entries)
+    for entry in all_entries:
         if entry.software[0]:
             by_connection[entry.connection] = " ".join(entry.software)
-    for entry in listed:
+    for entry in all_entries:
         name = by_connection.get(entry.connection, "unknown")
-        seen = by_name.setdefault(name, {"ids": set(), "versions": {}})
-        seen["ids"].add(entry.client_id or "")
-        seen["versions"].setdefault(entry.api, set()).add(entry.version)
-    for name, seen in sorted(by_name.items()):
-        versions = {api: tuple(sorted(those)) for api, those in sorted(seen["versions"].items())}
-        refused = tuple(
+        client_facts = by_name.setdefault(name, {"ids": set(), "versions": {}})
+        client_facts["ids"].add(entry.client_id or "")
+        client_facts["versions"].setdefault(entry.api, set()).add(entry.version)
+    for name, client_facts in sorted(by_name.items()):
+        versions = {api: tuple(sorted(those)) for api, those in sorted(client_facts["versions"].items())}
+        refusals = tuple(
             f"{api} v{version}" for api, those in versions.items() for version in those if _is_refused(api, version)
         )
-        yield SeenClient(name, tuple(sorted(seen["ids"])), versions, refused)
+        yield SeenClient(name, tuple(sorted(client_facts["ids"])), versions, refusals)
 
 
 def report(entries: Iterable[Entry]) -> str:
     """Return, as text, the clients and API versions in a journal, and the versions that Kafka 4 rejects."""
     lines = []
-    for client in seen_clients(entries):
+    for client in find_clients(entries):
         lines.append(f"{client.software} ({', '.join(filter(None, client.client_ids)) or 'no client id'})")
         for api, versions in client.versions.items():
             lines.append(f"  {api}: {', '.join(f'v{version}' for version in versions)}")
-        refused = ", ".join(client.refused_by_kafka_4) or "nothing"
-        lines.append(f"  Kafka 4 would refuse: {refused}")
+        refusals = ", ".join(client.refused_by_kafka_4) or "nothing"
+        lines.append(f"  Kafka 4 would refuse: {refusals}")
     return "\n".join(lines) or "no requests were seen"
 
 
@@ -205,14 +205,14 @@ class TransactionInfo(NamedTuple):
 
 def groups(state: BrokerState) -> dict[str, GroupInfo]:
     """Return the groups by name, including groups that have only committed offsets."""
-    known, committed = state.groups.groups, state.groups.commits.store
+    known_partition, committed_offsets = state.groups.groups, state.groups.commits.store
     infos = {}
-    for name in sorted({*known, *committed.offsets_by_group}):
-        group: Any = known.get(name)
+    for name in sorted({*known_partition, *committed_offsets.offsets_by_group}):
+        group: Any = known_partition.get(name)
         members = () if group is None else tuple(_member(state, group, one) for one in group.members.values())
-        offsets = {where: commit.offset for where, commit in sorted(committed.group_offsets(name).items())}
-        kind, shown = ("", "Empty") if group is None else (group.type, group.state_name)
-        infos[name] = GroupInfo(name, kind, shown, members, offsets)
+        offsets = {where: commit.offset for where, commit in sorted(committed_offsets.group_offsets(name).items())}
+        kind, state_name = ("", "Empty") if group is None else (group.type, group.state_name)
+        infos[name] = GroupInfo(name, kind, state_name, members, offsets)
     return infos
 
 
@@ -230,10 +230,10 @@ def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicParti
         topics = state.topics_by_id
         return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assigned if at in topics))
     try:
-        assigned, _ = decode_versioned("ConsumerProtocolAssignment", member.assignment)
+        assignment, _ = decode_versioned("ConsumerProtocolAssignment", member.assignment)
     except DecodeError:  # no assignment yet, or another protocol, such as Kafka Connect's
         return ()
-    rows = assigned.assigned_partitions
+    rows = assignment.assigned_partitions
     return tuple(sorted(TopicPartition(row.topic, index) for row in rows for index in row.partitions))
 
 
@@ -276,8 +276,8 @@ def create_topic(state: BrokerState, name: str, partitions: int, configs: Config
     if partitions < 1:
         raise OptionError(f"a topic has at least one partition, not {partitions}")
     check_topic(name)
-    checked = checked_topic(state.settings, _texts(configs))
-    state.create_topic(name, partitions, checked)
+    checked_configs = check_topic_configs(state.settings, _texts(configs))
+    state.create_topic(name, partitions, checked_configs)
 
 
 def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
@@ -285,7 +285,7 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
     if name not in state.topics:
         raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
     topic = state.topics[name]
-    state.configure_topic(topic, checked_topic(state.settings, topic.configs | _texts(configs)))
+    state.configure_topic(topic, check_topic_configs(state.settings, topic.configs | _texts(configs)))
     state.save()
 
 
@@ -358,10 +358,10 @@ def build_producer_batches(
 
     if not len(records):
         return []
-    named = map_columns(records, ignore=READER_COLUMNS)
-    columns = {name: named[name] for name in ("key", "value", "headers") if name in named}
-    if "timestamp" in named:
-        columns["timestamp"] = whole_milliseconds(column_array("timestamp", named["timestamp"]), now_ms)
+    columns_by_name = map_columns(records, ignore=READER_COLUMNS)
+    columns = {name: columns_by_name[name] for name in ("key", "value", "headers") if name in columns_by_name}
+    if "timestamp" in columns_by_name:
+        columns["timestamp"] = whole_milliseconds(column_array("timestamp", columns_by_name["timestamp"]), now_ms)
     else:
         count = len(next(iter(columns.values())))
         columns["timestamp"] = numbers(np.full(count, now_ms, np.int64))
@@ -393,7 +393,7 @@ def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes
         info = target.log.append_as_leader(data, leader_epoch=target.leader_epoch, now_ms=now_ms)
         first = info.first_offset if first < 0 else first
     target.log.update_high_watermark(target.log.log_end_offset)
-    state.appended(target)
+    state.note_append(target)
     return first
 
 

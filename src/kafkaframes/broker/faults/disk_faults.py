@@ -159,7 +159,7 @@ class FaultyFile:
     _file: DiskFile
     _path: str
     _faults: DiskFaults
-    _unflushed: UnflushedFiles
+    _unflushed_files: UnflushedFiles
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position``; fewer at the end of the file."""
@@ -171,22 +171,22 @@ class FaultyFile:
         def part(count: int) -> None:
             self._file.write(position, bytes(data[:count]))
 
-        self._unflushed.before_change(self._path)
+        self._unflushed_files.before_change(self._path)
         self._faults.before("write", self._path, size_bytes=len(data), write=part)
         self._file.write(position, data)
 
     def truncate(self, size_bytes: int) -> None:
         """Truncate the file, or extend it with zeros."""
         self._faults.before("truncate", self._path)
-        self._unflushed.before_change(self._path, size_bytes)
+        self._unflushed_files.before_change(self._path, size_bytes)
         self._file.truncate(size_bytes)
 
     def fsync(self) -> None:
         """Flush all written data to disk."""
         self._faults.before("fsync", self._path)
-        size = self._unflushed.size_of(self._path)
+        size = self._unflushed_files.size_of(self._path)
         self._file.fsync()
-        self._unflushed.after_flush(self._path, size)
+        self._unflushed_files.after_flush(self._path, size)
 
     def close(self) -> None:
         """Close the file."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from kafkaframes.broker.faults.rules import Occasions, RuleHistory, line_of_caller, show_call
-from kafkaframes.broker.requests.api import Answer, CloseConnection, Later, changed
-from kafkaframes.broker.requests.failures import failed, flip_bytes
+from kafkaframes.broker.requests.api import Answer, CloseConnection, Later, map_answer
+from kafkaframes.broker.requests.failures import failure_response, flip_bytes
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.broker.state.fetch_sessions import FIRST
@@ -48,8 +48,8 @@ class Rule(Occasions):
     where: Callable[[Request], bool] | None = None
     requests: list[Request] = field(default_factory=list)
     _act: Callable[[Request, Pass], Answer] | None = None
-    _held: list[Callable[[], None]] = field(default_factory=list)
-    _said: str = ""
+    _held_requests: list[Callable[[], None]] = field(default_factory=list)
+    _description: str = ""
 
     def error(self, code: str | int) -> Self:
         """Answer with an error code, by name or number. The request is not handled.
@@ -61,7 +61,7 @@ class Rule(Occasions):
             near = get_close_matches(code, ErrorCode.__members__, 1)
             raise OptionError(f"Kafka has no error {code!r}" + (f"; {near[0]} is one" if near else ""))
         number = ErrorCode[code] if isinstance(code, str) else code
-        return self._do(f"error {code}", lambda request, _: failed(request, number), "error", code)
+        return self._do(f"error {code}", lambda request, _: failure_response(request, number), "error", code)
 
     def delay(self, seconds: float) -> Self:
         """Handle the request, and delay the response by ``seconds`` of the broker's clock."""
@@ -87,8 +87,8 @@ class Rule(Occasions):
         """Handle the request, and set ``throttle_time_ms`` in the response (KIP-219)."""
 
         def act(_: Request, go_on: Pass) -> Answer:
-            throttled: Answer = changed(go_on(), lambda answer: _throttle(answer, milliseconds))
-            return throttled
+            throttled_answer: Answer = map_answer(go_on(), lambda answer: _throttle(answer, milliseconds))
+            return throttled_answer
 
         return self._do(f"throttled {milliseconds} ms", act, "throttle", milliseconds)
 
@@ -119,8 +119,8 @@ class Rule(Occasions):
 
         return self._do("", act, "call", watch)
 
-    def _do(self, said: str, act: Callable[[Request, Pass], Answer], method: str, *arguments: object) -> Self:
-        self._said, self._act = said, act
+    def _do(self, description: str, act: Callable[[Request, Pass], Answer], method: str, *arguments: object) -> Self:
+        self._description, self._act = description, act
         return self._note(method, *arguments)
 
     @property
@@ -145,10 +145,10 @@ class Rule(Occasions):
 
     def release(self) -> int:
         """Handle the held requests in order of their arrival; return their number."""
-        held, self._held = self._held, []
-        for go_on in held:
+        held_requests, self._held_requests = self._held_requests, []
+        for go_on in held_requests:
             go_on()
-        return len(held)
+        return len(held_requests)
 
     def fits(self, request: Request) -> bool:
         """Return whether the rule matches a request."""
@@ -183,18 +183,18 @@ class Rule(Occasions):
             self.left -= 1
         self.occurrences += 1
         act = self._act
-        if request.journal_entry is not None and self._said:
-            request.journal_entry.fault = self._said
+        if request.journal_entry is not None and self._description:
+            request.journal_entry.fault = self._description
         return lambda go_on: act(request, go_on)
 
     def _later(self, seconds: float, go_on: Pass) -> Answer:
-        done, later = go_on(), Later()
-        self.clock.call_later(seconds * 1000, lambda: later.follow(done))
+        answer, later = go_on(), Later()
+        self.clock.call_later(seconds * 1000, lambda: later.follow(answer))
         return later
 
     def _hold(self, request: Request, go_on: Pass) -> Answer:
         later = Later()
-        self._held.append(lambda: later.follow(go_on()))
+        self._held_requests.append(lambda: later.follow(go_on()))
         return later
 
 
@@ -252,9 +252,9 @@ class Faults:
         self.rules = [rule for rule in self.rules if not rule.is_removed]
         for rule in self.rules:
             if rule.fits(request):
-                taken = rule.take(request)
-                if taken is not None:
-                    return taken
+                rule_pass = rule.take(request)
+                if rule_pass is not None:
+                    return rule_pass
         return None
 
     def after(self, request: Request, answer: Answer) -> None:
@@ -275,8 +275,8 @@ def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tu
             for row in rows:
                 yield name, _index_of(row)
     if state is not None and getattr(body, "session_epoch", -1) > FIRST and hasattr(body, "session_id"):
-        for (topic_name, topic_id, index), fetched in state.fetch_sessions.partitions(body.session_id):
-            yield fetched.name or topic_name or _name_by_id(topic_id, state), index
+        for (topic_name, topic_id, index), fetched_topic in state.fetch_sessions.partitions(body.session_id):
+            yield fetched_topic.name or topic_name or _name_by_id(topic_id, state), index
 
 
 def _name_of(topic: Any, state: BrokerState | None) -> str | None:

@@ -25,7 +25,7 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.structs import Struct
 
 _KEPT = 10_000
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 _SMALL = 512  # size of an entry without its bodies
 _SAMPLE = 32  # elements of a long list whose size is measured
 
@@ -137,7 +137,7 @@ class Journal:
             oldest.size_bytes = 0
 
     def _is_too_much(self) -> bool:
-        return self._bytes > _MOST_BYTES or len(self._with_bodies) > (self._entries.maxlen or 0)
+        return self._bytes > _MAX_BYTES or len(self._with_bodies) > (self._entries.maxlen or 0)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.copy())  # a copy, because the broker's thread appends entries
@@ -175,18 +175,18 @@ class Journal:
         """Return the number of matching requests."""
         return len(self.requests(api, **conditions))
 
-    def assert_requested(self, api: str, *, times: int | None = None, **named: Any) -> list[Entry]:
+    def assert_requested(self, api: str, *, times: int | None = None, **field_values: Any) -> list[Entry]:
         """Return the matching requests.
 
         Raises:
             AssertionError: there is none, or their number is not ``times``. The message lists the last requests.
         """
-        entries = self.requests(api, **named)
+        entries = self.requests(api, **field_values)
         if (times is None and entries) or len(entries) == times:
             return entries
-        expected = "at least one" if times is None else str(times)
-        conditions = "".join(f", {key}={value!r}" for key, value in named.items())
-        raise AssertionError(f"{expected} {api}{conditions} expected, {len(entries)} came\n{self.text()}")
+        expected_times = "at least one" if times is None else str(times)
+        conditions = "".join(f", {key}={value!r}" for key, value in field_values.items())
+        raise AssertionError(f"{expected_times} {api}{conditions} expected, {len(entries)} came\n{self.text()}")
 
     def assert_not_requested(self, api: str, **conditions: Any) -> None:
         """Check that no request matches.
@@ -210,8 +210,8 @@ class Journal:
     def text(self, *, last: int = 40) -> str:
         """Return the last requests as text, one line each."""
         entries = list(self)[-last:]
-        skipped = len(self) - len(entries)
-        lines = [f"... {skipped} earlier requests"] if skipped else []
+        skipped_entries = len(self) - len(entries)
+        lines = [f"... {skipped_entries} earlier requests"] if skipped_entries else []
         return "\n".join([*lines, *(str(entry) for entry in entries)]) or "no requests"
 
 
@@ -219,9 +219,9 @@ def _memory_of(value: Any) -> int:
     """Return the approximate memory of a body, in bytes. A sample of long lists is measured."""
     if isinstance(value, list | tuple):
         step = max(len(value) // _SAMPLE, 1)
-        weighed = value[::step]
-        inside = sum(map(_memory_of, weighed))
-        return getsizeof(value) + (inside * len(value) // len(weighed) if weighed else 0)
+        sample = value[::step]
+        inside = sum(map(_memory_of, sample))
+        return getsizeof(value) + (inside * len(value) // len(sample) if sample else 0)
     if isinstance(value, Encoded):
         return sum(map(len, value.parts))
     fields = getattr(type(value), "__slots__", ()) if isinstance(value, Struct) else ()
@@ -262,10 +262,10 @@ class RequestLog:
         if request.is_unknown_version:
             return
         try:
-            body = _shown(request, REQUEST, request.body)
+            body = _show_message(request, REQUEST, request.body)
         except CloseConnection:
             return
-        response = _shown(request, RESPONSE, answer) if isinstance(answer, Message) else None
+        response = _show_message(request, RESPONSE, answer) if isinstance(answer, Message) else None
         line = json.dumps(self._line(request, body, response), separators=(",", ":"), default=str)
         moment = datetime.fromtimestamp(self.now_ms() / 1000, UTC)
         stamp = f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}"
@@ -303,5 +303,5 @@ class RequestLog:
         }
 
 
-def _shown(request: Request, direction: str, message: Message) -> dict[str, Any]:
+def _show_message(request: Request, direction: str, message: Message) -> dict[str, Any]:
     return redact_json(request.api.key, direction, message.to_json(request.version, records="size"))

@@ -99,9 +99,11 @@ class Occasions:
 
     def __repr__(self) -> str:
         """Return one line with the calls that created the rule, its matches and its faults."""
-        happened = {0: "never happened", 1: "happened once"}.get(self.occurrences, f"happened {self.occurrences} times")
+        count_text = {0: "never happened", 1: "happened once"}.get(
+            self.occurrences, f"happened {self.occurrences} times"
+        )
         ending = ", removed" if self.is_removed else ""
-        return f"<{self.describe()}: {self.count} matched, {happened if self.has_action else 'only watches'}{ending}>"
+        return f"<{self.describe()}: {self.count} matched, {count_text if self.has_action else 'only watches'}{ending}>"
 
     def __enter__(self) -> Self:
         return self
@@ -156,14 +158,14 @@ def show_argument(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def show_call(name: str, *arguments: object, **named: object) -> str:
+def show_call(name: str, *arguments: object, **keywords: object) -> str:
     """Return a call as text. Arguments that are None or False are omitted.
 
     >>> show_call("on", "Produce", topic="orders", version=None)
     'on("Produce", topic="orders")'
     """
     texts = [show_argument(one) for one in arguments if one is not None]
-    texts += [f"{key}={show_argument(one)}" for key, one in named.items() if one is not None and one is not False]
+    texts += [f"{key}={show_argument(one)}" for key, one in keywords.items() if one is not None and one is not False]
     return f"{name}({', '.join(texts)})"
 
 

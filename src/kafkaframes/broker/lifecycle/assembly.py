@@ -14,15 +14,15 @@ from uuid import UUID, uuid4
 
 from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.faults.disk_faults import DiskFaults
-from kafkaframes.broker.lifecycle.opening import MEMORY_DIRECTORY, served_of
+from kafkaframes.broker.lifecycle.opening import MEMORY_DIRECTORY, open_served
 from kafkaframes.broker.security.access import Access, EverybodyMay
 from kafkaframes.broker.security.options import Credentials
-from kafkaframes.broker.settings.config_values import TYPES, normalized
+from kafkaframes.broker.settings.config_values import TYPES, normalize_value
 from kafkaframes.broker.settings.properties import general_name
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state import coordinators
 from kafkaframes.broker.state.clock import Clock
-from kafkaframes.broker.state.config_changes import check_broker, check_group, check_metrics, checked_topic
+from kafkaframes.broker.state.config_changes import check_broker, check_group, check_metrics, check_topic_configs
 from kafkaframes.broker.state.internal import RecordsInMemory
 from kafkaframes.broker.state.metadata_file import (
     FILE_NAME,
@@ -91,12 +91,12 @@ def open_broker(
         raise OptionError("a served directory is read-only: data_dir and durability cannot be set with it")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
     check_static(settings)
-    served, store = served_of(serve, replicas=replicas, options=storage)
-    path = data_dir or MEMORY_DIRECTORY if served is None else served.path
-    beneath = disk or _disk_of(data_dir, served)
+    served_logs, store = open_served(serve, replicas=replicas, options=storage)
+    path = data_dir or MEMORY_DIRECTORY if served_logs is None else served_logs.path
+    beneath = disk or _disk_of(data_dir, served_logs)
     there = online(beneath if disk_faults is None else disk_faults.over(beneath))
     problems: list[LogDirError] = []
-    if served is None:
+    if served_logs is None:
         _check_owner(there, path, data_dir=data_dir, adopt=adopt)
     else:
         problems = _leave_out_unreadable(there, path)
@@ -104,15 +104,21 @@ def open_broker(
     is_new = metadata is None
     metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or uuid_to_text(new_id()))
     leave_out_unreadable(settings, metadata)
-    stored = metadata.topics
+    stored_topics = metadata.topics
     settings.set_dynamic({"": metadata.configs} | metadata.entities.get(NODE_CONFIGS, {}))
 
     known_settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
     known_for: dict[str, str] = {}
 
     def settings_of(key: TopicPartition) -> LogSettings:
-        topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if made else None
-        configs = topic.configs if topic is not None else stored[key.topic].configs if key.topic in stored else {}
+        topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if topic_or_none else None
+        configs = (
+            topic.configs
+            if topic is not None
+            else stored_topics[key.topic].configs
+            if key.topic in stored_topics
+            else {}
+        )
         if known_for != settings.explicit:
             known_for.clear()
             known_for.update(settings.explicit)
@@ -122,12 +128,14 @@ def open_broker(
             known_settings[items] = settings.log_settings(configs)
         return known_settings[items]
 
-    made = False
+    topic_or_none = False
     identity = None
     if there.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
-        named = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
-        identity = MetaProperties(named | {"directory.id": uuid_to_text(uuid4())})  # as Kafka from 3.7 on (KIP-858)
+        properties = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
+        identity = MetaProperties(
+            properties | {"directory.id": uuid_to_text(uuid4())}
+        )  # as Kafka from 3.7 on (KIP-858)
     logs = open_log_directory(
         path,
         now_ms=clock.now_ms,
@@ -138,8 +146,8 @@ def open_broker(
         ),
         meta=identity,
         disk=there,
-        was_clean={} if served is None else served.was_clean,
-        skips_unreadable=served is not None,
+        was_clean={} if served_logs is None else served_logs.was_clean,
+        skips_unreadable=served_logs is not None,
     )
     logs.problems = (*problems, *logs.problems)
     state = BrokerState(
@@ -149,32 +157,32 @@ def open_broker(
         metadata=metadata,
         nodes=nodes,
         durability=durability or (MEMORY if data_dir is None else LOG),
-        is_read_only=served is not None,
+        is_read_only=served_logs is not None,
         records_in_memory=records_in_memory or RecordsInMemory(),
         store=store,
-        remarks=() if served is None else served.remarks,
+        remarks=() if served_logs is None else served_logs.remarks,
         access=access or EverybodyMay(),
         credentials=credentials or Credentials(),
         new_id=new_id,
     )
-    made = True
+    topic_or_none = True
     state.load_security()
     state.quotas.take_over(state.metadata.entities.get("quotas", ()))
     state.advertised = {key: api.range for key, api in all_apis().items()}
     if not is_new:
-        finish_deletions(state, logs, stored)
-    adopt_logs(state, logs, stored, is_ours=not is_new)
+        finish_deletions(state, logs, stored_topics)
+    adopt_logs(state, logs, stored_topics, is_ours=not is_new)
     if is_new:
         state.save()
-    elif served is None:
+    elif served_logs is None:
         protect_metadata(logs.disk, logs.path)
     coordinators.attach(state)
     return state
 
 
-def _disk_of(data_dir: str | None, served: Served | None) -> Disk | None:
-    if served is not None:
-        return OverlayDisk(served.filesystem)
+def _disk_of(data_dir: str | None, served_logs: Served | None) -> Disk | None:
+    if served_logs is not None:
+        return OverlayDisk(served_logs.filesystem)
     return MemoryDisk() if data_dir is None else None
 
 
@@ -217,11 +225,11 @@ def _topic_id(logs: LogManager, keys: list[TopicPartition]) -> str | None:
     return next((logs.logs[key].topic_id for key in keys if key in logs.logs), None)
 
 
-def finish_deletions(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic]) -> None:
+def finish_deletions(state: BrokerState, logs: LogManager, stored_topics: dict[str, StoredTopic]) -> None:
     """Delete the logs of topics whose deletion was interrupted by a crash."""
     deleting = state.metadata.entities.pop(DELETING, {})
     for key, log in tuple(logs.logs.items()):
-        if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored:
+        if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored_topics:
             logs.take_away(key, unique_id=uuid4().hex, now_ms=state.clock.now_ms)
 
 
@@ -230,35 +238,37 @@ def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: 
     if missing and not is_ours:
         reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
         raise LogDirError(reason, file=logs.path)
-    if gone := [index for index in missing if logs.has_lost(TopicPartition(name, index))]:
-        reason = f"topic {name} lacks partitions {gone}, which had records: their directories are gone"
+    if missing_partitions := [index for index in missing if logs.has_lost(TopicPartition(name, index))]:
+        reason = f"topic {name} lacks partitions {missing_partitions}, which had records: their directories are gone"
         raise LogDirError(reason, file=logs.path)
 
 
-def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic], *, is_ours: bool) -> None:
+def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, StoredTopic], *, is_ours: bool) -> None:
     """Create topics for existing logs. A topic without metadata gets the partitions of its directories.
 
     Args:
-        stored: stored topics by name.
+        stored_topics: stored topics by name.
         is_ours: whether kafkaframes wrote the directory; empty partitions may then have no directory.
 
     Raises:
         LogDirError: a partition is missing in a directory that the broker writes to.
     """
-    by_topic: dict[str, list[TopicPartition]] = {name: [] for name in stored}
+    by_topic: dict[str, list[TopicPartition]] = {name: [] for name in stored_topics}
     for key in sorted({*logs.logs, *logs.unreadable}):
         by_topic.setdefault(key.topic, []).append(key)
     for name, keys in by_topic.items():
-        known = stored.get(name)
-        count = max(known.partitions if known else 0, keys[-1].partition + 1 if keys else 0)
+        known_topic = stored_topics.get(name)
+        count = max(known_topic.partitions if known_topic else 0, keys[-1].partition + 1 if keys else 0)
         missing = [index for index in range(count) if TopicPartition(name, index) not in logs.logs]
         if not state.is_read_only:
             _check_missing(logs, name, missing, is_ours=is_ours)
-        text = known.topic_id if known is not None else _topic_id(logs, keys)
-        topic = Topic(name, uuid_from_text(text) if text else state.new_id(), dict(known.configs) if known else {})
-        replicas = _replicas(state, name, count, known)
-        topic.partitions += [_adopted(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
-        known_count = known.partitions if known is not None and is_ours else 0
+        text = known_topic.topic_id if known_topic is not None else _topic_id(logs, keys)
+        topic = Topic(
+            name, uuid_from_text(text) if text else state.new_id(), dict(known_topic.configs) if known_topic else {}
+        )
+        replicas = _replicas(state, name, count, known_topic)
+        topic.partitions += [_adopt_log(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
+        known_count = known_topic.partitions if known_topic is not None and is_ours else 0
         for index in missing:
             if state.is_read_only and (index >= known_count or logs.has_lost(TopicPartition(name, index))):
                 topic.partitions[index].leader_id, topic.partitions[index].is_offline = NOBODY, True
@@ -266,18 +276,18 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
         state.topics_by_id[topic.topic_id] = topic
 
 
-def _replicas(state: BrokerState, name: str, count: int, known: StoredTopic | None) -> Replicas:
+def _replicas(state: BrokerState, name: str, count: int, known_topic: StoredTopic | None) -> Replicas:
     """Return the replicas of a topic's partitions: the stored ones if their nodes exist, else new ones."""
-    stored = known.replicas if known is not None else []
-    factor = min(map(len, stored), default=state.default_factor)
+    stored_topics = known_topic.replicas if known_topic is not None else []
+    factor = min(map(len, stored_topics), default=state.default_factor)
     replicas = list(state.assignment(name, count, max(factor, 1)))
-    for index, nodes in enumerate(stored[:count]):
+    for index, nodes in enumerate(stored_topics[:count]):
         if state.nodes.are_replicas(nodes):
             replicas[index] = tuple(nodes)
     return replicas
 
 
-def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
+def _adopt_log(state: BrokerState, logs: LogManager, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
     """Return a partition with its log, which is created if it does not exist."""
     key = TopicPartition(topic.name, index)
     log = logs.logs.get(key) or logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=state.clock.now_ms)
@@ -297,12 +307,14 @@ def check_static(settings: BrokerSettings) -> None:
         if key not in TYPES:
             continue
         try:
-            normalized(key, value)
+            normalize_value(key, value)
         except OptionError as error:
             raise OptionError(f"{name.removesuffix(key)}{error}") from None
-    queued = settings.explicit.get("queued.max.request.bytes", "-1")
-    if 0 < int(queued) < settings.number("socket.request.max.bytes"):
-        raise OptionError(f"queued.max.request.bytes is {queued}; expected socket.request.max.bytes or more, or -1")
+    queued_max_bytes = settings.explicit.get("queued.max.request.bytes", "-1")
+    if 0 < int(queued_max_bytes) < settings.number("socket.request.max.bytes"):
+        raise OptionError(
+            f"queued.max.request.bytes is {queued_max_bytes}; expected socket.request.max.bytes or more, or -1"
+        )
 
 
 def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> None:
@@ -312,20 +324,20 @@ def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> 
     for node, configs in by_node.items():
         by_node[node] = _readable(f"node {node}", configs, check_broker)
     for name, topic in metadata.topics.items():
-        topic.configs = _readable(f"topic {name}", topic.configs, partial(checked_topic, settings))
+        topic.configs = _readable(f"topic {name}", topic.configs, partial(check_topic_configs, settings))
     for entity, words, check in (("group_configs", "group", check_group), ("client_metrics", "metrics", check_metrics)):
-        stored = metadata.entities.get(entity, {})
-        for name, configs in stored.items():
-            stored[name] = _readable(f"{words} {name}", configs, partial(check, settings))
+        stored_topics = metadata.entities.get(entity, {})
+        for name, configs in stored_topics.items():
+            stored_topics[name] = _readable(f"{words} {name}", configs, partial(check, settings))
 
 
 def _readable(owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]) -> dict[str, str]:
-    kept = {}
+    kept_values = {}
     for name, value in configs.items():
         try:
             check({name: value})
         except OptionError as error:
             _LOG.warning("a stored setting of %s is left out: %s", owner, error)
         else:
-            kept[name] = value
-    return kept
+            kept_values[name] = value
+    return kept_values

@@ -75,7 +75,7 @@ def round_of(broker: BrokerState, partition: Partition) -> Round | None:
         partition=directory.Partition(key, log.directory, segments=tuple(map(_as_listed, log.segments))),
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
-        aborted=tuple(aborted for one in log.segments for aborted in one.txn_index.aborted),
+        aborted=tuple(aborted_transactions for one in log.segments for aborted_transactions in one.txn_index.aborted),
         producers=tuple(log.producers.entries()),
         now_ms=now_ms,
         delete_retention_ms=int(text["delete.retention.ms"]),
@@ -83,10 +83,14 @@ def round_of(broker: BrokerState, partition: Partition) -> Round | None:
     )
 
 
-def _first_dirty(log: PartitionLog, checkpointed: int | None) -> int:
+def _first_dirty(log: PartitionLog, checkpoint_offset: int | None) -> int:
     """Return the end of the last round. A checkpoint outside of the log is ignored (LogCleanerManager)."""
     start = log.log_start_offset
-    return start if checkpointed is None or not start <= checkpointed <= log.log_end_offset else checkpointed
+    return (
+        start
+        if checkpoint_offset is None or not start <= checkpoint_offset <= log.log_end_offset
+        else checkpoint_offset
+    )
 
 
 def _first_uncleanable(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:

@@ -45,16 +45,16 @@ def clean(due: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[in
         StorageError: the disk fails.
     """
     try:
-        return [_cleaned(due, is_stopped)]
+        return [_clean(due, is_stopped)]
     except _StoppedError:
         return []
 
 
-def _cleaned(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
+def _clean(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
     plan, settings, disk = _plan(due), _settings(due), due.log.disk
-    known = walk_dirty_part(disk, plan)
+    latest = walk_dirty_part(disk, plan)
     transactions = CleanedTransactions()
-    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=plan.first_uncleanable_offset)
+    filter_ = Filter(plan.producers, settings, latest, transactions, end_offset=plan.first_uncleanable_offset)
     groups: dict[int, tuple[int, ...]] = {}
     segments = plan.segments_between(0, plan.first_uncleanable_offset)
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
@@ -120,7 +120,7 @@ def _keep_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> No
 
 
 def _write_indexes(
-    disk: OnlineDisk, directory: str, base: int, settings: CleanerSettings, kept: list[AbortedTransaction]
+    disk: OnlineDisk, directory: str, base: int, settings: CleanerSettings, kept_transactions: list[AbortedTransaction]
 ) -> None:
     path = path_of(directory, base, "log")
     file = disk.stat(path)
@@ -133,8 +133,8 @@ def _write_indexes(
     if reaches_too_far(base, columns):
         raise LogDirError("offsets reach too far above the segment's base; a restart splits it", file=path)
     offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
-    made = write_indexes(offset_index, time_index)
-    if kept:
-        made["txnindex"] = write_txn_index(kept)
-    for kind, content in made.items():
+    index_files = write_indexes(offset_index, time_index)
+    if kept_transactions:
+        index_files["txnindex"] = write_txn_index(kept_transactions)
+    for kind, content in index_files.items():
         _write(disk, path_of(directory, base, kind), [content])

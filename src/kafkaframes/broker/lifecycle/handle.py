@@ -42,7 +42,7 @@ from kafkaframes.broker.lifecycle.opening import (
     take_snapshot,
 )
 from kafkaframes.broker.network.metrics import CONTENT_TYPE, prometheus_text
-from kafkaframes.broker.network.ports import Ports, checked_listeners
+from kafkaframes.broker.network.ports import Ports, check_listeners
 from kafkaframes.broker.network.server import Connection, Server
 from kafkaframes.broker.requests.request import class_in_catalog
 from kafkaframes.broker.security.options import Security
@@ -135,7 +135,7 @@ class Broker:
         request_log: Callable[[str], None] | None = None,
     ) -> None:
         cluster = Cluster(cluster) if isinstance(cluster, int) else cluster
-        served = serve if isinstance(serve, Served) or serve is None else Served(serve)
+        served_logs = serve if isinstance(serve, Served) or serve is None else Served(serve)
         nodes = cluster.nodes
         if specs is not None and broker_release is not None:
             raise OptionError("broker_release serves exactly what a release does: no specs beside it")
@@ -157,7 +157,7 @@ class Broker:
         self._memory: Disk | None = None  # if the broker has no data_dir: from its start to its stop
         security = security or Security()
         self._ports = Ports(
-            checked_listeners(listeners, security, host, nodes),
+            check_listeners(listeners, security, host, nodes),
             self._nodes,
             security,
             listeners[0].port if listeners else port,
@@ -168,22 +168,22 @@ class Broker:
         if request_log is not None:
             now_ms, monotonic_ms = (lambda: self._clock.now_ms), (lambda: self._clock.monotonic_ms)
             self._request_log = RequestLog(request_log, now_ms, monotonic_ms)
-        self._served = None if specs is None else serve_specs(specs)
+        self._served_specs = None if specs is None else serve_specs(specs)
         if broker_release is not None:
-            self._served = play(broker_release, self._settings)
+            self._served_specs = play(broker_release, self._settings)
         self.rule_history = RuleHistory()
         self._faults = Faults(self._clock, lambda: self._state, self.rule_history)
         self._disk_faults = DiskFaults(self.rule_history)
         self._security = security
         self._data_dir = None if data_dir is None else fspath(data_dir)
-        self._serve = paths_of(None if served is None else served.paths)
+        self._serve = paths_of(None if served_logs is None else served_logs.paths)
         self._durability = durability or (MEMORY if data_dir is None else LOG)
         self._open_state = partial(
             open_broker,
             data_dir=self._data_dir,
             serve=self._serve,
-            replicas=MERGE if served is None else served.replicas,
-            storage=None if served is None else served.storage,
+            replicas=MERGE if served_logs is None else served_logs.replicas,
+            storage=None if served_logs is None else served_logs.storage,
             adopt=adopt,
             durability=durability,
             settings=self._settings,
@@ -356,10 +356,10 @@ class Broker:
         hooks: list[Hook] = [] if self._journal is None else [self._journal, self._faults]
         if self._request_log is not None:
             hooks.append(self._request_log)
-        if self._served is None:
+        if self._served_specs is None:
             return Dispatcher(state, hooks=hooks)
-        state.advertised = self._served.advertised
-        return Dispatcher(state, apis=self._served.apis, class_of=self._served.class_of, hooks=hooks)
+        state.advertised = self._served_specs.advertised
+        return Dispatcher(state, apis=self._served_specs.apis, class_of=self._served_specs.class_of, hooks=hooks)
 
     async def _listen(self) -> None:
         assert self._server is not None
@@ -718,8 +718,8 @@ class Broker:
         deadline = time.monotonic() + timeout
         while not (answer := condition()):
             if time.monotonic() > deadline:
-                seen = f"\n{self._journal.text()}" if self._journal is not None else ""
-                raise TimeoutError(f"not true within {timeout} s: {what or condition}{seen}")
+                journal_text = f"\n{self._journal.text()}" if self._journal is not None else ""
+                raise TimeoutError(f"not true within {timeout} s: {what or condition}{journal_text}")
             time.sleep(0.005)
         return answer
 

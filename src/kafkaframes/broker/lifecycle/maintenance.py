@@ -55,14 +55,14 @@ class Cleaning:
             self._next(set())
         self._schedule()
 
-    def _next(self, done: set[TopicPartition]) -> None:
+    def _next(self, done_partitions: set[TopicPartition]) -> None:
         """Compact the log with the highest dirty ratio that has not been compacted in this pass."""
-        rounds = [due for due in self._due() if due.key not in done]
+        rounds = [due for due in self._due() if due.key not in done_partitions]
         if self.is_stopped or not rounds:
             return
-        self._clean(max(rounds, key=lambda due: due.ratio), done)
+        self._clean(max(rounds, key=lambda due: due.ratio), done_partitions)
 
-    def _clean(self, due: Round, done: set[TopicPartition]) -> None:
+    def _clean(self, due: Round, done_partitions: set[TopicPartition]) -> None:
         outcome: list[dict[int, tuple[int, ...]]] = []
         self.is_busy = True
 
@@ -84,14 +84,14 @@ class Cleaning:
 
         def finish() -> None:
             self.is_busy = False
-            done.add(due.key)
+            done_partitions.add(due.key)
             if self.is_stopped or self.broker.logs.is_closed:
                 return
             if outcome:  # empty if the log is uncleanable, or the compaction was cancelled
                 self._put_in_place(due, outcome[0])
             else:
                 self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log))
-            self._next(done)
+            self._next(done_partitions)
 
         if self.run_apart is None or self.broker.clock.is_frozen:
             work()

@@ -58,22 +58,22 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
         return Served(plain, filesystem_for(plain, options=storage))
     from kafkaframes.storage.copies.served_tree import show_as_one
 
-    named = {plain_path(path).rstrip("/") for path in paths}
+    directory_name = {plain_path(path).rstrip("/") for path in paths}
     root_files = (META_PROPERTIES, FILE_NAME)
-    return show_as_one(directories, named, merge=replicas == MERGE, options=storage, root_files=root_files)
+    return show_as_one(directories, directory_name, merge=replicas == MERGE, options=storage, root_files=root_files)
 
 
-def served_of(
+def open_served(
     paths: Sequence[str], *, replicas: str, options: Mapping[str, Any] | None
 ) -> tuple[Served | None, StoreReads | None]:
     """Return the result of ``serve_paths`` (None without paths), and the reader of a store that is not local."""
     if not paths:
         return None, None
-    served = serve_paths(paths, replicas=replicas, options=options)
-    if isinstance(served.filesystem, LocalFileSystem):
-        return served, None
-    store = StoreReads(served.filesystem)
-    return replace(served, filesystem=store), store
+    served_logs = serve_paths(paths, replicas=replicas, options=options)
+    if isinstance(served_logs.filesystem, LocalFileSystem):
+        return served_logs, None
+    store = StoreReads(served_logs.filesystem)
+    return replace(served_logs, filesystem=store), store
 
 
 def not_served(logs: LogManager) -> tuple[Remark, ...]:
@@ -93,10 +93,10 @@ def not_served(logs: LogManager) -> tuple[Remark, ...]:
         for path, position in log.torn.items():
             what = f"error: {key}: {path} cannot be read from byte {position:,} on"
             lines.append(f"{what}: a batch there is longer than the file; kafkaframes repair keeps what follows it")
-    ignored = [f"warning: left out: {problem}" for problem in logs.problems]
+    ignored_batches = [f"warning: left out: {problem}" for problem in logs.problems]
     return (
         *(Remark(Severity.ERROR, line) for line in lines),
-        *(Remark(Severity.WARNING, line) for line in ignored),
+        *(Remark(Severity.WARNING, line) for line in ignored_batches),
     )
 
 

@@ -112,7 +112,7 @@ class Acceptor:
                 self._wait()
                 return
             try:
-                accepted, _ = listening.accept()
+                client_socket, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -120,21 +120,21 @@ class Acceptor:
                     _LOG.warning("a connection cannot be accepted: %s", error)
                 self._wait()
                 return
-            accepted.setblocking(False)
-            self._open(accepted)
+            client_socket.setblocking(False)
+            self._open(client_socket)
 
-    def _open(self, accepted: socket.socket) -> None:
-        connecting = self._loop.connect_accepted_socket(self._make_connection, accepted, ssl=self._tls)
+    def _open(self, client_socket: socket.socket) -> None:
+        connecting = self._loop.connect_accepted_socket(self._make_connection, client_socket, ssl=self._tls)
         task = self._loop.create_task(connecting)
         self.opening.add(task)
 
         def finish(task: asyncio.Task[Any]) -> None:
             self.opening.discard(task)
             if task.cancelled():
-                accepted.close()
+                client_socket.close()
             elif (error := task.exception()) is not None:  # for example, the TLS handshake failed
                 _LOG.debug("a connection was not established: %s", error)
-                accepted.close()
+                client_socket.close()
 
         task.add_done_callback(finish)
 

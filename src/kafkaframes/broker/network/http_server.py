@@ -81,8 +81,8 @@ class Guard:
     def _bears_token(self, values: list[str] | tuple[()]) -> bool:
         assert self.token is not None
         scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
-        sent, own = token.strip().encode("utf-8", "surrogateescape"), self.token.encode()
-        return hmac.compare_digest(sent, own) and scheme.lower() == "bearer"
+        sent_token, own = token.strip().encode("utf-8", "surrogateescape"), self.token.encode()
+        return hmac.compare_digest(sent_token, own) and scheme.lower() == "bearer"
 
     def _check_type(self, method: str, kind: str) -> None:
         if kind not in self.body_types:
@@ -118,8 +118,8 @@ def _is_address(name: str) -> bool:
 
 
 MAX_BODY_BYTES: Final = 64 << 20
-MOST_HEAD_BYTES: Final = 32 << 10
-MOST_CONNECTIONS: Final = 128
+MAX_HEAD_BYTES: Final = 32 << 10
+MAX_CONNECTIONS: Final = 128
 SECONDS: Final = 30.0  # to send a request, to read an answer, and between two requests
 
 
@@ -155,18 +155,18 @@ class HttpRequest(NamedTuple):
             raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} is {names}, not {json.dumps(value)[:60]}")
         return value
 
-    def reject_unknown(self, *accepted: str) -> None:
+    def reject_unknown(self, *accepted_names: str) -> None:
         """Reject a body or a query with other names than these.
 
         Raises:
             HttpError: 400: a name is unknown.
         """
         for name in (*(self.body if isinstance(self.body, dict) else ()), *self.query):
-            if name not in accepted:
-                near = get_close_matches(name, accepted, 1)
+            if name not in accepted_names:
+                near = get_close_matches(name, accepted_names, 1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
-                expected = ", ".join(accepted) or "none"
-                raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name[:60]!r}; {hint}expected {expected}")
+                accepted_list = ", ".join(accepted_names) or "none"
+                raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name[:60]!r}; {hint}expected {accepted_list}")
 
     def number(self, name: str, default: int | None = None) -> int | None:
         """Return a whole number of the query; 400 where it is none."""
@@ -247,7 +247,7 @@ class HttpServer:
         self._server.end_connections()
         self._thread.join(SECONDS)
 
-    def checked(self, method: str, headers: Any, *, has_body: bool) -> tuple[int, Any] | None:
+    def check_request(self, method: str, headers: Any, *, has_body: bool) -> tuple[int, Any] | None:
         """Return what refuses a request for its header, None if nothing does."""
         try:
             self.guard.check(method, headers, has_body=has_body)
@@ -270,19 +270,19 @@ class HttpServer:
     def _route(self, method: str, target: str, body: bytes) -> Any:
         parts = urlsplit(target)
         query = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
-        allowed = []
+        allowed_methods = []
         for route, pattern in zip(self.routes, self._patterns, strict=True):
             match = pattern.fullmatch(parts.path)
             if match is not None and route.method == method:
-                request = HttpRequest(tuple(map(unquote, match.groups())), query, _decoded(body))
+                request = HttpRequest(tuple(map(unquote, match.groups())), query, _decode_body(body))
                 if route.accepts is not None:
                     request.reject_unknown(*route.accepts)
                 answer = route.handler(request)
                 return {} if answer is None else answer
             if match is not None:
-                allowed.append(route.method)
-        if allowed:
-            reason = f"{method} is not for {parts.path}, only {', '.join(allowed)}"
+                allowed_methods.append(route.method)
+        if allowed_methods:
+            reason = f"{method} is not for {parts.path}, only {', '.join(allowed_methods)}"
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, reason)
         raise HttpError(HTTPStatus.NOT_FOUND, f"nothing at {parts.path[:200]}")
 
@@ -291,7 +291,7 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile("([^/]+)".join(re.escape(part) for part in path.split("{}")))
 
 
-def _decoded(body: bytes) -> Any:
+def _decode_body(body: bytes) -> Any:
     if not body.strip():
         return None
     try:
@@ -325,7 +325,7 @@ class _Server(ThreadingHTTPServer):
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Refuse a connection beyond those that are kept."""
         with self._lock:
-            if len(self._open) >= MOST_CONNECTIONS:
+            if len(self._open) >= MAX_CONNECTIONS:
                 return False
             self._open[request] = time.monotonic() + SECONDS
         return True
@@ -353,8 +353,8 @@ class _Server(ThreadingHTTPServer):
     def end_connections(self) -> None:
         """End all that are open."""
         with self._lock:
-            left = list(self._open)
-        for connection in left:
+            open_connections = list(self._open)
+        for connection in open_connections:
             _end(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -374,12 +374,12 @@ class _Reader:
     """A connection's bytes, with a budget for the lines of a header."""
 
     def __init__(self, raw: BufferedIOBase) -> None:
-        self._raw, self.left = raw, MOST_HEAD_BYTES
+        self._raw, self.remaining_bytes = raw, MAX_HEAD_BYTES
 
     def readline(self, limit: int = -1) -> bytes:
-        line = self._raw.readline(self.left + 1)
-        self.left -= len(line)
-        if self.left < 0:
+        line = self._raw.readline(self.remaining_bytes + 1)
+        self.remaining_bytes -= len(line)
+        if self.remaining_bytes < 0:
             raise _TooLongError
         return line
 
@@ -399,14 +399,14 @@ class _Connection(BaseHTTPRequestHandler):
         self.rfile: Any = _Reader(self.rfile)
 
     def handle_one_request(self) -> None:
-        self.rfile.left = MOST_HEAD_BYTES
+        self.rfile.left = MAX_HEAD_BYTES
         self.server.await_request(self.connection, SECONDS)
         try:
             super().handle_one_request()
         except _TooLongError:
             self.close_connection = True
             self.requestline, self.request_version, self.command = "", self.protocol_version, ""
-            self._refuse(431, f"a header has at most {MOST_HEAD_BYTES} bytes")
+            self._refuse(431, f"a header has at most {MAX_HEAD_BYTES} bytes")
 
     def do_GET(self) -> None:
         length = self.headers.get("Content-Length", "0")
@@ -418,7 +418,7 @@ class _Connection(BaseHTTPRequestHandler):
             reason = f"a body has a Content-Length of at most {max_body_bytes} bytes"
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
             return
-        refusal = self.server.owner.checked(self.command, self.headers, has_body=length != "0")
+        refusal = self.server.owner.check_request(self.command, self.headers, has_body=length != "0")
         if refusal is not None:
             self.close_connection = True
             self._send(*refusal)

@@ -67,8 +67,12 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
         yield from metric(name, "gauge", words, [("", value)])
     for key, (name, words) in _COUNTERS.items():
         yield from metric(name, "counter", words, [("", state.counters[key])])
-    lost = [(labels(what=key[len(_LOST) :]), count) for key, count in state.counters.items() if key.startswith(_LOST)]
-    yield from metric("kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost)
+    lost_partitions = [
+        (labels(what=key[len(_LOST) :]), count) for key, count in state.counters.items() if key.startswith(_LOST)
+    ]
+    yield from metric(
+        "kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost_partitions
+    )
     sizes, ends, starts = [], [], []
     for partition in partitions:
         label = labels(topic=partition.topic_partition.topic, partition=str(partition.index))

@@ -111,13 +111,13 @@ class Outbox:
     def _send_stretch(self, stretch: Stretch) -> None:
         """Send what the socket takes of a file; a few bytes more through the transport, which tells when to go on."""
         try:
-            sent = os.sendfile(self._socket.fileno(), stretch.descriptor, stretch.position, stretch.size)
+            sent_bytes = os.sendfile(self._socket.fileno(), stretch.descriptor, stretch.position, stretch.size)
         except (BlockingIOError, InterruptedError):
-            sent = 0
+            sent_bytes = 0
         except OSError:  # the client has disconnected, or the file cannot be read
             self._transport.abort()
             return
-        stretch.skip(sent)
+        stretch.skip(sent_bytes)
         if stretch.size:
             self._nudge(stretch)
         if not stretch.size:
@@ -174,19 +174,19 @@ class GroupCommit:
         """Flush the appended records. Return False if the disk fails; the log directory is then offline."""
         partitions, self._broker.unflushed = self._broker.unflushed, set()
         logs = [one.log for one in partitions if not one.is_offline]
-        size = _flushed_at_once()
+        size = _count_parallel_flushes()
         try:
             for start in range(0, len(logs), size):
-                begun: list[tuple[PartitionLog, Flush]] = []
+                started_flushes: list[tuple[PartitionLog, Flush]] = []
                 try:
                     for log in logs[start : start + size]:
-                        begun.append((log, log.begin_flush()))
+                        started_flushes.append((log, log.begin_flush()))
                 except StorageError:
-                    for _, flush in begun:
+                    for _, flush in started_flushes:
                         flush.close()
                     raise
-                await self._loop.run_in_executor(None, _run, [flush for _, flush in begun])
-                for log, flush in begun:
+                await self._loop.run_in_executor(None, _run, [flush for _, flush in started_flushes])
+                for log, flush in started_flushes:
                     log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
         except StorageError as error:
             self._broker.disk_problems.report("records cannot be flushed and are not acknowledged", error)
@@ -201,7 +201,7 @@ class GroupCommit:
             await asyncio.gather(self._running, return_exceptions=True)
 
 
-def _flushed_at_once() -> int:
+def _count_parallel_flushes() -> int:
     """Return how many partitions to flush concurrently: each needs one or two file descriptors."""
     return max(min(free_descriptors() // 4, _MAX_FLUSHED_AT_ONCE), 1)
 

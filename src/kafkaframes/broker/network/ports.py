@@ -34,9 +34,11 @@ class HeldPorts:
         self.let_go(port)
         with contextlib.suppress(OSError):
             family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            held = self._sockets[port] = socket.socket(family, kind)
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # also while closed connections are in TIME_WAIT
-            held.bind(address)
+            held_socket = self._sockets[port] = socket.socket(family, kind)
+            held_socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # also while closed connections are in TIME_WAIT
+            held_socket.bind(address)
 
     def let_go(self, port: int) -> None:
         """Release a port, so that its broker can listen."""
@@ -53,7 +55,7 @@ def _close_all(sockets: dict[int, socket.socket]) -> None:
         sockets.popitem()[1].close()
 
 
-def checked_listeners(
+def check_listeners(
     listeners: Sequence[ListenerOptions], security: Security, host: str, nodes: int
 ) -> tuple[ListenerOptions, ...]:
     """Return the validated listeners; by default one with the protocol of ``security``.
@@ -120,17 +122,17 @@ class Ports:
     async def _bind(self, server: Server, node: Node) -> None:
         behind = node.node_id - min(self.nodes.by_id)
         for index, options in enumerate(self.listeners):
-            configured = options.port if index else self.first_port
-            bound = self.bound.get((node.node_id, options.name), 0) if self.comes_back or not node.is_up else 0
+            configured_port = options.port if index else self.first_port
+            bound_port = self.bound.get((node.node_id, options.name), 0) if self.comes_back or not node.is_up else 0
             listener = Listener(
                 name=options.name,
                 host=options.host,
-                port=bound or (configured + behind if configured else 0),
+                port=bound_port or (configured_port + behind if configured_port else 0),
                 node_id=node.node_id,
                 tls=self.security.tls if options.needs_tls else None,
                 needs_sasl=options.needs_sasl,
             )
-            self.held.let_go(bound)
+            self.held.let_go(bound_port)
             port = self.bound[node.node_id, options.name] = await server.listen(listener)
             node.endpoints[options.name] = Endpoint(*options.reported_address(port))
 

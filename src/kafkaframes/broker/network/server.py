@@ -30,13 +30,13 @@ from kafkaframes.wire.integers import MAX_INT32
 
 _READ_AHEAD = 256 << 10
 _FREE_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
-_MOST_UNSENT = 64 << 20  # bytes of unsent responses in memory, of all connections
+_MAX_UNSENT_BYTES = 64 << 20  # bytes of unsent responses in memory, of all connections
 _RESTING_SECONDS = 5.0  # an idle connection then frees the memory that only large requests need
 _AT_ONCE = 64  # requests of one connection before other connections are served
 _LONG_ANSWER = 16 << 10  # a longer response is sent before the next request is handled
 _FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
 _SWEEP_SECONDS = 5.0
-_CLOSING_TURNS, _MOST_TURNS = 4, 100  # event loop iterations until ports and connections are closed
+_CLOSING_TURNS, _MAX_TURNS = 4, 100  # event loop iterations until ports and connections are closed
 _LOG = logging.getLogger("kafkaframes.broker")
 
 
@@ -101,9 +101,9 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         broker = self._server.dispatcher.broker
-        refused_ms = broker.quotas.refused_ms(str(peer[0]), broker.waits.now_ms)
+        refused_ms = broker.quotas.count_connection(str(peer[0]), broker.waits.now_ms)
         if refused_ms:
-            self._server.closed(self.session, "too many new connections of its address")
+            self._server.log_closed(self.session, "too many new connections of its address")
             self._is_muted = True
             self._server.loop.call_later(refused_ms / 1000, self.close)
 
@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Continue after ``pause_writing``."""
         if self._outbox is not None:
-            self._server.taken(self)
+            self._server.note_accepted(self)
             self._outbox.resume()
             self._pump()
 
@@ -158,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._answer_frames(out)
         except (CloseConnection, DecodeError) as error:
-            self._server.closed(self.session, str(error))
+            self._server.log_closed(self.session, str(error))
             self._send(out)
             self.close()
             return
@@ -170,15 +170,15 @@ class Connection(asyncio.BufferedProtocol):
         self._balance_reading()
 
     def _answer_frames(self, out: Buffers) -> None:
-        done = 0
+        done_count = 0
         while not (self._later or self._is_held or self._is_muted or self._is_choked) and self.transport is not None:
-            if done >= _AT_ONCE:
+            if done_count >= _AT_ONCE:
                 self._give_turn()
                 return
             frame = self._frames.next_view()
             if frame is None:
                 return
-            done += 1
+            done_count += 1
             self.frame_began = None  # the next bytes belong to another frame
             self._answer_frame(frame, out)
 
@@ -195,11 +195,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
             self._frames.max_bytes = self._server.max_request_bytes
         fast = self._server.fast
-        if fast is not None and (answered := fast(view, self.session)) is not None:
-            if isinstance(answered, Unfinished):
-                self._wait_or_take(answered.request, answered.answer, out)
+        if fast is not None and (answered_request := fast(view, self.session)) is not None:
+            if isinstance(answered_request, Unfinished):
+                self._wait_or_take(answered_request.request, answered_request.answer, out)
             else:
-                self._give(answered, out)
+                self._give(answered_request, out)
             return
         frame = view.tobytes()
         raw = self.session.memory.get("raw")
@@ -242,9 +242,9 @@ class Connection(asyncio.BufferedProtocol):
         self._later = later = Later()
         later.when_complete(lambda done: self._late(request, done))
         decoding = self._server.loop.run_in_executor(None, lambda: request.body)
-        decoding.add_done_callback(lambda done: self._decoded(request, later, done.exception()))
+        decoding.add_done_callback(lambda done: self._decode_failed(request, later, done.exception()))
 
-    def _decoded(self, request: Request, later: Later, error: BaseException | None) -> None:
+    def _decode_failed(self, request: Request, later: Later, error: BaseException | None) -> None:
         if later.is_done:  # the connection is closed
             return
         try:
@@ -263,10 +263,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._encode_apart(request, later, answer)
 
     def _encode_apart(self, request: Request, later: Later, answer: Answer, error: Exception | None = None) -> None:
-        def encoded(done: asyncio.Future[Buffers]) -> None:
-            failure = done.exception()
+        def encoded(done_count: asyncio.Future[Buffers]) -> None:
+            failure = done_count.exception()
             if failure is None:
-                later.complete(Encoded(done.result()))
+                later.complete(Encoded(done_count.result()))
             else:
                 later.fail(RuntimeError(f"the answer was not encoded: {failure!r}"))
 
@@ -359,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
             (self.transport.pause_reading if is_full else self.transport.resume_reading)()
 
     def _drop(self, reason: str) -> None:
-        self._server.closed(self.session, reason)
+        self._server.log_closed(self.session, reason)
         self.close()
 
     def close(self) -> None:
@@ -501,7 +501,7 @@ class Server:
 
     async def wait_closed(self) -> None:
         """Wait until the ports and connections that ``stop_listening`` closes are closed."""
-        for turn in range(_MOST_TURNS):
+        for turn in range(_MAX_TURNS):
             await asyncio.sleep(0)
             nodes = {listener.node_id for listener, _ in self._listening}
             self._closing = [one for one in self._closing if one.opening]
@@ -520,13 +520,13 @@ class Server:
     def not_taken(self, connection: Connection, size_bytes: int) -> None:
         """Note unread responses of a client. If all exceed the limit, close the connections that wait longest."""
         self._not_taken[connection] = size_bytes
-        while sum(self._not_taken.values()) > _MOST_UNSENT:
+        while sum(self._not_taken.values()) > _MAX_UNSENT_BYTES:
             oldest = next(iter(self._not_taken))
             del self._not_taken[oldest]
-            self.closed(oldest.session, "its answers are not read, and too many wait")
+            self.log_closed(oldest.session, "its answers are not read, and too many wait")
             oldest.abort()
 
-    def taken(self, connection: Connection) -> None:
+    def note_accepted(self, connection: Connection) -> None:
         """Note that a client reads again, or has closed its connection."""
         self._not_taken.pop(connection, None)
 
@@ -543,14 +543,14 @@ class Server:
             return
         for connection in tuple(self._frame_memory):
             connection.rest()  # frees buffers without an incomplete frame
-        unfinished = {one: one.frame_began for one in self._frame_memory if one.frame_began is not None}
-        for connection, _ in sorted(unfinished.items(), key=lambda item: item[1]):
+        unfinished_frames = {one: one.frame_began for one in self._frame_memory if one.frame_began is not None}
+        for connection, _ in sorted(unfinished_frames.items(), key=lambda item: item[1]):
             if self._frame_memory_bytes <= self.max_queued_bytes:
                 return
             reason = (
                 f"queued.max.request.bytes={self.max_queued_bytes} is used, and its frame is unfinished for longest"
             )
-            self.closed(connection.session, reason)
+            self.log_closed(connection.session, reason)
             connection.drop_frames()
             connection.abort()
 
@@ -558,12 +558,12 @@ class Server:
         """Remove a closed connection. Acceptors that wait for its file descriptor continue."""
         self.note_frame_memory(connection, 0)
         self.connections.discard(connection)
-        self.taken(connection)
+        self.note_accepted(connection)
         for _, acceptor in self._listening:
             if acceptor.is_waiting:
                 self.loop.call_soon(acceptor.resume)  # after asyncio has closed the socket
 
-    def closed(self, session: Session, reason: str) -> None:
+    def log_closed(self, session: Session, reason: str) -> None:
         """Log why a connection was closed."""
         _LOG.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
 
@@ -577,10 +577,10 @@ class Server:
                 connection.rest()
             began = connection.frame_began
             if began is not None and now - began > _FRAME_SECONDS:
-                self.closed(connection.session, "a frame was not finished in time")
+                self.log_closed(connection.session, "a frame was not finished in time")
                 connection.abort()
             elif now - connection.last_active > self.max_idle_seconds:
-                self.closed(connection.session, "idle")
+                self.log_closed(connection.session, "idle")
                 (connection.abort if connection.is_ending else connection.close)()
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 

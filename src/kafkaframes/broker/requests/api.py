@@ -30,14 +30,14 @@ class Later:
     A second call, or one after the connection has closed, has no effect.
     """
 
-    __slots__ = ("_abandoned", "_waiting", "answer", "error", "is_done")
+    __slots__ = ("_abandon_callbacks", "_waiting", "answer", "error", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
         self.answer: Message | Encoded | None = None
         self.error: Exception | None = None
         self._waiting: list[Callable[[Later], None]] = []
-        self._abandoned: list[Callable[[], None]] = []
+        self._abandon_callbacks: list[Callable[[], None]] = []
 
     def complete(self, answer: Message | Encoded | None) -> None:
         """Set the response, which is sent immediately."""
@@ -72,13 +72,13 @@ class Later:
 
     def when_abandoned(self, call: Callable[[], None]) -> None:
         """Call ``call`` if the connection is closed before the response is complete."""
-        self._abandoned.append(call)
+        self._abandon_callbacks.append(call)
 
     def abandon(self) -> None:
         """Cancel the response, because its connection is closed."""
         if not self.is_done:
             self.is_done = True
-            for call in self._abandoned:
+            for call in self._abandon_callbacks:
                 call()
 
 
@@ -87,7 +87,7 @@ Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the Brok
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
-def changed(answer: Answer, change: Callable[[Any], Any]) -> Any:
+def map_answer(answer: Answer, change: Callable[[Any], Any]) -> Any:
     """Apply ``change`` to an answer, now or when it is complete; return the result, or a ``Later`` with it."""
     if not isinstance(answer, Later):
         return change(answer)
@@ -213,5 +213,5 @@ class Api:
         """The lowest and highest served version. Versions that Kafka marks unstable are excluded."""
         if self.versions is not None:
             return self.versions
-        known = self.catalog
-        return known.versions.lowest, known.versions.highest - int(known.is_latest_unstable)
+        catalog_api = self.catalog
+        return catalog_api.versions.lowest, catalog_api.versions.highest - int(catalog_api.is_latest_unstable)

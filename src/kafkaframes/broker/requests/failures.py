@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.requests.api import Answer, changed
+from kafkaframes.broker.requests.api import Answer, map_answer
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 
-_LONGEST_TEXT = 1_000
+_MAX_TEXT_LENGTH = 1_000
 _AT_CRC = 17  # in format 2 a byte of the CRC (17 to 20); in formats 0 and 1 a byte of the timestamp or the key
 
 
-def failed(request: Request, code: int) -> Any:
+def failure_response(request: Request, code: int) -> Any:
     """Return a response in which every part of the request has failed with ``code``.
 
     Arrays of the response have a row for each row of the request's array, with the same values in fields of the same
@@ -70,11 +70,11 @@ def _rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
     for other in type(source)._fields if isinstance(source, Struct) else ():
         values = getattr(source, other.attribute)
         if other.spec.type.is_array and values:
-            return [_fill(info.struct(), value, code, version) for value in _wrapped(info.struct, values)]
+            return [_fill(info.struct(), value, code, version) for value in _wrap_values(info.struct, values)]
     return []
 
 
-def _wrapped(struct: Any, values: list[Any]) -> list[Any]:
+def _wrap_values(struct: Any, values: list[Any]) -> list[Any]:
     """Return plain values (names, numbers) as objects with the attributes of the row's struct."""
     return [value if isinstance(value, Struct) else _Plain(struct, value) for value in values]
 
@@ -109,8 +109,8 @@ def shorten_texts(answer: Struct) -> None:
     """Shorten error messages: a message that repeats the client's input may exceed Kafka's limit for strings."""
     for info in type(answer)._fields:
         value = getattr(answer, info.attribute)
-        if isinstance(value, str) and info.attribute.endswith("error_message") and len(value) > _LONGEST_TEXT:
-            setattr(answer, info.attribute, f"{value[:_LONGEST_TEXT]}...")
+        if isinstance(value, str) and info.attribute.endswith("error_message") and len(value) > _MAX_TEXT_LENGTH:
+            setattr(answer, info.attribute, f"{value[:_MAX_TEXT_LENGTH]}...")
         for inner in value if isinstance(value, list) else (value,):
             if isinstance(inner, Struct):
                 shorten_texts(inner)
@@ -118,16 +118,16 @@ def shorten_texts(answer: Struct) -> None:
 
 def flip_bytes(answer: Answer) -> Answer:
     """Return a response whose records have a wrong CRC. Responses without records are unchanged."""
-    flipped: Answer = changed(answer, _flipped)
-    return flipped
+    flipped_answer: Answer = map_answer(answer, _flip_crcs)
+    return flipped_answer
 
 
-def _flipped(answer: Any) -> Any:
+def _flip_crcs(answer: Any) -> Any:
     for topic in getattr(answer, "responses", None) or ():
         for row in getattr(topic, "partitions", None) or ():
             records = getattr(row, "records", None)
             if records and len(records) > _AT_CRC:
-                changed = bytearray(records)
-                changed[_AT_CRC] ^= 0xFF
-                row.records = bytes(changed)
+                new_records = bytearray(records)
+                new_records[_AT_CRC] ^= 0xFF
+                row.records = bytes(new_records)
     return answer

@@ -21,13 +21,13 @@ PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
 CONNECTION = "connection_creation_rate"
 _SAMPLES, _SAMPLE_MS = 11, 1000  # quota.window.num, quota.window.size.seconds
-_LONGEST_MS = 1000  # longest throttle time for request_percentage and connections: one sample
+_MAX_THROTTLE_MS = 1000  # longest throttle time for request_percentage and connections: one sample
 _UNLIMITED = 1e18  # a second; replaces an infinite quota, which is allowed, and would make a bucket's refill NaN
 _STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
 _NOT_COUNTED = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
 _USER = "User:"
-_MOST_PAYERS = 10_000  # limited, because clients choose their client ids
-_Counted = TypeVar("_Counted")
+_MAX_PAYERS = 10_000  # limited, because clients choose their client ids
+_SamplesT = TypeVar("_SamplesT")
 _Entity: TypeAlias = frozenset[tuple[str, "str | None"]]
 _Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id whose usage is counted together
 
@@ -41,8 +41,8 @@ class Rate:
     def add(self, amount: float, now_ms: float) -> None:
         """Add an amount to the current sample."""
         if self.samples and now_ms - self.samples[-1][0] < _SAMPLE_MS:
-            began, used = self.samples.pop()
-            self.samples.append((began, used + amount))
+            began, used_amount = self.samples.pop()
+            self.samples.append((began, used_amount + amount))
         else:
             self.samples.append((now_ms, amount))
 
@@ -58,10 +58,10 @@ class Rate:
             self.samples.popleft()
         if not self.samples:
             return 0
-        elapsed = now_ms - self.samples[0][0]
-        missing = max(_SAMPLES - 1 - int(elapsed // _SAMPLE_MS), 0)  # Rate.windowSize assumes a full window
-        window_ms = elapsed + missing * _SAMPLE_MS
-        mean = sum(used for _, used in self.samples) * _SAMPLE_MS / window_ms
+        elapsed_ms = now_ms - self.samples[0][0]
+        missing = max(_SAMPLES - 1 - int(elapsed_ms // _SAMPLE_MS), 0)  # Rate.windowSize assumes a full window
+        window_ms = elapsed_ms + missing * _SAMPLE_MS
+        mean = sum(used_amount for _, used_amount in self.samples) * _SAMPLE_MS / window_ms
         return round(min((mean - limit) / limit * window_ms, MAX_INT32)) if mean > limit else 0
 
 
@@ -94,17 +94,17 @@ class Quotas:
     _rates: dict[_Payer, Rate] = field(default_factory=dict)
     _buckets: dict[_Payer, Bucket] = field(default_factory=dict)
 
-    def take_over(self, stored: Iterable[Mapping[str, Any]]) -> None:
+    def take_over(self, stored_quotas: Iterable[Mapping[str, Any]]) -> None:
         """Replace all quotas with stored ones."""
         self.limits.clear()
-        for entity_quotas in stored:
+        for entity_quotas in stored_quotas:
             for key, value in entity_quotas["values"].items():
                 self.limits.setdefault(key, {})[_entity(entity_quotas["entity"])] = min(float(value), _UNLIMITED)
         if not self.limits:
             self._rates.clear()
             self._buckets.clear()
 
-    def refused_ms(self, address: str, now_ms: float) -> int:
+    def count_connection(self, address: str, now_ms: float) -> int:
         """Count a new connection. Return 0, or the milliseconds after which it must be closed without a response."""
         limits = self.limits.get(CONNECTION)
         if not limits:
@@ -113,9 +113,9 @@ class Quotas:
         limit = limits.get(frozenset({("ip", address)}), limits.get(frozenset({("ip", None)})))
         if limit is None:
             return 0
-        rate = _kept(self._rates, (CONNECTION, address, ""), Rate)
+        rate = _get_or_create(self._rates, (CONNECTION, address, ""), Rate)
         rate.add(1, now_ms)
-        over_ms = min(rate.over_ms(limit, now_ms), _LONGEST_MS)
+        over_ms = min(rate.over_ms(limit, now_ms), _MAX_THROTTLE_MS)
         if over_ms:  # rejected connections are not counted
             rate.add(-1, now_ms)
         return over_ms
@@ -131,16 +131,16 @@ class Quotas:
         if quota is None:
             return 0
         payer, limit = quota
-        rate = _kept(self._rates, payer, Rate)
+        rate = _get_or_create(self._rates, payer, Rate)
         rate.add(amount, now_ms)
         over_ms = rate.over_ms(limit, now_ms)
-        return min(over_ms, _LONGEST_MS) if key == REQUEST else over_ms
+        return min(over_ms, _MAX_THROTTLE_MS) if key == REQUEST else over_ms
 
     def give_back(self, request: Request, key: str, amount: float, now_ms: float) -> None:
         """Remove usage that was just counted, because the data is not sent."""
         quota = self._of(key, request)
         if quota is not None:
-            _kept(self._rates, quota[0], Rate).add(-amount, now_ms)
+            _get_or_create(self._rates, quota[0], Rate).add(-amount, now_ms)
 
     def may_change(self, request: Request, count: int, now_ms: float) -> bool:
         """Count created or deleted partitions; return whether the change is allowed.
@@ -151,7 +151,7 @@ class Quotas:
         if quota is None:
             return True
         payer, limit = quota
-        bucket = _kept(self._buckets, payer, lambda: Bucket(limit * _SAMPLES, now_ms))
+        bucket = _get_or_create(self._buckets, payer, lambda: Bucket(limit * _SAMPLES, now_ms))
         bucket.refill(limit, now_ms)
         only_waits = request.version < _STRICT_SINCE[request.api.name]
         may = bucket.left >= 0 or only_waits
@@ -171,13 +171,13 @@ class Quotas:
         return None
 
 
-def _kept(counted: dict[_Payer, _Counted], payer: _Payer, new: Callable[[], _Counted]) -> _Counted:
+def _get_or_create(samples_by_payer: dict[_Payer, _SamplesT], payer: _Payer, new: Callable[[], _SamplesT]) -> _SamplesT:
     """Return the usage of a client. If there are too many clients, the oldest entry is removed."""
-    if payer not in counted:
-        if len(counted) >= _MOST_PAYERS:
-            del counted[next(iter(counted))]
-        counted[payer] = new()
-    return counted[payer]
+    if payer not in samples_by_payer:
+        if len(samples_by_payer) >= _MAX_PAYERS:
+            del samples_by_payer[next(iter(samples_by_payer))]
+        samples_by_payer[payer] = new()
+    return samples_by_payer[payer]
 
 
 def _entity(names: Mapping[str, str | None]) -> _Entity:
@@ -190,8 +190,8 @@ def _canonical(address: str) -> str:
     >>> _canonical("0:0::1"), _canonical("::ffff:10.0.0.1"), _canonical("fe80::1%eth0")
     ('::1', '10.0.0.1', 'fe80::1')
     """
-    parsed = ip_address(address.partition("%")[0])
-    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
+    ip_or_network = ip_address(address.partition("%")[0])
+    return str(getattr(ip_or_network, "ipv4_mapped", None) or ip_or_network)
 
 
 def is_counted(request: Request) -> bool:

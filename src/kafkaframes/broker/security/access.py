@@ -112,7 +112,7 @@ def viewer_of(session: Session, access: Access) -> Viewer:
     return Viewer(access, session.principal, session.peer.rpartition(":")[0])
 
 
-def refused(request: Request, access: Access) -> int:
+def check_access(request: Request, access: Access) -> int:
     """Return the error code if the client lacks a permission for the whole request, else 0."""
     for right in request.api.rights_at(request.version, whole=True):
         name = getattr(request.body, right.field) if right.field else CLUSTER_NAME
@@ -121,7 +121,7 @@ def refused(request: Request, access: Access) -> int:
     return ErrorCode.NONE
 
 
-def denied(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> int:
+def check_denied(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> int:
     """Return the error code if the client lacks the declared permission for a part of the request, else 0.
 
     Args:
@@ -131,7 +131,7 @@ def denied(request: Request, access: Access, resource: str, name: str, operation
     Raises:
         LookupError: the API does not declare this permission.
     """
-    right = _declared(request, resource, operation)
+    right = _declared_right(request, resource, operation)
     if _has(request, access, right, name):
         return ErrorCode.NONE
     return right.error if right.denied != LEFT_OUT else _HIDDEN
@@ -139,15 +139,15 @@ def denied(request: Request, access: Access, resource: str, name: str, operation
 
 def may(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:
     """Return whether the client has the declared permission for a part of the request."""
-    return denied(request, access, resource, name, operation) == ErrorCode.NONE
+    return check_denied(request, access, resource, name, operation) == ErrorCode.NONE
 
 
 def all_denied(request: Request, access: Access, resource: str, names: Iterable[str]) -> int:
     """Return the first error code of several parts, if the client lacks a permission for one of them, else 0."""
-    return next((code for name in names if (code := denied(request, access, resource, name))), ErrorCode.NONE)
+    return next((code for name in names if (code := check_denied(request, access, resource, name))), ErrorCode.NONE)
 
 
-def _declared(request: Request, resource: str, operation: str | None) -> Right:
+def _declared_right(request: Request, resource: str, operation: str | None) -> Right:
     for right in request.api.rights_at(request.version, whole=False):
         if right.resource == resource and operation in (None, right.operation):
             return right

@@ -125,11 +125,11 @@ class AclAccess:
 
     def remove(self, acl_filter: AclFilter) -> list[Acl]:
         """Remove the ACLs that match a filter; return them."""
-        removed = [acl for acl in self._acls if acl_filter.takes(acl)]
-        for acl in removed:
+        removed_acls = [acl for acl in self._acls if acl_filter.takes(acl)]
+        for acl in removed_acls:
             self._drop(acl)
         self.version += 1
-        return removed
+        return removed_acls
 
     def _drop(self, acl: Acl) -> None:
         pattern = _pattern(acl)
@@ -183,8 +183,8 @@ class AclAccess:
         """Return the client's permitted operations as bits; 0 if it may not describe the resource."""
         if not self.allows(session, "DESCRIBE", resource, name):
             return 0
-        allowed = (one for one in OF_RESOURCE[resource] if self.allows(session, one, resource, name))
-        return sum(1 << OPERATIONS[one] for one in allowed)
+        allowed_operations = (one for one in OF_RESOURCE[resource] if self.allows(session, one, resource, name))
+        return sum(1 << OPERATIONS[one] for one in allowed_operations)
 
 
 def _pattern(acl: Acl) -> _Pattern:

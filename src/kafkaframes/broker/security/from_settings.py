@@ -22,7 +22,7 @@ from kafkaframes.protocol import jaas
 
 
 def security_of(
-    known: MutableMapping[str, str],
+    known_settings: MutableMapping[str, str],
     *,
     listeners: Sequence[ListenerOptions] = (),
     users: Iterable[str] = (),
@@ -30,17 +30,19 @@ def security_of(
     key: str | None = None,
     authorities: str | None = None,
 ) -> Security:
-    """Return the security from options and settings. Options have precedence; the settings are removed from ``known``.
+    """Return the security from options and settings; options have precedence.
+
+    The settings that were used are removed from ``known_settings``.
 
     Args:
-        known: settings of ``server.properties``.
+        known_settings: settings of ``server.properties``.
         users: users for SASL, as ``NAME=PASSWORD``.
         certificate, key, authorities: PEM files, as for ``server_context``.
 
     Raises:
         OptionError: a user has no password, a store is not a PEM file, or a setting does not fit the listeners.
     """
-    texts = {name: known.pop(name) for name in KEYS & known.keys()}
+    texts = {name: known_settings.pop(name) for name in KEYS & known_settings.keys()}
     for store in ("keystore", "truststore"):
         if f"ssl.{store}.location" in texts and texts.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
             raise OptionError(f"ssl.{store}.location is read where ssl.{store}.type=PEM; other stores are Java's")
@@ -59,9 +61,9 @@ def security_of(
         authorities=known_clients,
         needs_client=client_auth == "required",
     )
-    logins = {known.pop(name) for name in [*filter(LOGIN.fullmatch, known)]}
+    logins = {known_settings.pop(name) for name in [*filter(LOGIN.fullmatch, known_settings)]}
     mechanisms = _list(texts.get("sasl.enabled.mechanisms", ",".join(PASSWORD_MECHANISMS)))
-    made = Security(
+    security = Security(
         users=dict(map(_user, users)),
         mechanisms=mechanisms,
         check_token=_check_of({name: value for name, value in texts.items() if name in TOKEN_KEYS}, mechanisms),
@@ -70,19 +72,19 @@ def security_of(
         tls=tls or None,
     )
     if listeners:
-        _check(made, listeners)
-    return made
+        _check(security, listeners)
+    return security
 
 
-def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
+def _check(security: Security, listeners: Sequence[ListenerOptions]) -> None:
     """Reject security options that no listener uses: the user would rely on them."""
-    named = ", ".join(one.protocol for one in listeners)
-    if made.tls is None and any(one.needs_tls for one in listeners):
-        raise OptionError(f"a listener of SSL needs a certificate; the listeners are {named}")
-    if made.tls is not None and not any(one.needs_tls for one in listeners):
-        raise OptionError(f"a certificate, but the listeners are {named}")
-    if (made.users or made.check_token or made.kerberos) and not any(one.needs_sasl for one in listeners):
-        raise OptionError(f"users, tokens or tickets for SASL, but the listeners are {named}")
+    protocol_list = ", ".join(one.protocol for one in listeners)
+    if security.tls is None and any(one.needs_tls for one in listeners):
+        raise OptionError(f"a listener of SSL needs a certificate; the listeners are {protocol_list}")
+    if security.tls is not None and not any(one.needs_tls for one in listeners):
+        raise OptionError(f"a certificate, but the listeners are {protocol_list}")
+    if (security.users or security.check_token or security.kerberos) and not any(one.needs_sasl for one in listeners):
+        raise OptionError(f"users, tokens or tickets for SASL, but the listeners are {protocol_list}")
 
 
 def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos | None:
@@ -163,7 +165,7 @@ def _user(text: str) -> tuple[str, str]:
 
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_MOST_BYTES: Final = 1 << 20
+_MAX_FILE_BYTES: Final = 1 << 20
 
 
 def read_private(path: str) -> str:
@@ -175,7 +177,7 @@ def read_private(path: str) -> str:
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            data = file.read(_MOST_BYTES)
+            data = file.read(_MAX_FILE_BYTES)
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from None
     if os.name == "posix" and mode & _OTHERS:
@@ -193,7 +195,7 @@ def token_of_file(path: str) -> str:
         OptionError: as for ``read_private``; or the file has no valid token, or cannot be written.
     """
     try:
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        security = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         token = read_private(path).strip()
         if not token.isascii() or not token.isprintable() or " " in token or not token:
@@ -202,6 +204,6 @@ def token_of_file(path: str) -> str:
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from None
     token = secrets.token_urlsafe(32)
-    with open(made, "w", encoding="ascii") as file:
+    with open(security, "w", encoding="ascii") as file:
         file.write(f"{token}\n")
     return token

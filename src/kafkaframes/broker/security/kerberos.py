@@ -39,7 +39,7 @@ class _Rule:
     count: int = 0
     format: str | None = None
     match: re.Pattern[str] | None = None
-    replaced: re.Pattern[str] | None = None
+    replacement: re.Pattern[str] | None = None
     by: tuple[str | int, ...] = ()  # replacement: texts and group numbers
     replaces_all: bool = False
     case: str = ""
@@ -53,8 +53,8 @@ class _Rule:
         name = _PARAMETER.sub(lambda match: parameters[int(match[1])], self.format)
         if self.match is not None and self.match.fullmatch(name) is None:
             return None
-        if self.replaced is not None:
-            name = self.replaced.sub(self._replacement, name, count=0 if self.replaces_all else 1)
+        if self.replacement is not None:
+            name = self.replacement.sub(self._replacement, name, count=0 if self.replaces_all else 1)
         return name
 
     def _replacement(self, match: re.Match[str]) -> str:
@@ -74,7 +74,7 @@ class LocalNames:
     """
 
     def __init__(self, rules: Iterable[str] = (), default_realm: str = "") -> None:
-        self._rules = [_parsed(rule) for rule in rules] or [_Rule()]
+        self._rules = [_parse_rule(rule) for rule in rules] or [_Rule()]
         self._default_realm = default_realm
 
     def user(self, principal: str) -> str:
@@ -93,7 +93,7 @@ class LocalNames:
         raise AuthenticationError(f"{KERBEROS_RULES} have none for the principal")
 
 
-def _parsed(text: str) -> _Rule:
+def _parse_rule(text: str) -> _Rule:
     if text == "DEFAULT":
         return _Rule()
     match = _RULE.fullmatch(text)
@@ -102,13 +102,13 @@ def _parsed(text: str) -> _Rule:
     count = int(match["count"])
     if any(not 0 < len(number) < 10 or int(number) > count for number in _PARAMETER.findall(match["format"])):
         raise OptionError(f"{KERBEROS_RULES}: {text!r}: its format has $0 to ${count}")
-    replaced = None if match["replaced"] is None else _pattern(match["replaced"], text)
+    replacement = None if match["replaced"] is None else _pattern(match["replaced"], text)
     return _Rule(
         count,
         match["format"],
         None if match["match"] is None else _pattern(match["match"], text),
-        replaced,
-        () if replaced is None else _replacement(match["by"], replaced.groups, text),
+        replacement,
+        () if replacement is None else _replacement(match["by"], replacement.groups, text),
         bool(match["all"]),
         match["case"],
     )
@@ -206,10 +206,10 @@ class KerberosExchange(Exchange):
 
     def _respond(self, message: bytes) -> bytes:
         if self._has_offered:
-            return self._finished(message)
+            return self._finish(message)
         if self._context is None:
-            held = self._kerberos.credentials(self._library)
-            self._context = self._library.SecurityContext(creds=held, usage="accept")
+            credentials = self._kerberos.credentials(self._library)
+            self._context = self._library.SecurityContext(creds=credentials, usage="accept")
             self._context.__DEFER_STEP_ERRORS__ = False  # as in Kafka, no error token is sent
         elif self._context.complete:
             if message:
@@ -220,12 +220,12 @@ class KerberosExchange(Exchange):
 
     def _offer(self) -> bytes:
         self._has_offered = True
-        offered: bytes = self._context.wrap(_NO_LAYER, False).message
-        return offered
+        layer_message: bytes = self._context.wrap(_NO_LAYER, False).message
+        return layer_message
 
-    def _finished(self, message: bytes) -> bytes:
-        chosen = self._context.unwrap(message).message
-        if len(chosen) < len(_NO_LAYER) or chosen[0] != _NO_LAYER[0]:
+    def _finish(self, message: bytes) -> bytes:
+        client_message = self._context.unwrap(message).message
+        if len(client_message) < len(_NO_LAYER) or client_message[0] != _NO_LAYER[0]:
             raise AuthenticationError("GSSAPI: only the layer without protection is offered")
         self.user = self._names.user(str(self._context.initiator_name))
         return b""

@@ -19,7 +19,7 @@ from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange, LocalNames
 from kafkaframes.broker.security.scram import (
     HASHES,
-    LEAST_ITERATIONS,
+    MIN_ITERATIONS,
     SALT_BYTES,
     AuthenticationError,
     DelegationTokens,
@@ -57,9 +57,9 @@ class PlainExchange(Exchange):
             raise AuthenticationError("Authentication failed: username or password not specified")
         if acting_for not in ("", user):
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is different")
-        known = self._passwords.get(user)
-        is_right = hmac.compare_digest(*(_digest(text) for text in (known or "", password)))
-        if known is None or not is_right:
+        stored_credential = self._passwords.get(user)
+        is_right = hmac.compare_digest(*(_digest(text) for text in (stored_credential or "", password)))
+        if stored_credential is None or not is_right:
             raise AuthenticationError("Authentication failed: Invalid username or password")
         self.user = user
         return b""
@@ -137,7 +137,7 @@ class Credentials:
     in_thread: Callable[[Callable[[], None]], Later] | None = field(default=None, repr=False)
     tokens: DelegationTokens = field(default_factory=DelegationTokens, repr=False)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    _made: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
+    _derived_credentials: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
     def exchange(self, mechanism: str, now_ms: Callable[[], int]) -> Exchange:
         """Start an authentication with an enabled mechanism."""
@@ -159,34 +159,36 @@ class Credentials:
         """Compute the SCRAM credentials of all passwords in advance, so that all logins take the same time."""
         for mechanism in (name for name in self.mechanisms if name in HASHES):
             for user, password in self.passwords.items():
-                salt = self._derived(user, mechanism)[:SALT_BYTES]
-                self._made[user, mechanism] = credential_of_password(mechanism, password, salt=salt)
+                salt = self._derive_credential(user, mechanism)[:SALT_BYTES]
+                self._derived_credentials[user, mechanism] = credential_of_password(mechanism, password, salt=salt)
 
     def find_scram(self, user: str, mechanism: str) -> ScramCredential:
         """Return a user's SCRAM credential. For an unknown user, return one that no password matches."""
-        if self.passwords and not self._made:
+        if self.passwords and not self._derived_credentials:
             self.prepare()
         key = (user, mechanism)
-        return self.scram.get(key) or self._made.get(key) or self._unknown(user, mechanism)
+        return self.scram.get(key) or self._derived_credentials.get(key) or self._unknown(user, mechanism)
 
     def _find_token(self, token_id: str, mechanism: str, now_ms: int) -> tuple[ScramCredential, str, int | None]:
-        known = self.tokens.credential(token_id, mechanism, now_ms)
-        if known is None:
+        stored_credential = self.tokens.credential(token_id, mechanism, now_ms)
+        if stored_credential is None:
             return self._unknown(token_id, mechanism), "", None
-        credential, token = known
+        credential, token = stored_credential
         return credential, token.owner.partition(":")[2], token.expires_ms
 
     def _unknown(self, user: str, mechanism: str) -> ScramCredential:
         """Return a credential that looks like an existing user's. A name always gets the same salt and iterations."""
-        seed = self._derived(user, mechanism)
-        real = [one for (_, name), one in (*self.scram.items(), *self._made.items()) if name == mechanism]
-        shapes = sorted((len(one.salt), one.iterations) for one in real) or [(SALT_BYTES, LEAST_ITERATIONS)]
+        seed = self._derive_credential(user, mechanism)
+        real = [
+            one for (_, name), one in (*self.scram.items(), *self._derived_credentials.items()) if name == mechanism
+        ]
+        shapes = sorted((len(one.salt), one.iterations) for one in real) or [(SALT_BYTES, MIN_ITERATIONS)]
         size, iterations = shapes[int.from_bytes(seed[-8:], "big") % len(shapes)]
         salt = hashlib.shake_256(seed).digest(size) if size != SALT_BYTES else seed[:SALT_BYTES]
         nothing = secrets.token_bytes(hashlib.new(HASHES[mechanism]).digest_size)
         return ScramCredential(salt, iterations, nothing, nothing)
 
-    def _derived(self, user: str, mechanism: str) -> bytes:
+    def _derive_credential(self, user: str, mechanism: str) -> bytes:
         return hmac.digest(self.secret, f"{mechanism} {user}".encode("utf-8", "surrogatepass"), "sha512")
 
 
@@ -249,10 +251,10 @@ class Security:
 
     def access(self, settings: BrokerSettings) -> Access:
         """Return the authorizer."""
-        named = settings.explicit.get("authorizer.class.name")
-        if named is not None and not named.strip():
+        authorizer_class = settings.explicit.get("authorizer.class.name")
+        if authorizer_class is not None and not authorizer_class.strip():
             return EverybodyMay()
-        has_authorizer = self.authorizer or bool(tuple(self.acls)) or named is not None
+        has_authorizer = self.authorizer or bool(tuple(self.acls)) or authorizer_class is not None
         return AclAccess(
             self.acls,
             super_users=[name for name in settings.text("super.users").split(";") if name],

@@ -23,9 +23,9 @@ from typing import Any, Final, Protocol
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 from kafkaframes.wire.primitives import uuid_to_text
 
-LEAST_ITERATIONS: Final = 4096
+MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 16
-MOST_ITERATIONS: Final = 16384
+MAX_ITERATIONS: Final = 16384
 HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NUMBERS: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _FIRST = re.compile(
@@ -81,26 +81,26 @@ class ScramCredential:
     @classmethod
     def of_dict(cls, values: Mapping[str, str | int]) -> ScramCredential:
         """Return a credential from the dictionary of ``to_dict``."""
-        salt, stored, server = (base64.b64decode(str(values[key])) for key in ("salt", "stored_key", "server_key"))
-        return cls(salt, int(values["iterations"]), stored, server)
+        salt, stored_key, server = (base64.b64decode(str(values[key])) for key in ("salt", "stored_key", "server_key"))
+        return cls(salt, int(values["iterations"]), stored_key, server)
 
 
-def credential_of_salted(mechanism: str, salt: bytes, iterations: int, salted: bytes) -> ScramCredential:
+def credential_of_salted(mechanism: str, salt: bytes, iterations: int, salted_password: bytes) -> ScramCredential:
     """Return the credential of a salted password, as AlterUserScramCredentials contains it."""
     name = _hash_of(mechanism)
-    client_key = hmac.digest(salted, b"Client Key", name)
+    client_key = hmac.digest(salted_password, b"Client Key", name)
     return ScramCredential(
-        salt, iterations, hashlib.new(name, client_key).digest(), hmac.digest(salted, b"Server Key", name)
+        salt, iterations, hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)
     )
 
 
 def credential_of_password(
-    mechanism: str, password: str, *, iterations: int = LEAST_ITERATIONS, salt: bytes | None = None
+    mechanism: str, password: str, *, iterations: int = MIN_ITERATIONS, salt: bytes | None = None
 ) -> ScramCredential:
     """Return the credential of a password."""
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
-    salted = hashlib.pbkdf2_hmac(_hash_of(mechanism), password.encode(), salt, iterations)
-    return credential_of_salted(mechanism, salt, iterations, salted)
+    salted_password = hashlib.pbkdf2_hmac(_hash_of(mechanism), password.encode(), salt, iterations)
+    return credential_of_salted(mechanism, salt, iterations, salted_password)
 
 
 def _hash_of(mechanism: str) -> str:
@@ -234,9 +234,9 @@ class DelegationTokens:
     kept_ms: int = 3_600_000
     _credentials: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
-    def take_over(self, stored: Iterable[Mapping[str, Any]]) -> None:
+    def take_over(self, stored_key: Iterable[Mapping[str, Any]]) -> None:
         """Load tokens that ``to_list`` returned."""
-        self.by_id = {values["token_id"]: DelegationToken(**values) for values in stored}
+        self.by_id = {values["token_id"]: DelegationToken(**values) for values in stored_key}
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the tokens for storage."""
@@ -268,7 +268,7 @@ class DelegationTokens:
         Raises:
             RefusedError: the token does not exist or has expired, or the principal may not renew it.
         """
-        token = self._held(secret, principal, now_ms)
+        token = self._to_credential(secret, principal, now_ms)
         self._check_time(token, now_ms)
         period_ms = min(period_ms, self.default_ms) if period_ms > 0 else self.default_ms
         token.expires_ms = min(token.ends_ms, now_ms + period_ms)
@@ -280,7 +280,7 @@ class DelegationTokens:
         Raises:
             RefusedError: as ``renew``.
         """
-        token = self._held(secret, principal, now_ms)
+        token = self._to_credential(secret, principal, now_ms)
         if period_ms < 0:
             del self.by_id[token.token_id]
             return now_ms
@@ -317,7 +317,7 @@ class DelegationTokens:
         for key in [key for key in self._credentials if key[0] not in self.by_id]:
             del self._credentials[key]
 
-    def _held(self, secret: bytes, principal: str, now_ms: int) -> DelegationToken:
+    def _to_credential(self, secret: bytes, principal: str, now_ms: int) -> DelegationToken:
         self._check(now_ms)
         for token in self.by_id.values():
             if hmac.compare_digest(self.hmac_of(token), secret):

@@ -27,7 +27,7 @@ from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.storage.files.http_client import is_loopback, open_url
 
-_MOST_BYTES: Final = 64 << 10
+_MAX_TOKEN_BYTES: Final = 64 << 10
 _LATEST_SECONDS: Final = 253_402_300_799  # the end of the year 9999
 _ENCODED: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 
@@ -112,15 +112,15 @@ def read_token(text: str) -> Token:
             duplicate names, NaN and infinite numbers.
     """
     parts = text.split(".")
-    if len(text) > _MOST_BYTES or len(parts) != 3:
+    if len(text) > _MAX_TOKEN_BYTES or len(parts) != 3:
         raise AuthenticationError("a token has a header, claims and a signature")
     header, claims = (_object(part) for part in parts[:2])
     if "crit" in header:
         raise AuthenticationError("the token has critical extensions, and none are known (crit)")
-    return Token(header, claims, f"{parts[0]}.{parts[1]}".encode(), decoded(parts[2]))
+    return Token(header, claims, f"{parts[0]}.{parts[1]}".encode(), decode_part(parts[2]))
 
 
-def decoded(part: str) -> bytes:
+def decode_part(part: str) -> bytes:
     """Decode base64url without padding; raise an ``AuthenticationError`` if it is invalid."""
     if _ENCODED.fullmatch(part) is None:
         raise AuthenticationError("the token is not base64url")
@@ -132,12 +132,12 @@ def decoded(part: str) -> bytes:
 
 def _object(part: str) -> dict[str, Any]:
     try:
-        parsed = json.loads(decoded(part), object_pairs_hook=_without_doubles, parse_constant=_refuse)
+        json_object = json.loads(decode_part(part), object_pairs_hook=_without_doubles, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise AuthenticationError("the token is no JSON") from None
-    if not isinstance(parsed, dict):
+    if not isinstance(json_object, dict):
         raise AuthenticationError("the token is no JSON object")
-    return parsed
+    return json_object
 
 
 def _without_doubles(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -171,10 +171,10 @@ def _texts(claims: dict[str, Any], name: str) -> list[str]:
 
 
 Verify = Callable[[bytes, bytes], bool]  # signature, signed bytes
-_MOST_JWKS_BYTES: Final = 1 << 20
-_MOST_KEYS: Final = 100
+_MAX_JWKS_BYTES: Final = 1 << 20
+_MAX_KEYS: Final = 100
 _SECONDS: Final = 10.0
-_LEAST_RSA_BITS: Final = 2048
+_MIN_RSA_BITS: Final = 2048
 _AGAIN_SECONDS: Final = 10.0
 _ES256_BYTES: Final = 64
 
@@ -205,7 +205,7 @@ class KeySet:
         _check_url(url)
         self._lock = threading.Lock()
         self._fetching: threading.Thread | None = None
-        self._keys = _keys_of(_fetched(url), url)
+        self._keys = _keys_of(_fetch_keys(url), url)
         self._fetched_at = time.monotonic()
 
     def candidates(self, kid: str | None, algorithm: str) -> list[Key]:
@@ -226,7 +226,7 @@ class KeySet:
 
     def _fetch(self) -> None:
         try:
-            self._keys = _keys_of(_fetched(self._url), self._url)
+            self._keys = _keys_of(_fetch_keys(self._url), self._url)
         except OptionError:
             return  # the previous keys stay in use
 
@@ -269,30 +269,30 @@ def _check_url(url: str) -> None:
     raise OptionError("the address of a JWKS is https://..., file:///..., or http:// on this machine")
 
 
-def _fetched(url: str) -> bytes:
+def _fetch_keys(url: str) -> bytes:
     parts = urlsplit(url)
     try:
         if parts.scheme == "file":
             with open(url2pathname(parts.path), "rb") as file:
-                data = file.read(_MOST_JWKS_BYTES + 1)
+                data = file.read(_MAX_JWKS_BYTES + 1)
         else:
             with open_url(urllib.request.Request(url), timeout_seconds=_SECONDS) as answer:
-                data = answer.read(_MOST_JWKS_BYTES + 1)
+                data = answer.read(_MAX_JWKS_BYTES + 1)
     except (OSError, ValueError) as error:
         raise OptionError(f"the keys of a JWKS cannot be read: {type(error).__name__}") from None
-    if len(data) > _MOST_JWKS_BYTES:
-        raise OptionError(f"a JWKS has at most {_MOST_JWKS_BYTES} bytes")
+    if len(data) > _MAX_JWKS_BYTES:
+        raise OptionError(f"a JWKS has at most {_MAX_JWKS_BYTES} bytes")
     return data
 
 
 def _keys_of(data: bytes, url: str) -> tuple[Key, ...]:
     """Return the supported keys of a JWKS. Others, such as encryption keys, are ignored."""
     try:
-        rows = json.loads(data)["keys"][:_MOST_KEYS]
-        made = [_key(row) for row in rows if isinstance(row, dict)]
+        rows = json.loads(data)["keys"][:_MAX_KEYS]
+        keys_of_set = [_key(row) for row in rows if isinstance(row, dict)]
     except (ValueError, TypeError, KeyError, RecursionError, AuthenticationError):
         raise OptionError("the address of a JWKS returns no valid JWKS") from None
-    keys = tuple(key for key in made if key is not None)
+    keys = tuple(key for key in keys_of_set if key is not None)
     if not keys:
         raise OptionError("a JWKS has no key of RS256 or ES256")
     return keys
@@ -313,7 +313,7 @@ def _key(row: Mapping[str, Any]) -> Key | None:
 
 
 def _number(row: Mapping[str, Any], name: str) -> int:
-    return int.from_bytes(decoded(str(row[name])), "big")
+    return int.from_bytes(decode_part(str(row[name])), "big")
 
 
 def _rs256(row: Mapping[str, Any]) -> Verify | None:
@@ -321,7 +321,7 @@ def _rs256(row: Mapping[str, Any]) -> Verify | None:
         return None
     library = _library()
     key = library.rsa.RSAPublicNumbers(_number(row, "e"), _number(row, "n")).public_key()
-    if key.key_size < _LEAST_RSA_BITS:
+    if key.key_size < _MIN_RSA_BITS:
         return None
     pad, sha256 = library.padding.PKCS1v15(), library.hashes.SHA256()
 

@@ -80,9 +80,9 @@ _BY_TYPE: Mapping[int, str] = {
 _TOPIC_NAMES: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
 
 
-def _of_all(listed: Mapping[int, str]) -> dict[str, int]:
+def _of_all(values_by_limit: Mapping[int, str]) -> dict[str, int]:
     """Return what holds for each setting: for brokers' defaults of topics and of groups, what holds for theirs."""
-    own = {name: value for value, names in listed.items() for name in names.split()}
+    own = {name: value for value, names in values_by_limit.items() for name in names.split()}
     same = {**_TOPIC_NAMES, **GROUP_SETTINGS}
     return {**{name: own[other] for name, other in same.items() if other in own}, **own}
 
@@ -189,7 +189,7 @@ def type_of(name: str, value: str) -> int:
     return DOUBLE if text.replace(".", "", 1).isdigit() else STRING
 
 
-_SMALLEST_SEGMENT = 14
+_MIN_SEGMENT_BYTES = 14
 _BITS: Mapping[int, int] = {SHORT: 15, INT: 31, LONG: 63}
 _WORDS: Mapping[int, str] = {
     SHORT: "a whole number of 16 bits",
@@ -204,7 +204,7 @@ _DURATION = re.compile(
 )
 
 # The least value -> the settings that take it and more; those with a largest value stand in _LARGEST, too.
-_LEAST: Mapping[int, str] = {
+_MIN_VALUES: Mapping[int, str] = {
     -131072: "compression.zstd.level",
     -2: "local.retention.bytes local.retention.ms",
     -1: "compression.gzip.level retention.ms",
@@ -234,11 +234,11 @@ _LEAST: Mapping[int, str] = {
     2: "group.share.delivery.count.limit",
     4: "segment.index.bytes",
     100: "group.share.partition.max.record.locks",
-    _SMALLEST_SEGMENT: "internal.segment.bytes segment.bytes",
+    _MIN_SEGMENT_BYTES: "internal.segment.bytes segment.bytes",
     1000: "group.share.record.lock.duration.ms",
     1024: "fetch.max.bytes",
 }
-_LARGEST: Mapping[str, int] = {
+_MAX_VALUES: Mapping[str, int] = {
     "compression.gzip.level": 9,
     "compression.lz4.level": 17,
     "compression.zstd.level": 22,
@@ -247,7 +247,7 @@ _LARGEST: Mapping[str, int] = {
     "group.share.record.lock.duration.ms": 3_600_000,
     "min.cleanable.dirty.ratio": 1,
 }
-_LEAST_OF: Mapping[str, int] = _of_all(_LEAST)
+_MIN_OF_NAME: Mapping[str, int] = _of_all(_MIN_VALUES)
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "cleanup.policy": ("compact", "delete"),
     "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
@@ -258,7 +258,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 _THROTTLED = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 
 
-def normalized(name: str, value: str) -> str:
+def normalize_value(name: str, value: str) -> str:
     """Return a value as Kafka describes it after parsing: of a list without spaces and repeats, a ratio as a double.
 
     >>> normalized("cleanup.policy", " compact,delete,compact"), normalized("min.cleanable.dirty.ratio", "1")
@@ -275,13 +275,13 @@ def normalized(name: str, value: str) -> str:
         return str(_in_range(name, name_of_topics, _whole(name, text, kind)))
     if kind == DOUBLE:
         if _DECIMAL.fullmatch(text) is None:
-            raise _refused(name, value, "a number")
+            raise _refuse_value(name, value, "a number")
         return repr(float(_in_range(name, name_of_topics, float(text))))
     if kind == LIST:
         return ",".join(_list(name, name_of_topics, list_of(value)))
     choices = _CHOICES.get(name_of_topics)
     if choices is not None and value not in choices:
-        raise _refused(name, value, f"one of {', '.join(choices)}")
+        raise _refuse_value(name, value, f"one of {', '.join(choices)}")
     _FURTHER.get(name, _any)(name, value)
     return value
 
@@ -295,31 +295,31 @@ def list_of(value: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in value.split(","))) if value.strip() else []
 
 
-def _refused(name: str, value: object, expected: str) -> OptionError:
-    return OptionError(f"{name} is {expected}, not {value!r}")
+def _refuse_value(name: str, value: object, expectation: str) -> OptionError:
+    return OptionError(f"{name} is {expectation}, not {value!r}")
 
 
 def _boolean(name: str, text: str) -> str:
     if text.lower() not in ("true", "false"):
-        raise _refused(name, text, "true or false")
+        raise _refuse_value(name, text, "true or false")
     return text.lower()
 
 
 def _whole(name: str, text: str, kind: int) -> int:
     limit = 1 << _BITS[kind]
     if _WHOLE.fullmatch(text) is None or not -limit <= int(text) < limit:
-        raise _refused(name, text, _WORDS[kind])
+        raise _refuse_value(name, text, _WORDS[kind])
     return int(text)
 
 
 def _in_range(name: str, name_of_topics: str, number: float) -> float:
-    least, largest = _LEAST_OF.get(name_of_topics), _LARGEST.get(name_of_topics)
+    least, largest = _MIN_OF_NAME.get(name_of_topics), _MAX_VALUES.get(name_of_topics)
     if least is not None and number < least:
-        raise _refused(name, number, f"at least {least}")
+        raise _refuse_value(name, number, f"at least {least}")
     if largest is not None and number > largest:
-        raise _refused(name, number, f"at most {largest}")
+        raise _refuse_value(name, number, f"at most {largest}")
     if name == "compression.gzip.level" and number == 0:
-        raise _refused(name, number, "1 to 9, or -1")
+        raise _refuse_value(name, number, "1 to 9, or -1")
     return number
 
 
@@ -327,9 +327,9 @@ def _list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
     choices = _CHOICES.get(name_of_topics, ())
     for part in parts:
         if choices and part not in choices:
-            raise _refused(name, part, f"a list of {', '.join(choices)}")
+            raise _refuse_value(name, part, f"a list of {', '.join(choices)}")
         if name in _THROTTLED and parts != ["*"] and _REPLICAS.fullmatch(part) is None:
-            raise _refused(name, part, "* or a list of PARTITION:BROKER")
+            raise _refuse_value(name, part, "* or a list of PARTITION:BROKER")
     return parts
 
 
@@ -351,20 +351,20 @@ def duration_ms(value: str) -> int:
 
 def _offset_reset(name: str, value: str) -> None:
     if value not in ("latest", "earliest") and _DURATION.fullmatch(value) is None:
-        raise _refused(name, value, "latest, earliest or by_duration:PnDTnHnMn.nS")
+        raise _refuse_value(name, value, "latest, earliest or by_duration:PnDTnHnMn.nS")
 
 
 def _format_version(name: str, value: str) -> None:
     try:
         magic_of_format_version(value)
     except OptionError:
-        raise _refused(name, value, "a version such as 0.10.2") from None
+        raise _refuse_value(name, value, "a version such as 0.10.2") from None
 
 
 def _migration(name: str, value: str) -> None:
     choices = ("disabled", "upgrade", "downgrade", "bidirectional")
     if value.lower() not in choices:
-        raise _refused(name, value, f"one of {', '.join(choices)}")
+        raise _refuse_value(name, value, f"one of {', '.join(choices)}")
 
 
 _FURTHER: Mapping[str, Callable[[str, str], None]] = {

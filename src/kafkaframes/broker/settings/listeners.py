@@ -18,7 +18,7 @@ KEYS = frozenset(
     | {"inter.broker.listener.name"}
 )
 _ENTRY = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>[^:/,\[\]]*|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
-_LARGEST_PORT = 65535
+_MAX_PORT = 65535
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
@@ -48,8 +48,8 @@ class ListenerOptions:
         if self.protocol not in PROTOCOLS:
             raise OptionError(f"a listener's protocol is {', '.join(PROTOCOLS)}, not {self.protocol!r}")
         ports = (self.port, *(() if self.advertised is None else self.advertised[1:]))
-        if any(not 0 <= port <= _LARGEST_PORT for port in ports):
-            raise OptionError(f"a port is 0 to {_LARGEST_PORT}, not {max(ports)}")
+        if any(not 0 <= port <= _MAX_PORT for port in ports):
+            raise OptionError(f"a port is 0 to {_MAX_PORT}, not {max(ports)}")
         if self.advertised is not None and self.advertised[0] in WILDCARDS:
             raise OptionError(f"clients cannot use the address {self.advertised[0]!r}: it names no machine")
         object.__setattr__(self, "name", self.name or self.protocol)
@@ -69,10 +69,10 @@ class ListenerOptions:
         if self.advertised is None:
             return WILDCARDS.get(self.host, self.host), port
         host, advertised_port = self.advertised
-        reported = advertised_port + port - self.port if advertised_port and self.port else advertised_port or port
-        if reported > _LARGEST_PORT:
-            raise OptionError(f"listener {self.name}: clients cannot use port {reported} of a further node")
-        return host, reported
+        reported_port = advertised_port + port - self.port if advertised_port and self.port else advertised_port or port
+        if reported_port > _MAX_PORT:
+            raise OptionError(f"listener {self.name}: clients cannot use port {reported_port} of a further node")
+        return host, reported_port
 
 
 def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, ...]:
@@ -105,8 +105,8 @@ def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, .
         if name not in listeners:
             raise OptionError(f"advertised.listeners: {name} is none of listeners")
         listeners[name] = replace(listeners[name], advertised=(host, port))
-    bound = [one.port for one in listeners.values() if one.port]
-    if len(set(bound)) < len(bound):
+    fixed_ports = [one.port for one in listeners.values() if one.port]
+    if len(set(fixed_ports)) < len(fixed_ports):
         raise OptionError("listeners: each has a port of its own")
     return tuple(listeners.values())
 
@@ -115,7 +115,7 @@ def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
     entries = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _ENTRY.fullmatch(part)
-        if match is None or int(match["port"]) > _LARGEST_PORT:
+        if match is None or int(match["port"]) > _MAX_PORT:
             raise OptionError(f"{key}: {part!r} is no NAME://HOST:PORT")
         entries.append((match["name"], match["host"].strip("[]"), int(match["port"])))
     return entries

@@ -36,16 +36,16 @@ class Properties(NamedTuple):
 def read_properties(text: bytes, *, file: str) -> Properties:
     """Read a ``server.properties``; an ``OptionError`` says which line is no property, or which value is none."""
     values = parse_properties(text, file=file)
-    known: dict[str, str] = {}
+    values_by_name: dict[str, str] = {}
     unknown = []
     for key, value in values.items():
         if key in _TIMES:
-            _add_time(known, key, value, explicit=values)
+            _add_time(values_by_name, key, value, explicit=values)
         elif is_known(key):
-            known["node.id" if key == "broker.id" else key] = value
+            values_by_name["node.id" if key == "broker.id" else key] = value
         else:
             unknown.append(key)
-    return Properties(known, tuple(unknown))
+    return Properties(values_by_name, tuple(unknown))
 
 
 def parse_properties(text: bytes, *, file: str) -> Mapping[str, str]:
@@ -75,7 +75,7 @@ def general_name(key: str) -> str:
     return key if match is None else match[1]
 
 
-def _add_time(known: dict[str, str], key: str, value: str, *, explicit: Iterable[str]) -> None:
+def _add_time(values_by_name: dict[str, str], key: str, value: str, *, explicit: Iterable[str]) -> None:
     """Take a time in hours or minutes, unless the same is given in a smaller unit."""
     name, factor = _TIMES[key]
     smaller = [name, *(other for other, (same, its) in _TIMES.items() if same == name and its < factor)]
@@ -85,4 +85,4 @@ def _add_time(known: dict[str, str], key: str, value: str, *, explicit: Iterable
         number = int(value)
     except ValueError:
         raise OptionError(f"{key} is a number, not {value!r}") from None
-    known[name] = str(-1 if number < 0 else number * factor)
+    values_by_name[name] = str(-1 if number < 0 else number * factor)

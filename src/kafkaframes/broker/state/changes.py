@@ -21,13 +21,13 @@ Steps = Generator[None, None, Result]
 Waiting = Generator[Later | None, None, Result]  # steps, of which some wait for work in a thread
 
 
-def finished(steps: Waiting[Result]) -> Result:
+def finish_steps(steps: Waiting[Result]) -> Result:
     """Run all steps at once, and return their result. No step may wait for work in a thread."""
     while True:
         try:
             next(steps)
-        except StopIteration as done:
-            result: Result = done.value
+        except StopIteration as step_end:
+            result: Result = step_end.value
             return result
 
 
@@ -80,7 +80,7 @@ class Changes:
     def run(self, steps: Waiting[Answer]) -> Answer:
         """Run a change. Return its answer, as a ``Later`` if it has several steps or must wait for other changes."""
         if self.next_turn is None:
-            return finished(steps)
+            return finish_steps(steps)
         later = Later()
         self._waiting.append((steps, later))
         if len(self._waiting) == 1:
@@ -125,11 +125,11 @@ class Changes:
         results: list[Result] = []
         if self.in_thread is None:
             return work()
-        done = self.in_thread(lambda: results.append(work()))
-        if not done.is_done:
-            yield done
-        if done.error is not None:
-            raise done.error
+        step_end = self.in_thread(lambda: results.append(work()))
+        if not step_end.is_done:
+            yield step_end
+        if step_end.error is not None:
+            raise step_end.error
         return results[0]
 
     def _turn(self) -> None:
@@ -139,8 +139,8 @@ class Changes:
         steps, later = self._waiting[0]
         try:
             waits_for = next(steps)
-        except StopIteration as done:
-            finish = partial(later.complete, done.value)
+        except StopIteration as step_end:
+            finish = partial(later.complete, step_end.value)
         except Exception as error:
             finish = partial(later.fail, error)
         else:

@@ -99,13 +99,13 @@ class Clock:
 
     def run_due(self) -> int:
         """Run all due timers in order of their time; return their number."""
-        done = 0
+        call_count = 0
         while (due := self.next_due_ms) is not None and due <= self.monotonic_ms:
             call = heapq.heappop(self._heap)[2].call
             if call is not None:
                 call()
-                done += 1
-        return done
+                call_count += 1
+        return call_count
 
     def advance(self, seconds: float) -> None:
         """Move the time forward. Each timer that becomes due runs at its own time, in order.
@@ -205,8 +205,8 @@ class Beside:
         """Run work in a thread, after earlier work. The result is completed on the loop when the work has finished."""
         later = Later()
 
-        def finish(done: asyncio.Future[None]) -> None:
-            error = None if done.cancelled() else done.exception()
+        def finish(call_count: asyncio.Future[None]) -> None:
+            error = None if call_count.cancelled() else call_count.exception()
             if isinstance(error, Exception):
                 later.fail(error)
             else:

@@ -21,7 +21,7 @@ from kafkaframes.broker.settings.config_values import (
     LIST,
     LISTENER_ONLY,
     list_of,
-    normalized,
+    normalize_value,
     type_of,
 )
 from kafkaframes.broker.settings.properties import is_known
@@ -34,7 +34,7 @@ from kafkaframes.broker.state.configs import (
     GROUP,
     KNOWN_OF_BROKERS,
     TOPIC,
-    denied_to,
+    denied_configs,
     is_type,
 )
 from kafkaframes.broker.state.state import BrokerState
@@ -99,7 +99,7 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
     if not is_level and not (kind in _CHANGERS and is_type(broker, kind)):
         return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}"
-    code = denied_to(request, broker, kind, name)
+    code = denied_configs(request, broker, kind, name)
     if code != ErrorCode.NONE:
         return code, None
     try:
@@ -118,7 +118,7 @@ def _fails(resource: Any) -> bool:
     if all(getattr(row, "config_operation", SET) in _OPERATIONS for row in rows):
         return False
     try:
-        return resource.resource_type in _OF_CONTROLLERS and bool(_checked(rows))
+        return resource.resource_type in _OF_CONTROLLERS and bool(_check_rows(rows))
     except InvalidRequestError:  # rejected by the broker before the controller
         return False
 
@@ -127,7 +127,7 @@ def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int,
     """Validate levels of loggers. They have no effect."""
     if not (name.isdecimal() and int(name) in broker.nodes.by_id):
         raise InvalidRequestError(f"no broker {name!r} here")
-    for row in _checked(rows):
+    for row in _check_rows(rows):
         is_set = row.config_operation == SET
         if row.config_operation not in (SET, DELETE) or (not is_set and row.name == "root"):
             raise InvalidRequestError(f"the level of {row.name} is set, or deleted if it is not that of root")
@@ -147,7 +147,7 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
     _check_named("topics", name)
     if not is_topic(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"
-    configs = checked_topic(broker.settings, configs)
+    configs = check_topic_configs(broker.settings, configs)
     if topic is None:  # the settings come first (ControllerConfigurationValidator)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
     if not validate_only:
@@ -162,10 +162,10 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
     configs = make(dict(settings.dynamic_by_node.get(node, {})))
     check_broker(configs)
     by_node = settings.dynamic_by_node | {node: configs}
-    changed = BrokerSettings(dict(settings.static))
-    changed.set_dynamic(by_node)
+    new_settings = BrokerSettings(dict(settings.static))
+    new_settings.set_dynamic(by_node)
     try:
-        changed.log_settings({})
+        new_settings.log_settings({})
     except OptionError as error:
         raise InvalidRequestError(str(error)) from None
     if not validate_only:
@@ -181,38 +181,38 @@ def _change_stored(
     make: Change,
     validate_only: bool,
 ) -> tuple[int, str | None]:
-    stored: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
-    configs = make(dict(stored.get(name, {})))
+    stored_configs: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
+    configs = make(dict(stored_configs.get(name, {})))
     _check_named(entity, name)
     check(broker.settings, configs)
     if not validate_only:
-        stored[name] = configs
+        stored_configs[name] = configs
         if not configs:
-            del stored[name]
+            del stored_configs[name]
     return ErrorCode.NONE, None
 
 
 # ---------------------------------------------------------------------------------------------- what is allowed
 
 
-def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[str, str]:
+def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[str, str]:
     """Return a topic's normalized settings; raise an ``OptionError`` for the first unknown or invalid one."""
     unknown = next((name for name in configs if name not in TOPIC_KEYS.keys() | INTERNAL_TOPIC_KEYS), None)
     if unknown is not None:
         raise OptionError(f"Unknown topic config name: {unknown}")
-    kept = {name: normalized(name, value) for name, value in configs.items()}
-    least, most = (int(settings.of_topic(f"{which}.compaction.lag.ms", kept)) for which in ("min", "max"))
+    kept_values = {name: normalize_value(name, value) for name, value in configs.items()}
+    least, most = (int(settings.of_topic(f"{which}.compaction.lag.ms", kept_values)) for which in ("min", "max"))
     if least > most:
         raise OptionError(f"min.compaction.lag.ms is {least}, above max.compaction.lag.ms, {most}")
-    settings.log_settings(kept)
-    return kept
+    settings.log_settings(kept_values)
+    return kept_values
 
 
 def check_broker(configs: Mapping[str, str]) -> None:
     """Reject invalid dynamic broker settings. Unknown settings are accepted without effect."""
-    fixed = sorted(key for key in configs if key not in DYNAMIC | LISTENER_ONLY and _is_of_a_start(key))
-    if fixed:
-        raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    fixed_names = sorted(key for key in configs if key not in DYNAMIC | LISTENER_ONLY and _is_of_a_start(key))
+    if fixed_names:
+        raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed_names)}]")
     listener_only = sorted(LISTENER_ONLY & configs.keys())
     if listener_only:
         raise InvalidRequestError(
@@ -221,7 +221,7 @@ def check_broker(configs: Mapping[str, str]) -> None:
         )
     for name in DYNAMIC & configs.keys():
         try:
-            normalized(name, configs[name])
+            normalize_value(name, configs[name])
         except OptionError as error:
             raise InvalidRequestError(str(error)) from None
 
@@ -236,12 +236,12 @@ def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
     for name, value in configs.items():
         if name not in GROUP_SETTINGS:
             raise OptionError(f"Unknown group config name: {name}")
-        text = normalized(name, value)
+        text = normalize_value(name, value)
         kind, _, rest = name.partition(".")
         for word, sign, relation in (("min", 1, "greater"), ("max", -1, "less")):
             limit = f"group.{kind}.{word}.{rest.removeprefix('num.')}"
-            bound = settings.text(limit)
-            if bound and sign * int(text) < sign * int(bound):
+            limit_text = settings.text(limit)
+            if limit_text and sign * int(text) < sign * int(limit_text):
                 raise OptionError(f"{name} must be {relation} than or equal to {limit}")
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
@@ -257,7 +257,7 @@ def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
     unknown = next((name for name in configs if name not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:
         raise InvalidRequestError(f"Unknown client metrics configuration: {unknown}")
-    interval_ms = int(normalized("interval.ms", configs.get("interval.ms", "300000")))
+    interval_ms = int(normalize_value("interval.ms", configs.get("interval.ms", "300000")))
     if not _INTERVAL_MS[0] <= interval_ms <= _INTERVAL_MS[1]:
         raise InvalidRequestError(f"interval.ms is {_INTERVAL_MS[0]} to {_INTERVAL_MS[1]}, not {interval_ms}")
     for part in list_of(configs.get("match", "")):
@@ -285,27 +285,27 @@ _CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, st
 # ---------------------------------------------------------------------------------------------- what is changed
 
 
-def replaced(rows: list[Any]) -> Change:
+def replace_configs(rows: list[Any]) -> Change:
     """Return the change of AlterConfigs, which replaces all settings (KIP-133)."""
 
     def make(old: dict[str, str]) -> dict[str, str]:
-        return {row.name: row.value for row in _checked(rows)}
+        return {row.name: row.value for row in _check_rows(rows)}
 
     return make
 
 
-def altered(operations: list[Any]) -> Change:
+def alter_configs(operations: list[Any]) -> Change:
     """Return the change of IncrementalAlterConfigs (KIP-339)."""
 
     def make(configs: dict[str, str]) -> dict[str, str]:
-        for row in _checked(operations):
+        for row in _check_rows(operations):
             _alter(configs, row)
         return configs
 
     return make
 
 
-def _checked(rows: list[Any]) -> list[Any]:
+def _check_rows(rows: list[Any]) -> list[Any]:
     """Return the rows; raise if a name is repeated or a value is missing."""
     twice = [name for name, times in Counter(row.name for row in rows).items() if times > 1]
     if twice:
@@ -327,7 +327,7 @@ def _alter(configs: dict[str, str], change: Any) -> None:
         raise InvalidRequestError(f"there is no operation {change.config_operation}")
     if change.config_operation not in (APPEND, SUBTRACT) or type_of(change.name, "") != LIST:
         raise OptionError(f"{change.name} is no list that can be added to or taken from")
-    parts, named = list_of(configs.get(change.name, _DEFAULTS.get(change.name, ""))), list_of(change.value)
-    kept = [part for part in parts if part not in named]
-    added = [part for part in named if part not in parts]
-    configs[change.name] = ",".join(kept if change.config_operation == SUBTRACT else [*parts, *added])
+    parts, named_parts = list_of(configs.get(change.name, _DEFAULTS.get(change.name, ""))), list_of(change.value)
+    kept_values = [part for part in parts if part not in named_parts]
+    added_parts = [part for part in named_parts if part not in parts]
+    configs[change.name] = ",".join(kept_values if change.config_operation == SUBTRACT else [*parts, *added_parts])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkaframes.broker.requests.request import Request
-from kafkaframes.broker.security.access import CLUSTER_NAME, denied
+from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied
 from kafkaframes.broker.settings.config_values import DYNAMIC, UNKNOWN, type_of
 from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state.state import BrokerState
@@ -81,30 +81,32 @@ def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator
 
 
 def broker_rows(
-    settings: BrokerSettings, fixed: Mapping[str, str] | None = None, *, node: str | None = None
+    settings: BrokerSettings, fixed_values: Mapping[str, str] | None = None, *, node: str | None = None
 ) -> Iterator[ConfigRow]:
     """Yield every setting of a node, or of all nodes.
 
     Args:
-        fixed: settings that follow from how the node was started.
+        fixed_values: settings that follow from how the node was started.
         node: id of the node; None for the settings of all nodes.
     """
-    fixed, nodes = fixed or {}, () if node is None else (node,)
+    fixed_values, nodes = fixed_values or {}, () if node is None else (node,)
     defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}, **settings.defaults}
-    changed = {*settings.dynamic_by_node.get("", {}), *settings.dynamic_by_node.get(node or "", {})}
-    for name in sorted({*defaults, *(settings.static or settings.explicit), *changed, *fixed}):
-        values = [(name, fixed[name], IN_FILE)] if name in fixed else _explicit_values(settings, name, nodes)
+    dynamic_names = {*settings.dynamic_by_node.get("", {}), *settings.dynamic_by_node.get(node or "", {})}
+    for name in sorted({*defaults, *(settings.static or settings.explicit), *dynamic_names, *fixed_values}):
+        values = (
+            [(name, fixed_values[name], IN_FILE)] if name in fixed_values else _explicit_values(settings, name, nodes)
+        )
         if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
         value, source = values[0][1:] if values else (None, BY_DEFAULT)
-        is_known = name in DYNAMIC or name not in changed  # clients may set what no broker knows
+        is_known = name in DYNAMIC or name not in dynamic_names  # clients may set what no broker knows
         yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC, is_known)
 
 
-def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:
+def _fixed_values(broker: BrokerState, node_id: int) -> dict[str, str]:
     """Return the settings that follow from a node's start: node id, listeners, log directory."""
-    named = broker.nodes.by_id[node_id].endpoints.items()
-    endpoints = ",".join(f"{name}://{format_address(at.host, at.port)}" for name, at in named)
+    endpoint_items = broker.nodes.by_id[node_id].endpoints.items()
+    endpoints = ",".join(f"{name}://{format_address(at.host, at.port)}" for name, at in endpoint_items)
     own = {"advertised.listeners": endpoints, "listeners": endpoints, "log.dirs": broker.logs.path}
     return _FIXED | own | {"broker.id": str(node_id), "node.id": str(node_id)}
 
@@ -135,7 +137,7 @@ def group_setting(broker: BrokerState, group_id: str, name: str) -> str:
 
 def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     """Return an error code, a message, and the settings of a resource."""
-    code = denied_to(request, broker, kind, name)
+    code = denied_configs(request, broker, kind, name)
     if code != ErrorCode.NONE:
         return code, None, []
     if kind == TOPIC:
@@ -159,10 +161,10 @@ def is_type(broker: BrokerState, kind: int) -> bool:
     return kind in types or (kind == GROUP and broker.settings.groups_have_settings)
 
 
-def denied_to(request: Request, broker: BrokerState, kind: int, name: str) -> int:
+def denied_configs(request: Request, broker: BrokerState, kind: int, name: str) -> int:
     """Return the error code if the client lacks permission for a resource, else 0."""
     resource = _RIGHT_TO.get(kind, "CLUSTER")
-    return denied(request, broker.access, resource, name if kind in _RIGHT_TO else CLUSTER_NAME)
+    return check_denied(request, broker.access, resource, name if kind in _RIGHT_TO else CLUSTER_NAME)
 
 
 def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
@@ -182,6 +184,6 @@ def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None,
         return ErrorCode.NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
     if name:
         node = str(int(name))
-        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _fixed(broker, int(name)), node=node))
+        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _fixed_values(broker, int(name)), node=node))
     rows = (row for row in broker_rows(broker.settings) if row.source == OF_ALL_BROKERS)
     return ErrorCode.NONE, None, [row._replace(synonyms=row.synonyms[:1]) for row in rows]

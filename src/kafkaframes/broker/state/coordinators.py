@@ -123,7 +123,7 @@ def attach(state: BrokerState) -> None:
         setting=lambda group_id, name: int(group_setting(state, group_id, name)),
     )
     state.groups = groups
-    groups.load(_stored_records(state, GROUP_OFFSETS))
+    groups.load(_read_stored_records(state, GROUP_OFFSETS))
     transactions = TransactionCoordinator(
         clock,
         TopicLog(state, TRANSACTION_STATE),
@@ -134,9 +134,9 @@ def attach(state: BrokerState) -> None:
     )
     state.transactions = transactions
     _restore_markers(state)
-    transactions.load(_stored_records(state, TRANSACTION_STATE))
+    transactions.load(_read_stored_records(state, TRANSACTION_STATE))
     states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake(state, key))
-    states.load(_stored_records(state, SHARE_GROUP_STATE))
+    states.load(_read_stored_records(state, SHARE_GROUP_STATE))
     groups.share.start_reading = lambda group_id, epoch, topic_id, index: states.begin(
         ShareKey(group_id, topic_id, index), epoch
     )
@@ -144,7 +144,7 @@ def attach(state: BrokerState) -> None:
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
 
 
-def _stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecord]:
+def _read_stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecord]:
     """Yield the records of an internal topic, first from its log, then from memory."""
     yield from state.internal.replay(topic)
     yield from state.records_in_memory.replay(topic)

@@ -41,12 +41,12 @@ def elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> Err
             return ErrorCode.ELECTION_NOT_NEEDED
         is_elected = _elect(broker, partition, is_unclean=True)
         return ErrorCode.NONE if is_elected else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    preferred = partition.replicas[0]
-    if is_led and partition.leader_id == preferred:
+    preferred_replica = partition.replicas[0]
+    if is_led and partition.leader_id == preferred_replica:
         return ErrorCode.ELECTION_NOT_NEEDED
-    if preferred not in partition.in_sync or not broker.nodes.by_id[preferred].is_up:
+    if preferred_replica not in partition.in_sync or not broker.nodes.by_id[preferred_replica].is_up:
         return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    broker.move_leader(partition, preferred)
+    broker.move_leader(partition, preferred_replica)
     return ErrorCode.NONE
 
 
@@ -60,13 +60,13 @@ def _elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> bo
     """Elect the first running in-sync replica; if unclean, else any running one. Return whether a leader exists."""
     up = [number for number in partition.replicas if broker.nodes.by_id[number].is_up]
     in_sync = [number for number in up if number in partition.in_sync]
-    chosen = next(iter(in_sync or (up if is_unclean else ())), None)
-    if chosen is None:
+    new_leader = next(iter(in_sync or (up if is_unclean else ())), None)
+    if new_leader is None:
         return False
-    if chosen not in partition.in_sync:
-        partition.in_sync = (chosen,)
-    if chosen != partition.leader_id:
-        broker.move_leader(partition, chosen)
+    if new_leader not in partition.in_sync:
+        partition.in_sync = (new_leader,)
+    if new_leader != partition.leader_id:
+        broker.move_leader(partition, new_leader)
     return True
 
 

@@ -120,13 +120,16 @@ class FetchSessions:
         self._by_id.pop(session_id, None)
 
 
-def is_news(fetched: FetchedPartition, row: Any) -> bool:
+def is_news(session_partition: FetchedPartition, row: Any) -> bool:
     """Return whether a partition is part of an incremental response, and note the response's values."""
-    failed = row.error_code != ErrorCode.NONE
-    changed = (row.high_watermark, row.log_start_offset) != (fetched.high_watermark, fetched.log_start_offset)
+    has_error = row.error_code != ErrorCode.NONE
+    has_changed = (row.high_watermark, row.log_start_offset) != (
+        session_partition.high_watermark,
+        session_partition.log_start_offset,
+    )
     redirects = row.preferred_read_replica >= 0
-    is_new = bool(row.records) or failed or changed or redirects or row.diverging_epoch.epoch >= 0
-    fetched.high_watermark, fetched.log_start_offset = row.high_watermark, row.log_start_offset
-    if failed:  # Kafka includes the partition again after the error (CachedPartition.maybeUpdateResponseData)
-        fetched.high_watermark = -1
+    is_new = bool(row.records) or has_error or has_changed or redirects or row.diverging_epoch.epoch >= 0
+    session_partition.high_watermark, session_partition.log_start_offset = row.high_watermark, row.log_start_offset
+    if has_error:  # Kafka includes the partition again after the error (CachedPartition.maybeUpdateResponseData)
+        session_partition.high_watermark = -1
     return is_new

@@ -21,10 +21,10 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic
 from kafkaframes.wire.integers import MAX_INT32
 
-MOST_PARTITIONS = 100_000  # of a topic: missing partitions are created when the file is read
+MAX_PARTITIONS = 100_000  # of a topic: missing partitions are created when the file is read
 _LARGEST_INT64, _LARGEST_INT16, _LARGEST_INT8 = 2**63 - 1, 2**15 - 1, 127
 _ID_BYTES, _ID_LENGTH = 16, 22
-_MOST_SHOWN = 40
+_MAX_TEXT_LENGTH = 40
 Form = Callable[[Any, str], None]
 
 
@@ -32,10 +32,11 @@ class FormError(KafkaframesError):
     """A field has an invalid value."""
 
 
-def _refuse(path: str, expected: str, value: Any) -> FormError:
-    shown = repr(value)
+def _refuse(path: str, expectation: str, value: Any) -> FormError:
+    value_text = repr(value)
     return FormError(
-        f"{path or 'it'} is {expected}, not {shown if len(shown) <= _MOST_SHOWN else type(value).__name__}"
+        f"{path or 'it'} is {expectation}, not "
+        f"{value_text if len(value_text) <= _MAX_TEXT_LENGTH else type(value).__name__}"
     )
 
 
@@ -109,7 +110,7 @@ def _map(of: Form, *, name: Form = _text) -> Form:
 
 
 def _object(fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is_open: bool = False) -> Form:
-    known = {**fields, **optional}
+    all_fields = {**fields, **optional}
 
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
@@ -118,8 +119,8 @@ def _object(fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is
             if key not in value:
                 raise FormError(f"{path or 'it'} has no field {key!r}")
         for key, item in value.items():
-            if key in known:
-                known[key](item, f"{path}.{key}".lstrip("."))
+            if key in all_fields:
+                all_fields[key](item, f"{path}.{key}".lstrip("."))
             elif not is_open:
                 raise FormError(f"{path or 'it'} has a field {key!r}, which nobody knows")
 
@@ -154,7 +155,7 @@ _CREDENTIAL = _object(
     {"salt": _base64, "stored_key": _base64, "server_key": _base64, "iterations": _number(1, MAX_INT32)}
 )
 _TOPIC = _object(
-    {"topic_id": _topic_id, "partitions": _number(0, MOST_PARTITIONS)},
+    {"topic_id": _topic_id, "partitions": _number(0, MAX_PARTITIONS)},
     optional={"configs": _CONFIGS, "replicas": _list(_list(_number(0, MAX_INT32)))},
 )
 # Rules as ``security.acls.Acl`` has them: resource type and name, pattern type, principal, host, operation, permission.

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kafkaframes.broker.requests.api import Answer, Later
 from kafkaframes.broker.requests.request import Request
-from kafkaframes.broker.security.access import CLUSTER_NAME, denied
+from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Partition, Topic
@@ -49,13 +49,13 @@ def find_topic(
     if by_id and topic is None:
         return KnownTopic(None, unknown)
     resource = CLUSTER_NAME if right == "CLUSTER" else topic.name if topic else name
-    code = denied(request, broker.access, right, resource)
+    code = check_denied(request, broker.access, right, resource)
     if code != ErrorCode.NONE:
         return KnownTopic(None, code)
     return KnownTopic(topic, ErrorCode.NONE if topic is not None else unknown)
 
 
-def led_here(
+def leader_partition(
     request: Request,
     topic: Topic,
     index: int,
@@ -81,8 +81,8 @@ def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
     """Return the error for a client's leader epoch, if it is not the current one (KIP-320), else 0."""
     if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
         return ErrorCode.NONE
-    fenced = current_leader_epoch < partition.leader_epoch
-    return ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
+    is_fenced = current_leader_epoch < partition.leader_epoch
+    return ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def current_leader(request: Request, partition: Partition) -> Any:
@@ -113,7 +113,7 @@ _LATEST_MAGIC = 2
 STRETCH_BYTES = 64 << 10  # for larger records, opening the file again is cheaper than copying the records twice
 # Records of a response that are held in memory instead of sent from their files. A client that does not read holds at
 # most this. Kafka's maximum is not strict either (KIP-74): the next fetch returns the rest.
-MOST_HELD_BYTES = 1 << 20
+MAX_HELD_BYTES = 1 << 20
 
 
 class Limits(NamedTuple):
@@ -133,14 +133,14 @@ class Limits(NamedTuple):
     magic: int = _LATEST_MAGIC
     stretch_bytes: int | None = None
 
-    def left(self, size: int, held: int) -> Limits:
-        """Return the limits after ``size`` bytes of records were read, of which ``held`` bytes are in memory."""
-        left = self.max_bytes - size
+    def limits_after(self, size: int, held_bytes: int) -> Limits:
+        """Return the limits after ``size`` bytes of records were read, of which ``held_bytes`` bytes are in memory."""
+        bytes_left = self.max_bytes - size
         if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
-            left = min(left, MOST_HELD_BYTES - held)
-        elif held >= MOST_HELD_BYTES:
-            left = 0
-        return self if left == self.max_bytes else self._replace(max_bytes=left)
+            bytes_left = min(bytes_left, MAX_HELD_BYTES - held_bytes)
+        elif held_bytes >= MAX_HELD_BYTES:
+            bytes_left = 0
+        return self if bytes_left == self.max_bytes else self._replace(max_bytes=bytes_left)
 
 
 class Read(NamedTuple):
@@ -177,23 +177,23 @@ def magic_for(version: int) -> int:
     return min(version // 2, _LATEST_MAGIC)
 
 
-def read_partition(broker: BrokerState, partition: Partition, requested: Any, limits: Limits, *, first: bool) -> Read:
+def read_partition(broker: BrokerState, partition: Partition, request: Any, limits: Limits, *, first: bool) -> Read:
     """Read records of a partition.
 
     Args:
         limits: remaining limits of the request.
         first: whether the response has no records yet, so that a batch may exceed the limits.
     """
-    diverging = _diverging(partition, requested)
+    diverging = _diverging(partition, request)
     if diverging is not None:
         return diverging
-    offset: int | None = requested.fetch_offset
+    offset: int | None = request.fetch_offset
     read = Read()
     while offset is not None:
-        read, raw = _read(partition, offset, min(requested.partition_max_bytes, limits.max_bytes), limits, first=first)
+        read, raw = _read(partition, offset, min(request.partition_max_bytes, limits.max_bytes), limits, first=first)
         if limits.magic >= _LATEST_MAGIC or read.error_code != ErrorCode.NONE:
             break
-        read = _in_older_format(broker, partition, requested, read, raw, limits.magic)
+        read = _in_older_format(broker, partition, request, read, raw, limits.magic)
         offset = None if read.records or read.error_code != ErrorCode.NONE else _offset_behind(raw)
     return read
 
@@ -234,21 +234,21 @@ def _offset_behind(records: bytes) -> int | None:
     return None if last is None else int(scan_all(as_array(last), rules=FILE).column("last_offset")[0]) + 1
 
 
-def _diverging(partition: Partition, requested: Any) -> Read | None:
+def _diverging(partition: Partition, request: Any) -> Read | None:
     """Return the diverging epoch if the client's last record is not in this log (KIP-595, KIP-392); None if it is."""
-    if requested.last_fetched_epoch < 0:
+    if request.last_fetched_epoch < 0:
         return None
-    log, end = partition.log, partition.end_of_epoch(requested.last_fetched_epoch)
-    if end.leader_epoch < 0 or end.end_offset < 0 or requested.fetch_offset < log.log_start_offset:
+    log, end = partition.log, partition.end_of_epoch(request.last_fetched_epoch)
+    if end.leader_epoch < 0 or end.end_offset < 0 or request.fetch_offset < log.log_start_offset:
         return Read(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if end.leader_epoch < requested.last_fetched_epoch or end.end_offset < requested.fetch_offset:
+    if end.leader_epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset:
         at = end.leader_epoch, end.end_offset
         return Read(ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at)
     return None
 
 
 def _in_older_format(
-    broker: BrokerState, partition: Partition, requested: Any, read: Read, records: bytes, magic: int
+    broker: BrokerState, partition: Partition, request: Any, read: Read, records: bytes, magic: int
 ) -> Read:
     """Convert records to an older format, as brokers up to 3.9 do. Data that it cannot represent is counted."""
     if len(records) < BYTES_TO_MAGIC or not read.records:
@@ -257,19 +257,19 @@ def _in_older_format(
         return read
     if not partition.may_down_convert:
         return Read(ErrorCode.UNSUPPORTED_VERSION)
-    converted: list[bytes] = []
+    converted_batches: list[bytes] = []
     for batch in _batches(records):
         try:
-            done = down_convert(batch, magic, first_offset=requested.fetch_offset)
+            down_converted = down_convert(batch, magic, first_offset=request.fetch_offset)
         except AppendRefusedError as error:
-            if converted:  # return the batches before; the next fetch, from this batch, returns the error
+            if converted_batches:  # return the batches before; the next fetch, from this batch, returns the error
                 break
             return Read(code_of(error))
-        converted.append(done.records)
-        for what, times in done.lost.items():
+        converted_batches.append(down_converted.records)
+        for what, times in down_converted.lost.items():
             broker.counters[f"lost {what}"] += times
-        broker.counters["down_converted_records"] += done.converted
-    return read._replace(records=b"".join(converted))
+        broker.counters["down_converted_records"] += down_converted.converted
+    return read._replace(records=b"".join(converted_batches))
 
 
 def _batches(records: bytes) -> Iterator[bytes]:

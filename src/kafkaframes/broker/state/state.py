@@ -18,7 +18,7 @@ from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.security.scram import ScramCredential
 from kafkaframes.broker.settings.features import FEATURES, GROUP_FEATURES, Feature, restore_levels
 from kafkaframes.broker.settings.settings import BrokerSettings
-from kafkaframes.broker.state.changes import Changes, Steps, finished
+from kafkaframes.broker.state.changes import Changes, Steps, finish_steps
 from kafkaframes.broker.state.clock import Clock, monotonic_ms
 from kafkaframes.broker.state.fetch_sessions import FetchSessions
 from kafkaframes.broker.state.internal import InternalTopics, RecordsInMemory
@@ -126,7 +126,7 @@ class BrokerState:
             partition_of=self.internal_partition,
             partitions=lambda name: self.topics[name].partitions if name in self.topics else [],
             now_ms=lambda: self.clock.now_ms,
-            appended=self.appended,
+            appended=self.note_append,
         )
 
     @property
@@ -138,8 +138,8 @@ class BrokerState:
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """Return a partition; None if it does not exist."""
-        known = self.topics.get(topic)
-        return None if known is None else known.partition(index)
+        topic_or_none = self.topics.get(topic)
+        return None if topic_or_none is None else topic_or_none.partition(index)
 
     def partitions(self) -> Iterator[Partition]:
         """Yield every partition of every topic."""
@@ -165,7 +165,7 @@ class BrokerState:
             StorageError: the disk fails.
         """
         replicas = self.assignment(name, partitions, self.default_factor)
-        topic = finished(self.making_topic(name, replicas, configs))
+        topic = finish_steps(self.making_topic(name, replicas, configs))
         self.keep([topic])
         return topic
 
@@ -235,15 +235,15 @@ class BrokerState:
         Raises:
             OptionError, StorageError: the topic is being changed; the disk fails.
         """
-        made: list[Partition] = []
+        created_partitions: list[Partition] = []
         with self._changing(topic):
             try:
                 for index, of_partition in enumerate(replicas, len(topic.partitions)):
-                    if made:
+                    if created_partitions:
                         yield
-                    made.append(self._create_partition(topic, index, of_partition))
+                    created_partitions.append(self._create_partition(topic, index, of_partition))
             finally:
-                topic.partitions += made
+                topic.partitions += created_partitions
                 self.topics_version += 1
 
     def deleting_topics(self, topics: Sequence[Topic]) -> Steps[None]:
@@ -297,9 +297,9 @@ class BrokerState:
             by_node: settings by node id; the key "" holds the settings of all nodes.
         """
         self.settings.set_dynamic(by_node)
-        stored = dict(self.settings.dynamic_by_node)
-        self.metadata.configs = stored.pop("", {})
-        self.metadata.entities[NODE_CONFIGS] = stored
+        stored_values = dict(self.settings.dynamic_by_node)
+        self.metadata.configs = stored_values.pop("", {})
+        self.metadata.entities[NODE_CONFIGS] = stored_values
         for topic in self.topics.values():
             self.configure_topic(topic, topic.configs)
 
@@ -349,7 +349,7 @@ class BrokerState:
 
     # ---------------------------------------------------------------------------------------------- records
 
-    def appended(self, partition: Partition) -> None:
+    def note_append(self, partition: Partition) -> None:
         """Wake waiting requests after an append, and mark the partition as unflushed (``fsync`` only)."""
         if self.durability == FSYNC:
             self.unflushed.add(partition)
@@ -367,11 +367,14 @@ class BrokerState:
         while any(producer_id in log.producers.states for log in self.logs.logs.values()):
             producer_id += 1
         if producer_id >= self.metadata.next_producer_id:
-            stored, self.metadata.next_producer_id = self.metadata.next_producer_id, producer_id + PRODUCER_ID_BLOCK
+            stored_values, self.metadata.next_producer_id = (
+                self.metadata.next_producer_id,
+                producer_id + PRODUCER_ID_BLOCK,
+            )
             try:
                 self.save()
             except StorageError:
-                self.metadata.next_producer_id = stored
+                self.metadata.next_producer_id = stored_values
                 raise
         self._producer_ids_end = producer_id + 1
         return producer_id

@@ -152,7 +152,7 @@ class _Attempt:
         self._broker = broker
         self._store = store
         self._run = run
-        self._held: dict[StoreRead, bytes | BaseException] = {}
+        self._held_reads: dict[StoreRead, bytes | BaseException] = {}
         self._reading = 0
         self._loop = asyncio.get_running_loop()
         self._later = Later()
@@ -166,7 +166,7 @@ class _Attempt:
 
     def _try(self) -> Answer:
         counters = self._broker.counters.copy()
-        self._store.held = self._held
+        self._store.held = self._held_reads
         try:
             return self._run()
         except NotReadYetError:  # the next attempt counts again
@@ -181,14 +181,14 @@ class _Attempt:
         for read in reads:
             self._store.begin(read).add_done_callback(partial(self._read, read))
 
-    def _read(self, read: StoreRead, done: Future[bytes]) -> None:
+    def _read(self, read: StoreRead, result_future: Future[bytes]) -> None:
         """Go on, on the broker's loop: this is the thread that has read."""
-        if not done.cancelled() and not self._loop.is_closed():
-            data = done.exception() or done.result()
+        if not result_future.cancelled() and not self._loop.is_closed():
+            data = result_future.exception() or result_future.result()
             self._loop.call_soon_threadsafe(self._take, read, data)
 
     def _take(self, read: StoreRead, data: bytes | BaseException) -> None:
-        self._held[read] = data
+        self._held_reads[read] = data
         self._reading -= 1
         if self._reading or self._later.is_done:
             return

@@ -172,10 +172,10 @@ class Nodes:
         up = self.ids
         down = [number for number in self.by_id if number not in up]
         if self.has_racks:
-            nodes = self._spread_over_racks(_rotated(self._alternate_racks(up), turn))
+            nodes = self._spread_over_racks(_rotate_numbers(self._alternate_racks(up), turn))
         else:
-            nodes = _rotated(up, turn)
-        return (*nodes, *_rotated(down, turn))[:factor]
+            nodes = _rotate_numbers(up, turn)
+        return (*nodes, *_rotate_numbers(down, turn))[:factor]
 
     def _alternate_racks(self, numbers: Sequence[int]) -> list[int]:
         """Order nodes so that neighbours are in different racks if possible: first the first node of each rack."""
@@ -218,10 +218,10 @@ class Nodes:
 
         The next running node replaces a stopped one. The keys of other coordinators do not move.
         """
-        chosen = self.coordinators.get((kind, key))
-        if chosen is not None and self.by_id[chosen].is_up:
-            return self.by_id[chosen]
-        in_turn = _rotated(list(self.by_id), zlib.crc32(key.encode()))
+        coordinator_node = self.coordinators.get((kind, key))
+        if coordinator_node is not None and self.by_id[coordinator_node].is_up:
+            return self.by_id[coordinator_node]
+        in_turn = _rotate_numbers(list(self.by_id), zlib.crc32(key.encode()))
         return next((self.by_id[number] for number in in_turn if self.by_id[number].is_up), None)
 
     def endpoint(self, node: Node, listener: str) -> Endpoint:
@@ -229,7 +229,7 @@ class Nodes:
         return node.endpoints.get(listener) or next(iter(node.endpoints.values()), Endpoint("", -1))
 
 
-def _rotated(numbers: Sequence[int], turn: int) -> Sequence[int]:
+def _rotate_numbers(numbers: Sequence[int], turn: int) -> Sequence[int]:
     """Rotate numbers to the left by ``turn`` positions.
 
     >>> _rotated([1, 2, 3], 4)
