@@ -176,7 +176,7 @@ def test_who_reads_an_old_segment_reads_on(cleaned):
     before = bytes(reading.records)
     asker.state.clock.advance(16)
     assert bytes(reading.records) == before
-    deleted = len(log.deleted)
+    deleted = len(log.deleted_files)
     asker.state.clock.advance(61)
     assert deleted > 0
     assert log.remove_deleted_files(now_ms=asker.state.clock.now_ms) == deleted

@@ -115,7 +115,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
 def _queue(
     producer: Producer, topic: str, table: pa.Table, *, rows_before: int, row_name: str, max_request_size: int
 ) -> Future[pa.Table]:
-    """Queue a table. If a row cannot be sent, the rows before it are queued.
+    """Queue a table, or nothing of it if a row cannot be sent.
 
     Raises:
         OptionError: a row cannot be sent. The message has its number in the file.
@@ -128,17 +128,14 @@ def _queue(
         row = next((step for step in error.path if isinstance(step, int)), None)
         if row is None:
             raise
-        if row:
-            producer.queue_arrow(table.slice(0, row), topic=topic)
-        number = rows_before + row
-        raise OptionError(f"{row_name} {number + 1}: {error.reason}; {_written_text(number)}") from None
+        raise OptionError(f"{row_name} {rows_before + row + 1}: {error.reason}; {_written_text(rows_before)}") from None
     return producer.queue_arrow(table, topic=topic)
 
 
 def _written_text(count: int) -> str:
     if not count:
         return "nothing is written"
-    return f"the {count_text(count, 'record')} before it {verb_text(count)} written"
+    return f"the first {count_text(count, 'record')} {verb_text(count)} written"
 
 
 def _count_written(result: Future[pa.Table]) -> int:
