@@ -1,15 +1,17 @@
-"""Keys as the cleaner keeps them (numba): a map to their last record, and digests. Start reading at ``latest.py``.
+"""The cleaner's map of keys, and digests of keys (numba). ``latest.py`` and ``exchange.py`` use them.
 
-The map (``latest.py``) has open addressing, ``PER_SLOT`` numbers a slot, two slots a cache line: where the key stands
-in ``arena`` (plus one; 0 for an empty slot), its hash, the last offset, the number of the last record. Keys stand
-there in full behind their size, so that two keys are the same only if their bytes are. A map of millions of keys is in
-no cache: slots and keys are fetched some records ahead; the caller grows the arrays.
+The map (``latest.py``) uses open addressing, with ``PER_SLOT`` numbers per slot and two slots per cache line. A slot
+has the position of the key in ``arena`` plus one (0 for an empty slot), its hash, its last offset, and the number of
+its last record. The arena has each key's size and bytes, so two keys are equal only if their bytes are equal. A map
+with millions of keys does not fit the CPU caches, so slots and keys are prefetched some records ahead. The caller grows
+the arrays.
 
-A digest (``exchange.py``) is two numbers: SipHash-1-3 with 128 bits under a key of the job, so that nobody can choose
-record keys that fall together. The lowest bit of the first says whether the record counts; the highest of the second
-are its bucket.
+A digest (``exchange.py``) is two numbers: SipHash-1-3 with 128 bits. The secret is chosen for each job, so that record
+keys cannot be constructed to collide. The lowest bit of the first number is set if the record counts. The highest bits
+of the second number are its bucket.
 
-Arrays and integers in, integers out. The plain twins are in ``tests/storage/cleaner/reference.py``; one test runs both.
+Inputs are arrays and integers, results are integers. The plain equivalents are in
+``tests/storage/cleaner/reference.py``. A test compares both.
 """
 
 from __future__ import annotations
@@ -37,18 +39,18 @@ from kafkaframes.wire._kernels import _load_u64_le, address_of, copy_bytes, load
 
 ABSENT = -1
 PER_SLOT = 4
-SIZE_BYTES = 4  # before each key
-# The map grows when more than this number of each eight slots are in use.
+SIZE_BYTES = 4  # size field before each key
+# The map grows if more than this number of every eight slots are in use.
 FULLEST = 5
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
-# Of 8 to 32 records ahead these were the best on 8 million keys (2026-11-21).
+# Distances in records. Of 8 to 32, these were the fastest with 8 million keys (2026-11-21).
 _SLOTS_AHEAD, _KEYS_AHEAD = 24, 12
 
 
 @intrinsic(plain.do_nothing)
 def prefetch(typingctx: Any, address: Any) -> Any:
-    """Ask for the cache line at an address; a wrong address does no harm."""
+    """Prefetch the cache line at an address. An invalid address is harmless."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -115,7 +117,7 @@ def _fetch_ahead(record, hashes, slots, arena_address, mask):
 
 @inline_device
 def _find(address, start, size, hash_value, slots, arena_address, mask):
-    """Return the place in ``slots`` of a key: its own slot, or the empty one where it belongs."""
+    """Return a key's index in ``slots``: the slot that contains it, or the empty slot for it."""
     slot = hash_value & mask
     while slots[PER_SLOT * slot] != 0:
         if slots[PER_SLOT * slot + 1] == hash_value:
@@ -145,22 +147,25 @@ def _size_of(arena_address, position):
     )
 )  # fmt: skip
 def put_all(buf, positions, sizes, offsets, is_selected, hashes, number, first, count, used_bytes, slots, arena, dead):
-    """Note the records from ``first`` on that are ``is_selected`` and have a key; a later one replaces an earlier one.
+    """Add the selected records that have a key, from ``first`` on. A later record replaces an earlier one of its key.
 
-    Returns ``(record, count, used, fell)``: where it stopped because an array is full, what is in use now, and how many
-    records had an offset that is not above that of the record they replaced.
+    Returns ``(record, count, used, fell)``: the record at which it stopped because an array is full, the new ``count``
+    and ``used_bytes``, and the number of records whose offset is not above that of the record that they replaced.
 
     Args:
-        buf, positions, sizes: uint8[], int64[records], int32[records]; the keys: bytes, where each begins, and its
-            size (-1 for null).
-        offsets: int64[records]; of the records.
+        buf: uint8[]; contains the keys.
+        positions: int64[records]; start of each key in ``buf``.
+        sizes: int32[records]; size of each key in bytes, -1 for null.
+        offsets: int64[records]; offset of each record.
         is_selected: uint8[records]; 0 for a record that does not count.
-        hashes: int64[records]; of the keys, as ``hash_all`` has them.
-        number, first: the number of record 0 over all calls; the record that this call begins with.
-        count, used: keys in ``slots``, bytes in ``arena``.
+        hashes: int64[records]; hashes of the keys from ``hash_all``.
+        number: number of record 0, counted over all calls.
+        first: record at which this call starts.
+        count: number of keys in ``slots``.
+        used_bytes: number of used bytes in ``arena``.
         slots: int64[PER_SLOT * a power of 2]; the map.
         arena: uint8[]; the keys.
-        dead: uint8[]; gets the bit of each record, by its number, that is replaced.
+        dead: uint8[]; bits by record number, set for replaced records.
     """
     address, arena_address = address_of(buf), address_of(arena)
     slot_count = slots.size // PER_SLOT
@@ -192,7 +197,7 @@ def put_all(buf, positions, sizes, offsets, is_selected, hashes, number, first, 
 
 @kernel(types.void(BYTES, INT64S, INT32S, INT64S, INT64S, BYTES, OUT_INT64S))
 def get_all(buf, positions, sizes, hashes, slots, arena, latest):
-    """Look up the last offset of every record's key; ``ABSENT`` where it is not known or null."""
+    """Look up the last offset of every record's key; ``ABSENT`` if the key is null or not in the map."""
     address, arena_address = address_of(buf), address_of(arena)
     mask = slots.size // PER_SLOT - 1
     for record in range(positions.size):
@@ -207,7 +212,7 @@ def get_all(buf, positions, sizes, hashes, slots, arena, latest):
 
 @kernel(types.void(INT64S, OUT_INT64S))
 def rehash(old, slots):
-    """Move the slots that are in use into new, empty ones."""
+    """Copy the used slots into new, empty ones."""
     mask = slots.size // PER_SLOT - 1
     for entry in range(0, old.size, PER_SLOT):
         if old[entry] != 0:
@@ -219,7 +224,7 @@ def rehash(old, slots):
 
 
 MAX_BUCKETS = 1 << 15
-# In a ledger: a bucket, or one of these.
+# Values of a ledger other than buckets.
 SUPERSEDED, KEYLESS = 0xFFFE, 0xFFFF
 SHORTS = types.Array(types.uint16, 1, "C", readonly=True)
 OUT_SHORTS = types.Array(types.uint16, 1, "C")
@@ -282,7 +287,7 @@ def _siphash(address, start, size, key0, key1):
 
 @kernel(types.void(BYTES, INT64S, INT32S, types.int64, types.int64, OUT_INT64S))
 def digest_all(buf, positions, sizes, key0, key1, digests):
-    """Digest every record's key into two numbers; null keys get none."""
+    """Compute the digest of every record's key, two numbers each. Null keys are skipped."""
     address = address_of(buf)
     for record in range(positions.size):
         size = np.int64(sizes[record])
@@ -294,9 +299,10 @@ def digest_all(buf, positions, sizes, key0, key1, digests):
 
 @kernel(types.void(INT64S, INT32S, BYTES, types.int64, OUT_INT64S, OUT_SHORTS))
 def fill_ledger(digests, sizes, is_selected, shift, seen_digests, ledger):
-    """Give each record its bucket, unless it has no key, or a later record of this call that counts replaces it.
+    """Write the bucket of each record, unless it has no key or a later selected record of this call replaces it.
 
-    ``seen_digests`` is zeros: a small cache with one place for a key, so what it forgets is only shared out in vain.
+    ``seen_digests`` is a small cache, initialized with zeros. If it forgets a digest, the only cost is an unnecessary
+    entry.
     """
     mask = np.uint64(seen_digests.size // 2 - 1)
     for record in range(sizes.size - 1, -1, -1):
@@ -320,7 +326,7 @@ def fill_ledger(digests, sizes, is_selected, shift, seen_digests, ledger):
     )
 )  # fmt: skip
 def emit(digests, is_selected, ledger, first, used_entries, entries, counts):
-    """Append the records that have a bucket; return ``(record, used)``, where ``entries`` is full or all are there."""
+    """Append the records that have a bucket; return ``(record, used)`` when ``entries`` is full or all are appended."""
     for record in range(first, ledger.size):
         bucket = np.int64(ledger[record])
         if bucket < MAX_BUCKETS:
@@ -335,7 +341,7 @@ def emit(digests, is_selected, ledger, first, used_entries, entries, counts):
 
 @kernel(types.void(INT64S, types.int64, types.int64, OUT_INT64S, OUT_INT64S))
 def scatter(entries, used_entries, shift, positions, out):
-    """Sort entries by bucket, keeping their order; ``positions`` are where each bucket begins, and move on."""
+    """Sort entries by bucket, keeping their order. ``positions`` are the starts of the buckets and are advanced."""
     for entry in range(used_entries):
         high = entries[2 * entry + 1]
         bucket = np.int64(np.uint64(high) >> np.uint64(shift))
@@ -347,7 +353,7 @@ def scatter(entries, used_entries, shift, positions, out):
 
 @kernel(types.void(INT64S, OUT_INT64S, OUT_BYTES))
 def judge(entries, table, latest):
-    """Say of each entry of a bucket whether no later entry that counts has its digest; ``table`` is zeros."""
+    """Set for each entry of a bucket whether no later counting entry has its digest. ``table`` starts with zeros."""
     mask = np.uint64(table.size // 2 - 1)
     for entry in range(entries.size // 2 - 1, -1, -1):
         low, high = entries[2 * entry] | _ONE, entries[2 * entry + 1]
@@ -364,7 +370,7 @@ def judge(entries, table, latest):
     types.UniTuple(types.int64, 2)(SHORTS, types.int64, types.int64, OUT_INT64S, BYTES, OUT_BYTES)
 )  # fmt: skip
 def answer(ledger, first, remaining, cursors, bits, latest):
-    """Take each record's bit from where its bucket's cursor stands; return ``(record, left)``, at the end of a run."""
+    """Read each record's bit at its bucket's cursor; return ``(record, left)`` at the end of a run."""
     for record in range(first, ledger.size):
         bucket = np.int64(ledger[record])
         latest[record] = 0

@@ -1,16 +1,17 @@
-"""Find the last record of each key with many workers that share no memory, only a directory.
+"""Find the last record of each key with many workers that share only a directory, no memory.
 
-It takes three steps. They exchange their results as files, so that nothing grows with the number of keys in memory:
+There are three steps. They exchange results as files, so memory does not grow with the number of keys:
 
-1. ``EntriesWriter``, once for each run of segments: every record's key becomes a digest of 128 bits, and an entry in
-   one bucket; a record that a later one of the same window replaces has none. The ledger says for every record
-   in which bucket it is. Entries are sorted by bucket in memory, ``RUN_ENTRIES`` at a time, and written as one *run*.
-2. ``judge_buckets``, once for each range of buckets: all entries of a bucket in the order of the log, judged backwards:
-   an entry is the last of its key if no later entry that counts has the same digest.
-3. ``VerdictReader``, again for each run of segments: the ledger leads from each record to its entry's verdict.
+1. ``EntriesWriter``, once for each range of segments. Each record's key becomes a 128-bit digest and an entry in one
+   bucket. A record that a later record of the same window replaces has no entry. The ledger has the bucket of every
+   record. Entries are sorted by bucket in memory, ``RUN_ENTRIES`` at a time, and written as one *run*.
+2. ``judge_buckets``, once for each range of buckets. It judges the entries of a bucket backwards in log order. An entry
+   is the last of its key if no later counting entry has the same digest.
+3. ``VerdictReader``, again for each range of segments. With the ledger it finds the verdict of each record's entry.
 
-Memory: a run of entries twice (32 MiB) in step 1; in step 2 the entries of one bucket, and a bit for each of the range.
-Even a very frequent key has at most one entry a window. Offsets must increase through the log; the caller checks that.
+Step 1 needs memory for a run of entries twice (32 MiB). Step 2 needs memory for the entries of one bucket, and one bit
+for each entry of the range. Even a very frequent key has at most one entry per window. Offsets must increase through
+the log, which the caller checks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Secret = tuple[int, int]
 
 
 def buckets_for(log_bytes: int) -> int:
-    """Return how many buckets a log should have: a power of two, so that a worker's cache holds one.
+    """Return the number of buckets for a log: a power of two, large enough that one bucket fits a CPU cache.
 
     >>> buckets_for(1 << 30), buckets_for(1 << 34), buckets_for(1 << 50)
     (256, 1024, 32768)
@@ -44,16 +45,16 @@ def buckets_for(log_bytes: int) -> int:
 
 
 class EntriesWriter:
-    """Writes the entries and the ledger of some segments.
+    """Writer of the entries and the ledger of a range of segments.
 
     Attributes:
-        runs: how many entries each run has that was written.
+        runs: number of entries of each written run.
     """
 
     def __init__(
         self, entries: BinaryIO, ledger: BinaryIO, *, secret: Secret, buckets: int, run_entries: int = RUN_ENTRIES
     ) -> None:
-        """``secret`` is the key of the digests: two numbers of 64 bits. It and ``buckets`` stay the same in a round."""
+        """``secret`` is the digest key: two 64-bit numbers. It and ``buckets`` must be the same for the whole round."""
         self.runs: list[int] = []
         self._entries_file, self._ledger_file = entries, ledger
         self._secret = secret
@@ -65,7 +66,7 @@ class EntriesWriter:
         self._used_entries = 0
 
     def put(self, window: Decoded, is_selected: Flags) -> None:
-        """Add a window's records; those that are not selected replace nothing, but can be replaced."""
+        """Add a window's records. Records that are not selected replace no record, but can be replaced."""
         index, flags = window.index, is_selected.view(np.uint8)
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
         ledger = np.empty(len(index.offsets), np.uint16)
@@ -83,7 +84,7 @@ class EntriesWriter:
             self.finish_run()
 
     def finish_run(self) -> None:
-        """Write the collected entries as a run: the number of entries of each bucket, then the entries by bucket."""
+        """Write the collected entries as a run: the number of entries per bucket, then the entries by bucket."""
         if not self._used_entries:
             return
         starts = np.cumsum(self._counts) - self._counts
@@ -96,7 +97,7 @@ class EntriesWriter:
 
 
 def _open_runs(path: Path, runs: Sequence[int], buckets: int) -> list[tuple[Ints, Ints]]:
-    """Return each run's counts by bucket, and its entries, as the file has them; it is mapped, not read."""
+    """Return the entry counts by bucket and the entries of each run. The file is memory-mapped."""
     if not runs:
         return []
     words = np.asarray(np.memmap(path, np.int64, "r"))
@@ -115,12 +116,12 @@ def judge_buckets(
     first_bucket: int,
     end_bucket: int,
 ) -> None:
-    """Write the verdicts on the entries of some buckets.
+    """Write the verdicts on the entries of a range of buckets.
 
     Args:
-        entries: the files of step 1 and their runs, in the order of the log.
-        verdicts: gets the position of each file's verdicts and of their end, then for each file, run and bucket a bit
-            an entry, in whole bytes.
+        entries: files of step 1 and their runs, in log order.
+        verdicts: output. It starts with the position of each file's verdicts and their end position. For each file, run
+            and bucket one bit per entry follows, padded to whole bytes.
     """
     files = [_open_runs(path, runs, buckets) for path, runs in entries]
     run_files = [_Run(counts, data) for runs in files for counts, data in runs]
@@ -143,7 +144,7 @@ def judge_buckets(
 
 
 class _Run:
-    """One run's entries, and the verdicts on them so far."""
+    """The entries of one run, and their verdicts so far."""
 
     def __init__(self, counts: Ints, entries: Ints) -> None:
         self.verdicts: list[bytes] = []
@@ -155,7 +156,7 @@ class _Run:
 
 
 def _empty_table(table: Ints, entries: int) -> Ints:
-    """Return an empty table of which the entries fill at most a half."""
+    """Return an empty table that the entries fill to at most one half."""
     slots = 1 << max(4, (2 * entries - 1).bit_length())
     if len(table) < 2 * slots:
         table = np.empty(2 * slots, np.int64)
@@ -165,9 +166,9 @@ def _empty_table(table: Ints, entries: int) -> Ints:
 
 
 class VerdictReader:
-    """Says which records of a segment's windows are the last of their key (``latest.Latest``).
+    """Reader of verdicts: which records of a segment's windows are the last of their key (``latest.Latest``).
 
-    The windows come in order.
+    Windows must be passed in order.
     """
 
     def __init__(
@@ -183,9 +184,9 @@ class VerdictReader:
         """Read the verdicts.
 
         Args:
-            number: the place of these segments' entries among all that were judged.
-            entries, runs, ledger: of step 1.
-            verdicts: the files of step 2, and their ranges of buckets.
+            number: index of these segments' entries in the ``entries`` of ``judge_buckets``.
+            entries, runs, ledger: results of step 1 for these segments.
+            verdicts: files of step 2, each with the first and the end bucket of its range.
         """
         self._ledger = np.memmap(ledger, np.uint16, "r") if ledger.stat().st_size else np.empty(0, np.uint16)
         self._at = 0
@@ -202,7 +203,7 @@ class VerdictReader:
         self._run, self._remaining = -1, 0
 
     def is_latest(self, window: Decoded) -> Flags:
-        """Return which records no later one replaces."""
+        """Return for each record whether no later record replaces it."""
         count = len(window.owners)
         ledger = np.array(self._ledger[self._at : self._at + count])
         self._at += count

@@ -1,7 +1,7 @@
-"""Decide which records of a window stay, and write the batches that hold them (``Cleaner.cleanInto``, ``filterTo``).
+"""Decide which records of a window are retained, and write their batches (``Cleaner.cleanInto``, ``filterTo``).
 
-A batch that keeps all records is copied byte for byte; any other is written again with its own header fields (offsets,
-sequences, epochs, producer, codec), because the offsets and the producers' state depend on them.
+A batch that retains all records is copied byte for byte. Any other batch is rewritten with its header fields (offsets,
+sequences, epochs, producer, codec), because the offsets and the producer state depend on them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Chunks = dict[int, bytes | memoryview]
 
 
 class Verdicts(NamedTuple):
-    """The decisions on the batches of a window that do not depend on their records; one element a batch.
+    """The decisions on a window's batches that do not depend on their records; one element per batch.
 
     Attributes:
-        discard: none of its records stays.
-        retain_empty: its header stays even without records.
-        sets_horizon: it is the marker of a transaction whose data is gone, and gets a delete horizon.
+        discard: whether all of its records are removed.
+        retain_empty: whether its header is retained even without records.
+        sets_horizon: whether it gets a delete horizon, as the marker of a transaction without remaining data.
     """
 
     discard: Flags
@@ -53,10 +53,10 @@ class Verdicts(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What a round did, for its report.
+    """Statistics of a round, for its report.
 
     Attributes:
-        records_kept: counted in the resulting bytes, not in the decisions.
+        records_kept: number of records in the output, counted there.
     """
 
     records_read: int = 0
@@ -70,7 +70,7 @@ class Tally:
     dropped_records: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
-        """Add what was done elsewhere in the same round."""
+        """Add the statistics of another part of the same round."""
         self.dropped_records.update(other.dropped_records)
         for name in self.__slots__:
             if name != "dropped_records":
@@ -78,7 +78,7 @@ class Tally:
 
 
 class Filter:
-    """Judges the batches of a round in the order of their offsets."""
+    """A filter for the batches of a round. Batches must be passed in the order of their offsets."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class Filter:
         *,
         end_offset: int,
     ) -> None:
-        """Make a filter for the second walk.
+        """Create a filter for the second walk.
 
         Args:
-            producers: those that the broker would know.
-            transactions: as they stand where the first window begins.
-            end_offset: of the round; records from here on are not judged.
+            producers: producer state as a broker would have it.
+            transactions: state of transactions before the first window.
+            end_offset: end offset of the round; records at or above it are not judged.
         """
         self._producers = producers
         self._settings = settings
@@ -106,11 +106,11 @@ class Filter:
         self.tally = Tally()
 
     def keep(self, window: Decoded, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
-        """Return the bytes that stay of a window: batches that were written again, and runs of unchanged batches.
+        """Return the retained bytes of a window: rewritten batches, and ranges of unchanged batches.
 
         Args:
-            retain_old_deletes: whether tombstones without a horizon of their own (formats 0 and 1, brokers before
-                3.1) are too young to go: their segment's file time decides.
+            retain_old_deletes: whether tombstones without a delete horizon (formats 0 and 1, brokers before 3.1) are
+                too young to be removed, according to the modification time of their segment.
         """
         verdicts = self._judge(window, retain_old_deletes)
         is_kept = self._mask_kept_records(window, verdicts.discard, retain_old_deletes)
@@ -136,7 +136,7 @@ class Filter:
     # ------------------------------------------------------------------------------------------------ a batch
 
     def _judge(self, window: Decoded, retain_old_deletes: bool) -> Verdicts:
-        """Judge the batches; outside of transactions nothing is discarded and no horizon set."""
+        """Judge the batches. Batches outside of transactions are not discarded and get no delete horizon."""
         discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
         for batch in in_transactions(window):
             header = header_of(window, batch)
@@ -153,7 +153,7 @@ class Filter:
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
     def _keeps_header(self, window: Decoded) -> Flags:
-        """Return which batches are an active producer's last one, or the last of the round (KAFKA-17076)."""
+        """Return for each batch whether it is an active producer's last one, or the round's last one (KAFKA-17076)."""
         last_offsets = window.batches.column("last_offset")
         keeps: Flags = np.zeros(len(window.batches), np.bool_)
         is_control = window.batches.is_control
@@ -239,7 +239,7 @@ class Filter:
         )
 
     def _rewrite(self, window: Decoded, is_kept: Flags, rewrites: list[tuple[int, bool]]) -> Chunks:
-        """Write batches anew, those of one format, codec and timestamp type together."""
+        """Rewrite batches. Batches with the same format, codec and timestamp type are written together."""
         self.tally.batches_rewritten += len(rewrites)
         chunks: Chunks = {}
         alike: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
@@ -266,7 +266,7 @@ class Filter:
         return chunks
 
     def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
-        """Return the header of a batch that is written anew: its own, but for what the records decide."""
+        """Return the header of a rewritten batch: the original header, except the fields that depend on the records."""
         if horizon is None and _has_horizon(header) and self._settings.has_horizons:
             horizon = header.base_timestamp
         fields = _fields(header, append_time=append_time, horizon=horizon)
@@ -281,7 +281,7 @@ def _records_in(chunks: list[bytes | memoryview]) -> int:
 
 
 def _in_order(window: Decoded, is_copied: Flags, chunks: Chunks) -> list[bytes | memoryview]:
-    """Put the remaining batches of a window in order; neighbours that are copied become one chunk."""
+    """Return the remaining batches in their order. Adjacent copied batches become one chunk."""
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     edges = np.flatnonzero(np.diff(is_copied, prepend=False, append=False)).reshape(-1, 2)
     view = memoryview(window.data.data)

@@ -1,7 +1,7 @@
 """The first walk of a round: find the records of the dirty part that are the last of their key.
 
 Control batches and aborted data do not count, so they replace no record. A record of the clean part is the last of its
-key if the dirty part has no record with that key.
+key if the dirty part has no record with this key.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from kafkaframes.storage.cleaner.walk import CleanedTransactions, control_type, 
 from kafkaframes.storage.files.filesystem import FileSystem
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The last record of each key of the dirty part of a log, exact: keys are kept, not digests of them.
+# The last record of each key in the dirty part of a log. The map is exact: it has the keys, not digests of them.
 #
-# Kafka keeps MD5 digests in a buffer of fixed size and cleans in more rounds when it is full; this map grows, so one
-# round always reaches its end, as Kafka's does with a large enough ``log.cleaner.dedupe.buffer.size``. It needs about
-# the bytes of the distinct keys and 55 to 110 more for each, and a bit for each record. With a bound it raises when it
-# would need more, so that the caller can use ``exchange.py`` instead.
+# Kafka stores MD5 digests in a buffer of fixed size, and needs more rounds if the buffer is full. This map grows, so
+# one round always reaches its end, like Kafka's with a large enough ``log.cleaner.dedupe.buffer.size``. It needs the
+# bytes of the distinct keys, 55 to 110 more bytes per key, and one bit per record. If it has a limit and would exceed
+# it, it raises an error, and the caller can use ``exchange.py`` instead.
 #
-# Records are numbered as they are put. Which of them were replaced is known at the end of the walk without asking
-# again: that saves the second walk a look-up for each record.
+# Records are numbered in the order in which they are added. At the end of the walk the map has a bit for each replaced
+# record, so the second walk needs no lookup per record.
 
 _MIN_SLOTS = 1 << 12
 _MIN_ARENA_BYTES = 1 << 16
@@ -37,18 +37,19 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 class MapFullError(Exception):
-    """The keys need more memory than the map may have; callers inside this package handle it."""
+    """The keys need more memory than the map's limit. Callers inside this package handle it."""
 
 
 class OffsetMap:
     """Keys and their last records.
 
     Attributes:
-        rises: whether each record that replaced another had a larger offset, as in every log that a broker wrote.
+        rises: whether each replacing record had a higher offset than the replaced one, as in every log that a broker
+            wrote.
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        """``most_bytes``: a bound on its memory, including what is only needed while it grows."""
+        """``most_bytes``: memory limit in bytes, including the memory that is needed only while the map grows."""
         self._most_bytes = most_bytes
         self.rises = True
         self._entries = 0
@@ -69,19 +70,21 @@ class OffsetMap:
         offsets: Ints,
         is_selected: Flags,
     ) -> int:
-        """Add the selected records; records without a key (a negative size) are skipped.
+        """Add the selected records. Records without a key (a negative size) are skipped.
 
         Args:
-            positions, sizes, offsets: of each key in bytes, and its record; offsets increase from call to call.
+            positions: start of each record's key in ``buf``.
+            sizes: size of each record's key, in bytes.
+            offsets: offset of each record; offsets increase from call to call.
 
         Returns:
-            The number of the first record, for ``replaced``.
+            The number of the first record, for ``mask_replaced``.
 
         Raises:
-            MapFullError: they do not fit into the bound.
+            MapFullError: the keys exceed the memory limit.
         """
         number, first = self._number, 0
-        self._number += -(-len(positions) // 8) * 8  # the bits of a call begin with a byte
+        self._number += -(-len(positions) // 8) * 8  # the bits of each call start at a whole byte
         if self._number > 8 * len(self._dead):
             self._dead = _longer(self._dead, max(2 * len(self._dead), self._number // 8), 0)
         hashes, flags = _hashes(buf, positions, sizes), is_selected.view(np.uint8)
@@ -114,13 +117,13 @@ class OffsetMap:
             raise MapFullError(f"{self._entries} keys, {held_bytes + more_bytes} bytes of memory")
 
     def get_all(self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
-        """Return each record's key's last offset, -1 where the key is unknown or null."""
+        """Return the last offset of each record's key; -1 if the key is null or not in the map."""
         latest: Ints = np.empty(len(positions), np.int64)
         _kernels.get_all(buf, positions, sizes, _hashes(buf, positions, sizes), self._slots, self._arena, latest)
         return latest
 
     def mask_replaced(self, number: int, count: int) -> Flags:
-        """Return which of ``count`` records from ``number`` on have a later record of their key."""
+        """Return for each of ``count`` records from ``number`` on whether a later record has the same key."""
         bits = self._dead[number // 8 : number // 8 + -(-count // 8)]
         return np.unpackbits(bits, count=count, bitorder="little").view(np.bool_)
 
@@ -143,22 +146,22 @@ def _longer(array: npt.NDArray[_Number], size: int, rest: int | None = None) -> 
 
 
 class Latest(Protocol):
-    """Tells the second walk which records are the last of their key, window by window, in the order of offsets."""
+    """The source from which the second walk gets the last records of each key, by window in the order of offsets."""
 
     def is_latest(self, window: Decoded) -> Flags:
-        """Return which records no later one replaces; for records without a key the result has no meaning."""
+        """Return for each record whether no later record replaces it. Undefined for records without a key."""
 
 
 class LatestInMemory:
-    """The answers of one walk of a partition's dirty part, in this process."""
+    """The last records of each key from a walk of a partition's dirty part in this process."""
 
     def __init__(self, offset_map: OffsetMap, windows: dict[tuple[str | None, int], tuple[int, Flags | None]]) -> None:
-        """``windows``: by the place of each window its first record's number, and which records did not count."""
+        """``windows``: number of the first record, and mask of the records that do not count, by window position."""
         self._map = offset_map
         self._windows = windows
 
     def is_latest(self, window: Decoded) -> Flags:
-        """Return which records no later one replaces."""
+        """Return for each record whether no later record replaces it."""
         walked_window = self._windows.get(_window_key(window))
         if walked_window is None or not self._map.rises:
             return self._ask(window, slice(None))
@@ -180,10 +183,10 @@ def _window_key(window: Decoded) -> tuple[str | None, int]:
 
 
 def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int | None = None) -> LatestInMemory:
-    """Note the last record of each key.
+    """Find the last record of each key.
 
     Raises:
-        LogDirError: something is damaged or cannot be read.
+        LogDirError: a file is damaged or cannot be read.
         MapFullError: the keys need more memory than ``map_bytes``.
     """
     offset_map = OffsetMap(map_bytes)
@@ -207,7 +210,7 @@ def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[
 
 
 def mask_counted_records(window: Decoded, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
-    """Return which records of a window count; ``transactions`` goes on by the window."""
+    """Return which records of a window count, and advance ``transactions`` past the window."""
     counts = np.ones(len(window.batches), np.bool_)
     for batch in in_transactions(window):
         header = header_of(window, batch)

@@ -1,6 +1,6 @@
-"""Plan a round of cleaning: its range of offsets, and which segments are joined (Kafka's LogCleanerManager).
+"""Plan a round of cleaning: its range of offsets, and the segments to merge (Kafka's LogCleanerManager).
 
-Nothing is read here but names, sizes, times, headers and the small files beside them.
+Planning reads only names, sizes, times, batch headers and the small files of the partition.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ from kafkaframes.storage.log.transactions import rebuild_txn_indexes, transactio
 from kafkaframes.wire.integers import MAX_INT32
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The settings of a round of cleaning: the topic's configuration, the broker's generation, and the clock.
+# The settings of a round of cleaning: topic configuration, broker generation and time.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The settings of a round; names and defaults are Kafka's.
+    """The settings of a round. Names and defaults are Kafka's.
 
     Attributes:
-        delete_retention_ms: how long tombstones and markers stay after their first cleaning.
-        segment_bytes: ``segment.bytes``; cleaned segments are joined up to it.
-        index_bytes: ``segment.index.bytes``, which bounds the join too.
-        min_compaction_lag_ms: younger records are not cleaned.
-        expiration_ms: ``producer.id.expiration.ms``; by default the broker's: a day, in 2.8 a week.
-        first_dirty_offset: where the last round ended; by default what ``cleaner-offset-checkpoint`` says.
-        high_watermark: the last committed offset; by default the log's end.
+        now_ms: time of the round, in milliseconds since 1970.
+        broker_release: broker release whose rules apply.
+        delete_retention_ms: time for which tombstones and markers are retained after their first cleaning.
+        segment_bytes: ``segment.bytes``; largest size of merged segments.
+        index_bytes: ``segment.index.bytes``; largest size of the indexes of merged segments.
+        min_compaction_lag_ms: minimum age of records that are cleaned.
+        expiration_ms: ``producer.id.expiration.ms``; None selects the broker's default (a day; a week in 2.8).
+        first_dirty_offset: end offset of the previous round; None reads it from ``cleaner-offset-checkpoint``.
+        high_watermark: end of the committed records; None selects the log end offset.
     """
 
     now_ms: int
@@ -63,12 +65,12 @@ class CleanerSettings:
 
     @property
     def has_horizons(self) -> bool:
-        """Whether batches carry the time at which tombstones and markers may go (KIP-534)."""
+        """Whether batches carry the time at which tombstones and markers may be removed (KIP-534)."""
         return self.broker_release != BEFORE_HORIZONS
 
     @property
     def keeps_last_of_round(self) -> bool:
-        """Whether the last batch of a round is kept even if empty, so that its offset stays (KAFKA-17076, 4.0)."""
+        """Whether a round retains its last batch even if it is empty, to preserve the offset (KAFKA-17076, 4.0)."""
         return self.broker_release == REWRITES_OLD
 
 
@@ -80,11 +82,11 @@ class RoundPlan:
     """The range of a round, and the state that it needs.
 
     Attributes:
-        first_dirty_offset: the map of keys is built from here on.
-        first_uncleanable_offset: a segment's base offset; nothing from here on is touched.
-        aborted_transactions: the partition's aborted transactions, by their markers.
+        first_dirty_offset: first offset whose keys are added to the map.
+        first_uncleanable_offset: base offset of the first segment that the round does not change.
+        aborted_transactions: aborted transactions of the partition, in the order of their markers.
         findings: transaction indexes that differ from the markers, and swap files that are read as segments.
-        txn_indexes: right content of the transaction indexes that differ, by base offset of their segments.
+        txn_indexes: correct content of the transaction indexes that differ, by base offset of their segments.
     """
 
     partition: Partition
@@ -105,11 +107,11 @@ class RoundPlan:
         return end <= first or not any(segment.size_bytes for segment in self.segments_between(first, end))
 
     def list_aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Return the transactions that touch offsets from ``start`` to before ``end``."""
+        """Return the aborted transactions that overlap offsets from ``start`` to before ``end``."""
         return [one for one in self.aborted_transactions if one.last_offset >= start and one.first_offset < end]
 
     def segments_between(self, start: int, end: int) -> list[Segment]:
-        """Return the segments that may hold offsets from ``start`` to before ``end``."""
+        """Return the segments that may contain offsets from ``start`` to before ``end``."""
         segments = self.partition.segments
         nexts = [segment.base_offset for segment in segments[1:]] + [2**63 - 1]
         return [
@@ -139,7 +141,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
     dirty = _first_dirty(partition, settings, end)
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
-    # A broker replays its log from its start: it knows of an earlier transaction only from a snapshot.
+    # A broker replays its log from the log start; earlier transactions are only in a snapshot.
     open_offsets = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
     limits += [(offset, "an open transaction") for offset in (*producers.open, *open_offsets)]
     if settings.broker_release != BEFORE_HORIZONS:  # 2.8 always cleans up to the active segment
@@ -171,7 +173,7 @@ def _first_dirty(partition: Partition, settings: CleanerSettings, end: int) -> i
 
 
 def _first_lagging(filesystem: FileSystem, partition: Partition, settings: CleanerSettings, dirty: int) -> int | None:
-    """Return the first dirty segment that holds a record younger than the lag allows."""
+    """Return the base offset of the first dirty segment with a record younger than the compaction lag."""
     if settings.min_compaction_lag_ms <= 0:
         return None
     youngest = settings.now_ms - settings.min_compaction_lag_ms
@@ -182,14 +184,14 @@ def _first_lagging(filesystem: FileSystem, partition: Partition, settings: Clean
 
 
 def largest_timestamp(filesystem: FileSystem, segment: Segment) -> int:
-    """Return a segment's largest timestamp; its file's time where no record has one, as Kafka does."""
+    """Return a segment's largest timestamp; the file's modification time if no record has one, as in Kafka."""
     with open_segment(filesystem, segment) as reader:
         largest = reader.largest_timestamp
     return largest if largest >= 0 else segment.log.mtime_ms or 0
 
 
 def _segment_base(segments: Sequence[Segment], offset: int) -> int:
-    """Round an offset down to the base of the segment that holds it."""
+    """Return the base offset of the segment that contains an offset."""
     below = [segment.base_offset for segment in segments if segment.base_offset <= offset]
     return below[-1] if below else offset
 
@@ -197,7 +199,7 @@ def _segment_base(segments: Sequence[Segment], offset: int) -> int:
 def group_segments(
     segments: Sequence[Segment], settings: CleanerSettings, first_uncleanable_offset: int
 ) -> list[list[Segment]]:
-    """Group neighbours that will fit into one segment, by the sizes that they have before the cleaning."""
+    """Group adjacent segments that fit into one segment together, by their sizes before the cleaning."""
     groups: list[list[Segment]] = []
     nexts = [segment.base_offset for segment in segments[1:]] + [first_uncleanable_offset]
     sizes = (0, 0, 0)

@@ -1,7 +1,8 @@
-"""One round of cleaning of one partition, from its directory into a new one; the source is never written to.
+"""One round of cleaning of one partition, from its directory into a new one. The source is only read.
 
-It walks twice: through the dirty part, for the last offset of each key, and through everything up to the end of the
-map, to filter it. The new directory is complete or absent: it is written under another name and renamed at the end.
+A round has two walks. The first goes through the dirty part and finds the last offset of each key. The second filters
+all records up to the end of the map. The new directory is complete or absent: it is written under a temporary name and
+renamed at the end.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from kafkaframes.storage.log.swaps import files_of
 from kafkaframes.wire.integers import MAX_INT32
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The files of a cleaned partition: indexes of a new segment, and what a round does not touch.
+# The files of a cleaned partition: indexes of new segments, and copies of unchanged files.
 
 
 class OverflowingError(Exception):
-    """The remaining offsets of a segment do not fit an index: it must be split first, as Kafka does."""
+    """The retained offsets of a segment do not fit an index. As in Kafka, the segment must be split first."""
 
 
 def reaches_too_far(base: int, columns: Ints) -> bool:
-    """Say whether a batch of a new segment has an offset that does not fit its index."""
+    """Return whether a batch of a new segment has an offset that does not fit its index."""
     return int(columns[INDEXED.index("last_offset")].max(initial=base)) - base > MAX_INT32
 
 
 def read_indexed_columns(path: Path) -> Ints:
-    """Return the header fields from which indexes are made: a row for each of ``INDEXED``, a column a batch.
+    """Return the header fields from which indexes are built: one row for each of ``INDEXED``, one column per batch.
 
-    The file is mapped, because only this job writes it.
+    The file is memory-mapped, because only this job writes it.
     """
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else as_array(b"")
     table = scan_all(data, rules=FILE).table
@@ -60,11 +61,11 @@ def read_indexed_columns(path: Path) -> Ints:
 def write_indexes(
     path: Path, base: int, columns: Ints, settings: CleanerSettings, aborted_transactions: Sequence[AbortedTransaction]
 ) -> None:
-    """Write the indexes beside a segment, of its ``read_indexed_columns`` and the aborted transactions that it keeps.
+    """Write a segment's indexes from its ``read_indexed_columns`` and the aborted transactions that it retains.
 
     Raises:
-        OverflowingError: its offsets reach too far.
-        LogDirError: they cannot be written.
+        OverflowingError: an offset does not fit an index.
+        LogDirError: an index cannot be written.
     """
     if reaches_too_far(base, columns):
         raise OverflowingError(base)
@@ -93,7 +94,7 @@ def copy_rest(
     stray snapshots when it starts (``ProducerStateManager.removeStraySnapshots``).
 
     Args:
-        deleted_bases: base offsets of the segments that the round joined to earlier ones.
+        deleted_bases: base offsets of the segments that the round merged into earlier ones.
         rewritten_bases: base offsets of the segments that the round wrote.
     """
     partition = plan.partition
@@ -130,11 +131,11 @@ def _copy_segment(filesystem: FileSystem, segment: Segment, directory: Path, txn
 
 @dataclass(frozen=True, slots=True)
 class CleaningRound:
-    """What a round did.
+    """The result of a round.
 
     Attributes:
-        end_offset: the next round's first dirty offset; the cleaner's checkpoint.
-        groups: base offsets of the segments that were joined, by the base offset of the new segment.
+        end_offset: first dirty offset of the next round, for the cleaner's checkpoint.
+        groups: base offsets of the merged segments, by the base offset of the new segment.
     """
 
     plan: RoundPlan
@@ -152,14 +153,14 @@ def clean_partition(
     *,
     map_bytes: int | None = None,
 ) -> CleaningRound | None:
-    """Clean a partition into ``destination``, which must not exist; ``None``: there is nothing to clean.
+    """Clean a partition into ``destination``, which must not exist; return None if there is nothing to clean.
 
     Args:
-        map_bytes: how much memory the map of keys may take; without it as much as the keys need.
+        map_bytes: memory limit of the map of keys; None for no limit.
 
     Raises:
-        LogDirError: something cannot be read, is damaged, or ``destination`` exists. No file is left behind.
-        MapFullError: the keys need more memory. Nothing is written then.
+        LogDirError: a file cannot be read or is damaged, or ``destination`` exists. No new file remains.
+        MapFullError: the keys need more memory. Nothing is written.
     """
     plan = plan_round(filesystem, partition, settings)
     if plan.is_empty:
@@ -170,7 +171,7 @@ def clean_partition(
     try:
         with write_directory(destination) as directory:
             result = _write(filesystem, plan, settings, latest, directory)
-    except OverflowingError:  # as Kafka does: split the segment and start the round again
+    except OverflowingError:  # as in Kafka: split the segment and start the round again
         return clean_partition(
             *_split_overflowing_segments(filesystem, partition), settings, destination, map_bytes=map_bytes
         )
@@ -211,13 +212,15 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A segment to clean, or a part of it, with the state that comes from the rest of the partition.
+    """A segment to clean, or a part of one, with the state that depends on the rest of the partition.
 
     Attributes:
-        aborted_transactions: the transactions that overlap its offsets; they are added where the segment begins.
-        is_dirty: whether the first walk goes through it.
-        start, end: of a part, the positions of its first batch and of that behind it.
-        first_offset: of a part, an offset that is above all before it.
+        aborted_transactions: transactions that overlap its offsets; they are added at the start of the segment.
+        is_dirty: whether the first walk includes it.
+        retain_old_deletes: whether tombstones without a delete horizon are retained.
+        start: position of the part's first batch.
+        end: end position of the part; None for the end of the segment.
+        first_offset: offset of the part that is above all offsets before it; None for a whole segment.
     """
 
     segment: Segment
@@ -230,12 +233,12 @@ class SourceSegment:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes there are to read."""
+        """Number of bytes to read."""
         return (self.segment.size_bytes if self.end is None else self.end) - self.start
 
     @property
     def base_offset(self) -> int:
-        """The base offset of the segment, or of the part of it."""
+        """The base offset of the segment, or the first offset of the part."""
         return self.segment.base_offset if self.first_offset is None else self.first_offset
 
     def windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[Decoded]:
@@ -244,7 +247,7 @@ class SourceSegment:
 
 
 def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
-    """Return neighbouring segments as sources for the second walk."""
+    """Return adjacent segments as sources for the second walk."""
     horizon = _old_horizon(plan, settings)
     bases = [segment.base_offset for segment in plan.partition.segments]
     sources = []
@@ -260,7 +263,7 @@ def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSe
 def read_kept_batches(
     filesystem: FileSystem, sources: Sequence[SourceSegment], filter_: Filter, transactions: CleanedTransactions
 ) -> Iterator[bytes | memoryview]:
-    """Yield what stays of segments, one after the other."""
+    """Yield the retained bytes of the segments in order."""
     memory = Recycler()
     for source in sources:
         transactions.add(source.aborted_transactions)
@@ -271,10 +274,10 @@ def read_kept_batches(
 def preview_partition(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
 ) -> tuple[RoundPlan, Tally | None]:
-    """Compute what a round would do, without writing; the tally is None if there is nothing to clean.
+    """Compute the result of a round without writing. The tally is None if there is nothing to clean.
 
     Raises:
-        LogDirError, MapFullError: as ``clean_partition``.
+        LogDirError, MapFullError: same as ``clean_partition``.
     """
     plan = plan_round(filesystem, partition, settings)
     if plan.is_empty:
@@ -290,6 +293,6 @@ def preview_partition(
 
 
 def _old_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
-    """Return the file time before which old tombstones may be removed: the last clean segment's less the retention."""
+    """Return the file time before which old tombstones may be removed: the last clean segment's minus the retention."""
     clean = plan.segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

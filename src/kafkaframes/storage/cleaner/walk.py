@@ -1,8 +1,8 @@
-"""What both walks of a round (map, then filter) share: windows of a segment, decoded, and the state of transactions.
+"""The parts that both walks of a round (map, then filter) share: decoded windows, and the state of transactions.
 
 ``CleanedTransactions`` decides which transactional batches and markers a round may discard (Kafka's
-CleanedTransactionMetadata). Batches come in the order of offsets. Data of an aborted transaction is discarded at once;
-a marker may be discarded if no batch of its transaction came before it.
+CleanedTransactionMetadata). Batches must be passed in the order of offsets. Data of an aborted transaction is discarded
+at once. A marker may be discarded if no batch of its transaction precedes it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def header_of(window: Decoded, batch: int) -> BatchHeader:
 
 
 def in_transactions(window: Decoded) -> list[int]:
-    """Return the transactional batches and all control batches."""
+    """Return the indexes of the transactional batches and of all control batches."""
     rows: list[int] = np.flatnonzero(window.batches.flag(TRANSACTIONAL | CONTROL)).tolist()
     return rows
 
@@ -53,7 +53,7 @@ def control_type(window: Decoded, batch: int) -> str | None:
 
 
 def foreign_inner(window: Decoded) -> Flags:
-    """Return which message sets hold an inner message of another format (KAFKA-4298)."""
+    """Return which message sets contain an inner message of another format (KAFKA-4298)."""
     magics, owners = window.batches.column("magic"), window.owners
     foreign = np.zeros(len(window.batches), np.bool_)
     inner = np.flatnonzero(window.batches.is_wrapper[owners])
@@ -72,7 +72,7 @@ def _error(window: Decoded, batch: int, reason: str) -> LogDirError:
 
 
 def _refuse_damage(window: Decoded) -> None:
-    """Raise if a batch cannot be read completely: the log has to be repaired first."""
+    """Raise an error if a batch cannot be read completely. The log must be repaired first."""
     wrong = np.flatnonzero(~window.crc_ok)
     if len(wrong):
         raise _error(window, int(wrong[0]), "the CRC is not that of the bytes")
@@ -83,14 +83,15 @@ def _refuse_damage(window: Decoded) -> None:
 def windows(
     filesystem: FileSystem, segment: Segment, *, memory: Recycler, start: int = 0, end: int | None = None
 ) -> Iterator[Decoded]:
-    """Decode a segment, or a part of it, window by window.
+    """Decode a segment, or a part of one, window by window.
 
     Args:
-        memory: buffers of one window are used again for the next.
-        start, end: positions at which batches begin; by default the whole segment.
+        memory: pool of buffers; the buffers of a window are reused for the next one.
+        start: position of the first batch.
+        end: position after the last batch; None for the end of the segment.
 
     Raises:
-        LogDirError: it cannot be read, a batch is damaged, or bytes that are no batch follow the last.
+        LogDirError: the segment cannot be read, a batch is damaged, or other bytes follow the last batch.
     """
     size = segment.size_bytes if end is None else end
     with filesystem.open(segment.path) as read_at:
@@ -104,7 +105,7 @@ def windows(
 
 
 def _open_batches(window: Window, file: str, memory: Recycler) -> Iterator[Decoded]:
-    """Open a window's batches, as many at once as a budget of memory holds."""
+    """Open a window's batches, as many at a time as the memory budget allows."""
     if not len(window.batches):
         return iter(())
     data, batches = as_array(window.data), window.in_data()
@@ -118,8 +119,8 @@ class CleanedTransactions:
     """The state of transactions during one walk through the log.
 
     Attributes:
-        kept_transactions: aborted transactions whose marker stays, because some of their data does; the new transaction
-            index.
+        kept_transactions: aborted transactions whose marker is retained, because some of their data is retained; the
+            content of the new transaction index.
     """
 
     def __init__(self) -> None:
@@ -130,12 +131,12 @@ class CleanedTransactions:
         self._committed_producers: set[int] = set()
 
     def add(self, aborted_transactions: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions that lie ahead; the same one may be added more than once."""
+        """Add aborted transactions that follow in the log. Adding a transaction again has no effect."""
         for transaction in aborted_transactions:
             heapq.heappush(self._ahead, (transaction.first_offset, transaction.last_offset, transaction))
 
     def snapshot(self, before: int) -> CleanedTransactions:
-        """Return a copy of the state, with those of the added transactions that begin before an offset."""
+        """Return a copy of the state, with the added transactions that start before an offset."""
         copy = CleanedTransactions()
         copy._ahead = [one for one in self._ahead if one[0] < before]
         heapq.heapify(copy._ahead)
@@ -150,7 +151,7 @@ class CleanedTransactions:
             self._aborted_producers.setdefault(transaction.producer_id, transaction)
 
     def data(self, header: BatchHeader) -> bool:
-        """Note a data batch; return whether it belongs to an aborted transaction."""
+        """Process a data batch; return whether it belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -161,7 +162,7 @@ class CleanedTransactions:
         return False
 
     def control(self, header: BatchHeader, kind: str | None) -> bool:
-        """Note a control batch, ``kind`` being its record's type (``None``: it is empty); return whether it may go."""
+        """Process a control batch; return whether it may be discarded. ``kind``: type of its record, None if empty."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         if kind is None:

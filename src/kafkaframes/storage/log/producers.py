@@ -320,7 +320,7 @@ class Producers:
         self.commit(self.prepare([(header, markers)], origin=REPLICATION))
 
     def remove_replicated(self, high_watermark: int) -> None:
-        """Remove ended transactions from ``unreplicated`` if their marker is below the high watermark."""
+        """Remove ended transactions from ``unreplicated_transactions`` if their marker is below the high watermark."""
         if self.unreplicated_transactions:
             self.unreplicated_transactions = {
                 first: last for first, last in self.unreplicated_transactions.items() if last >= high_watermark

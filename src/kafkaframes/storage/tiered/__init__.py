@@ -1,1 +1,1 @@
-"""Tiered storage: segments that a broker moved into an object store, read as the log that they are part of."""
+"""Tiered storage: segments that a broker has uploaded to an object store, read as parts of their log."""

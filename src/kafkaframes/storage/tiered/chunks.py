@@ -1,8 +1,7 @@
-"""Read ranges of a segment from its object: fetch, decrypt and decompress the chunks that hold them.
+"""Read ranges of a segment from its object: fetch, decrypt and decompress the chunks that contain them.
 
-A chunk that cannot be decrypted or decompressed is a ``DamagedChunkError``, which names the object, the chunk, the
-byte, and the bytes of the segment that are lost with it. No more is allocated than the stored bytes can hold,
-whatever the manifest says.
+If a chunk cannot be decrypted or decompressed, a ``DamagedChunkError`` reports the object, the chunk, its position, and
+the lost bytes of the segment. The size of an allocation is limited by the stored bytes, not by the manifest.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from kafkaframes.storage.tiered.manifest import ChunkIndex, Encryption, Manifest
 
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
-FETCH_BYTES: Final = 16 << 20  # bytes of the object in one request
-# Of decompressed chunks that stay in memory: batches and windows of headers cross chunk borders.
+FETCH_BYTES: Final = 16 << 20  # largest range of the object in one request
+# Decompressed chunks that stay in memory, because batches and windows of headers cross chunk boundaries.
 KEPT_BYTES: Final = 8 << 20
-AHEAD_BYTES: Final = 4 << 20  # of the segment that are decompressed before they are read
-AHEAD_BLOCKS: Final = 2  # how many blocks of ``AHEAD_BYTES`` are decompressed ahead
+AHEAD_BYTES: Final = 4 << 20  # bytes of the segment that are decompressed together ahead of the reader
+AHEAD_BLOCKS: Final = 2  # number of blocks of ``AHEAD_BYTES`` that are decompressed ahead
 MAX_READ_AHEAD_BYTES: Final = 16 << 20  # larger chunks are not read ahead, because several would be in memory
-AT_ONCE_BYTES: Final = 64 << 20  # larger chunks are decompressed piece by piece: their size is only a claim
+AT_ONCE_BYTES: Final = 64 << 20  # larger chunks are decompressed piece by piece, because their size is unverified
 Decrypt = Callable[[bytes | memoryview], bytes]
 
 
 class UnreadableError(Exception):
-    """A chunk or an index cannot be decrypted or decompressed; the caller adds the object's name."""
+    """A chunk or an index cannot be decrypted or decompressed. The caller adds the object's name."""
 
 
 def decryptor(key: bytes, aad: bytes) -> Decrypt:
-    """Return the function that decrypts a chunk or an index (AES-GCM, ``IV | ciphertext | tag``).
+    """Return a function that decrypts a chunk or an index (AES-GCM, ``IV | ciphertext | tag``).
 
-    That function raises ``UnreadableError`` where the bytes do not decrypt.
+    The function raises ``UnreadableError`` if the bytes cannot be decrypted.
 
     Raises:
         MissingExtraError: ``cryptography`` is not installed.
@@ -64,15 +63,15 @@ def decryptor(key: bytes, aad: bytes) -> Decrypt:
 
 
 def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | None = None) -> bytes | memoryview:
-    """Return the ``size`` bytes that a whole zstd frame says it holds.
+    """Decompress a whole zstd frame of ``size`` bytes of content.
 
     Args:
-        frame: the frame, and nothing behind it.
-        size: how many bytes there have to be.
-        spare: buffers that nobody needs any more; one that is large enough is taken and written to.
+        frame: the frame, without bytes after it.
+        size: expected number of decompressed bytes.
+        spare: buffers that are no longer used; one that is large enough is removed from the list and reused.
 
     Raises:
-        UnreadableError: ``frame`` is not a zstd frame, or holds another number of bytes.
+        UnreadableError: ``frame`` is not a zstd frame, or has another content size.
     """
     try:
         frame_size = zstandard.get_frame_parameters(frame).content_size
@@ -86,11 +85,11 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
     return plain
 
 
-_idle: list[zstandard.ZstdDecompressor] = []  # one serves one thread at a time; to make one costs as much as 100 KB
+_idle: list[zstandard.ZstdDecompressor] = []  # not thread-safe; creating one takes as long as decompressing 100 KB
 
 
 def _at_once(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> memoryview:
-    """Decompress into a buffer that was used before: to touch new memory costs as much as half of the work."""
+    """Decompress into a reused buffer. First access to new memory takes half as long as the decompression."""
     try:
         decompressor = _idle.pop()
     except IndexError:
@@ -105,7 +104,7 @@ def _at_once(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> me
 
 
 def _decompressor(size: int) -> zstandard.ZstdDecompressor:
-    """One frame's window is at most the chunk, which may be larger than the library's own limit."""
+    """Return a decompressor whose window limit is the chunk size, which may exceed the library's own limit."""
     return zstandard.ZstdDecompressor(max_window_size=max(1 << 27, 1 << (size - 1).bit_length() if size else 0))
 
 
@@ -120,10 +119,10 @@ def _in_blocks(frame: bytes | memoryview, size: int) -> bytes:
 
 
 class ChunkReader:
-    """Reads ranges of a segment from the chunks of its object. Close it after ``read_ahead`` was called.
+    """A reader of ranges of a segment from the chunks of its object. Close it if ``read_ahead`` was called.
 
     Args:
-        read_stored: reads ranges of the object.
+        read_stored: function that reads ranges of the object.
     """
 
     def __init__(self, read_stored: ReadAt, manifest: Manifest, *, decrypt: Decrypt | None, file: str) -> None:
@@ -140,16 +139,16 @@ class ChunkReader:
         self._pending: deque[tuple[range, Future[dict[int, bytes | memoryview]]]] = deque()
 
     def __call__(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes of the segment from ``position`` on, all for -1; fewer where it ends.
+        """Return up to ``length`` bytes of the segment from ``position`` on (-1: all); fewer at the segment's end.
 
         Raises:
-            DamagedChunkError: a chunk cannot be read.
+            DamagedChunkError: a chunk cannot be decrypted or decompressed.
             LogDirError: the object cannot be read.
         """
         return bytes(self.view(position, length))
 
     def view(self, position: int, length: int) -> bytes | memoryview:
-        """Return what a call returns, as a view that is valid until the next call; it raises the same errors."""
+        """Return the same bytes as a call, as a view that is valid until the next call. Raises the same errors."""
         size = self._index.original_file_size
         end = size if length < 0 else min(position + length, size)
         if position >= end:
@@ -172,21 +171,20 @@ class ChunkReader:
         return buffer[:at]
 
     def read_ahead(self, end: int) -> None:
-        """Decompress chunks before they are read, in another thread, up to the segment's byte ``end``.
+        """Decompress chunks ahead of the reader in another thread, up to the segment's byte ``end``.
 
-        Decompression and the kernels that read records both leave the interpreter to others, and a store's answer
-        takes its time.
+        Decompression, the kernels that read records, and waiting for the store all release the GIL, so they overlap.
         """
         if self._index.original_chunk_size <= MAX_READ_AHEAD_BYTES:
             self._ahead_to = (end - 1) // self._index.original_chunk_size
 
     def close(self) -> None:
-        """End the thread that reads ahead."""
+        """Stop the read-ahead thread."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _chunk(self, chunk: int, last: int) -> bytes | memoryview:
-        """Return a chunk; those behind it, up to ``last``, are fetched along with it."""
+        """Return a chunk. The chunks after it, up to ``last``, are fetched in the same request."""
         self._look_ahead(chunk)
         while chunk not in self._chunks and self._pending and self._pending[0][0].start <= chunk:
             self._keep(self._pending.popleft()[1].result(), oldest=chunk)
@@ -197,7 +195,7 @@ class ChunkReader:
         return self._chunks[chunk]
 
     def _run(self, chunk: int, last: int) -> int:
-        """Return the last chunk that is fetched in one request with ``chunk``; at most ``last``."""
+        """Return the last chunk, at most ``last``, that is fetched in one request with ``chunk``."""
         start = self._index.stored_range(chunk)[0]
         most = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
         while most > chunk and self._index.stored_range(most)[1] - start > FETCH_BYTES:
@@ -205,7 +203,7 @@ class ChunkReader:
         return most
 
     def _look_ahead(self, chunk: int) -> None:
-        """Start to decompress the chunks from ``chunk`` on that are neither in memory nor under way."""
+        """Start to decompress the chunks from ``chunk`` on that are neither in memory nor in progress."""
         if self._ahead_to < 0:
             return
         following = self._pending[-1][0].stop if self._pending else chunk
@@ -219,7 +217,7 @@ class ChunkReader:
             following = last + 1
 
     def _fetch(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
-        """Fetch neighbouring chunks and decompress them, up to the first that cannot be read."""
+        """Fetch adjacent chunks and decompress them, up to the first damaged one."""
         start, end = self._index.stored_range(chunk)[0], self._index.stored_range(last)[1]
         stored_bytes = memoryview(self._read_stored(start, end - start))
         plain: dict[int, bytes | memoryview] = {}
@@ -228,7 +226,7 @@ class ChunkReader:
             try:
                 plain[number] = self._plain_chunk(number, stored_bytes[begin - start : stop - start], stop - begin)
             except UnreadableError as problem:
-                if plain:  # the chunks before it are good; its own error is raised when it is asked for itself
+                if plain:  # return the chunks before it; the error is raised when this chunk is requested
                     break
                 raise self._damage(number, str(problem)) from None
         return plain
@@ -261,11 +259,11 @@ class ChunkReader:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The keys of encrypted segments: RSA key files in, the AES key of a segment out.
+# The keys of encrypted segments: decrypt a segment's AES key with RSA key files.
 #
-# A segment's AES key is encrypted with RSA-OAEP, SHA3-512 for the label and for MGF1 (RFC 8017, 7.1), a combination
-# that ``cryptography`` does not offer: the RSA operation is done on integers here, the PEM file is read by the library.
-# This reads old backups on the machine of the key's owner; it is not a server whose answers an attacker could time.
+# A segment's AES key is encrypted with RSA-OAEP, with SHA3-512 for the label and for MGF1 (RFC 8017, 7.1).
+# ``cryptography`` does not support this combination. The RSA operation is therefore done here on integers, and the
+# library only reads the PEM file. Timing attacks are not a concern: the key's owner reads old backups on their machine.
 
 AES_KEY_BYTES: Final = 32
 MAX_KEY_FILE_BYTES: Final = 1 << 20
@@ -275,14 +273,14 @@ _HASH_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A private key file and the id of its key pair; a key without an id is tried on every segment."""
+    """A private key file and the id of its key pair. A key without an id is tried on every segment."""
 
     path: str
     key_id: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> KeyFile:
-        """Read ``path`` or ``id=path``.
+        """Parse ``path`` or ``id=path``.
 
         >>> KeyFile.parse("key1=/keys/one.pem"), KeyFile.parse("/keys/one.pem").key_id
         (KeyFile(path='/keys/one.pem', key_id='key1'), None)
@@ -296,12 +294,13 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
     """Return the AES key of a segment.
 
     Args:
-        key_files: as ``KeyFile.parse`` takes them.
-        file: the object to name in errors.
+        key_files: key files in the format of ``KeyFile.parse``.
+        read: function that returns the content of a key file.
+        file: path of the object, for errors.
 
     Raises:
-        LogDirError: there is no key file, or none of them opens the segment.
-        OptionError: a key file holds no private RSA key.
+        LogDirError: no key file is given, or none decrypts the segment's key.
+        OptionError: a key file does not contain a private RSA key.
         MissingExtraError: ``cryptography`` is not installed.
     """
     keys = [KeyFile.parse(key_file) for key_file in key_files]
@@ -320,12 +319,12 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
     raise LogDirError(reason, file=file)
 
 
-@lru_cache(maxsize=4096)  # a segment is opened several times: its index, its chunks, by one task and another
+@lru_cache(maxsize=4096)  # several tasks open the same segment, for its indexes and its chunks
 def load_private_key(pem: bytes, *, file: str) -> Any:
     """Return the private numbers of an RSA key in PEM (PKCS#8).
 
     Raises:
-        OptionError: ``pem`` is not such a key: it is public, of another kind, or needs a password.
+        OptionError: ``pem`` is not a private RSA key, or is protected by a password.
         MissingExtraError: ``cryptography`` is not installed.
     """
     try:
@@ -346,7 +345,7 @@ def load_private_key(pem: bytes, *, file: str) -> Any:
 
 
 def unwrap(wrapped_key: bytes, numbers: Any) -> bytes | None:
-    """Decrypt an RSA-OAEP ciphertext; return None if it was made for another key, or is damaged."""
+    """Decrypt an RSA-OAEP ciphertext; return None if it was encrypted for another key or is damaged."""
     modulus: int = numbers.public_numbers.n
     size = (modulus.bit_length() + 7) // 8
     cipher = int.from_bytes(wrapped_key, "big")
@@ -356,7 +355,7 @@ def unwrap(wrapped_key: bytes, numbers: Any) -> bytes | None:
 
 
 def _decrypt_number(cipher: int, numbers: Any) -> int:
-    """Raise to the private exponent, by the Chinese remainder theorem."""
+    """Decrypt a number with the private exponent, using the Chinese remainder theorem."""
     first, second = pow(cipher, numbers.dmp1, numbers.p), pow(cipher, numbers.dmq1, numbers.q)
     return int(second + (first - second) * numbers.iqmp % numbers.p * numbers.q)
 
@@ -374,7 +373,7 @@ def _without_padding(message: bytes) -> bytes | None:
 
 
 def _mask(seed: bytes, length: int) -> bytes:
-    """MGF1 (RFC 8017, B.2.1)."""
+    """Return the MGF1 mask of a seed (RFC 8017, B.2.1)."""
     counters = range(-(-length // _HASH_BYTES))
     return b"".join(_HASH(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]
 

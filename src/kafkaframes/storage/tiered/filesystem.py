@@ -1,8 +1,8 @@
-"""Tiered segments as files of a log directory: a file system over the one that holds the objects.
+"""Tiered segments as files of a log directory: a file system on top of the one that contains the objects.
 
-A view path (``names.ViewPath``) says itself which objects it is made of, so the one who gets it, a worker in another
-process for one, reads it with a manifest and the requested ranges. Which segments make up a log is found by
-``view.py``, once; the resulting listings are kept here and are not pickled with a task.
+A view path (``names.ViewPath``) identifies its objects. A worker in another process therefore needs only the path: it
+reads the manifest and the requested ranges. ``view.py`` selects the segments of each log once. The resulting listings
+are stored here and are not pickled with a task.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ from kafkaframes.storage.tiered.names import ViewPath
 
 @dataclass(frozen=True)
 class TieredFileSystem(FileSystemOver):
-    """A file system that serves view paths; it passes every other path to the inner file system.
+    """A file system that serves view paths, and passes every other path to the inner file system.
 
     Attributes:
-        list_again: lists a directory of the view in a process that was given only its path (``view.listed_again``).
-        key_files: of private RSA keys, ``path`` or ``id=path``; each process that reads opens them.
-        manifests: the manifests that were read so far, by the path of their objects without suffix.
+        list_again: function that lists a directory of the view in a process that has only its path
+            (``view.list_view``).
+        key_files: files of private RSA keys, ``path`` or ``id=path``; each reading process opens them.
+        listings: entries of the view's directories, by path.
+        manifests: manifests that were read, by the path of their objects without suffix.
     """
 
     inner: FileSystem
@@ -55,7 +57,7 @@ class TieredFileSystem(FileSystemOver):
     manifests: dict[str, Manifest] = field(default_factory=dict, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what a worker finds in the path: a task must not carry the whole store's listing."""
+        """Return the state without listings and manifests, because a task must not carry the whole store's listing."""
         state = {"inner": self.inner, "list_again": self.list_again, "key_files": self.key_files}
         return state | {"listings": {}, "manifests": {}}
 
@@ -64,7 +66,7 @@ class TieredFileSystem(FileSystemOver):
             object.__setattr__(self, name, value)
 
     def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, those of the view by Kafka's names."""
+        """Return the entries of a directory. Entries of the view have Kafka's names."""
         if path in self.listings:
             return list(self.listings[path])
         view = ViewPath.parse(path)
@@ -73,7 +75,7 @@ class TieredFileSystem(FileSystemOver):
         return self.list_again(self, view)
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there, or its manifest is missing."""
+        """Return the entry of a path; None if it does not exist or its manifest is missing."""
         view = ViewPath.parse(path)
         if view is None:
             return self.inner.stat(path)
@@ -96,7 +98,7 @@ class TieredFileSystem(FileSystemOver):
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
-        """Open a file: of a segment, ranges are fetched as they are asked for; an index is fetched whole."""
+        """Open a file. Ranges of a segment are fetched on request; an index is fetched whole."""
         view = ViewPath.parse(path)
         if view is None:
             with self.inner.open(path) as read_at:
@@ -128,11 +130,11 @@ class TieredFileSystem(FileSystemOver):
         return self.manifests[main]
 
     def decrypt(self, manifest: Manifest, *, file: str) -> Decrypt | None:
-        """Return what decrypts a segment's chunks and indexes; None where nothing is encrypted.
+        """Return the function that decrypts a segment's chunks and indexes; None if they are not encrypted.
 
         Raises:
-            LogDirError: none of the given key files decrypts its data key.
-            OptionError, MissingExtraError: see ``keys``.
+            LogDirError: none of the key files decrypts the segment's key.
+            OptionError, MissingExtraError: same as ``chunks.data_key``.
         """
         if manifest.encryption is None:
             return None
@@ -144,7 +146,7 @@ class TieredFileSystem(FileSystemOver):
         return decryptor(key, manifest.encryption.aad)
 
     def count_fetched_bytes(self, path: str, start: int, end: int) -> int:
-        """Return how many bytes of the object are fetched for a segment's bytes from ``start`` to ``end``."""
+        """Return the number of bytes to fetch from the object for a segment's bytes from ``start`` to ``end``."""
         view = ViewPath.parse(path)
         if view is None:
             return end - start
@@ -175,7 +177,7 @@ class TieredFileSystem(FileSystemOver):
 
 
 def _bounded_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:
-    """Read an object that is the segment itself, up to the size in the manifest."""
+    """Return a reader of an object that is identical to the segment, limited to the size in the manifest."""
 
     def read_at(position: int, length: int) -> bytes:
         end = size_bytes if length < 0 else min(position + length, size_bytes)
@@ -192,7 +194,7 @@ def _bounded_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:
 
 
 def _partition_metadata(view: ViewPath) -> bytes:
-    """Return the content of ``partition.metadata``: the topic's id, which is in the objects' key."""
+    """Return the content of ``partition.metadata``, with the topic id from the objects' key."""
     owner = names.parse_folder(view.main)
     if owner is None:
         raise LogDirError("not the folder of a partition's segments", file=view.main)
@@ -200,22 +202,22 @@ def _partition_metadata(view: ViewPath) -> bytes:
 
 
 def plain_size(manifest: Manifest, name: str) -> int | None:
-    """Return the size of an index as the broker had it; None where the segment has none of that name."""
+    """Return the size of an index file as the broker had it; None if the segment has no index with this name."""
     index_range = manifest.indexes.get(name)
-    if index_range is None or index_range.size == 0:  # nothing is stored for an empty one, no IV either
+    if index_range is None or index_range.size == 0:  # an empty index is stored without any bytes, even without an IV
         return None if index_range is None else 0
     return max(index_range.size - (IV_BYTES + TAG_BYTES if manifest.encryption else 0), 0)
 
 
 def plain_index(stored_bytes: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
-    """Return an index decrypted and decompressed: the bytes that the broker had.
+    """Decrypt and decompress an index; return the broker's original bytes.
 
     Args:
-        stored_bytes: what the object has in the index's range.
-        file: the object, for errors.
+        stored_bytes: content of the index's range in the object.
+        file: path of the object, for errors.
 
     Raises:
-        LogDirError: the object ends before the index, or it does not decrypt.
+        LogDirError: the object ends before the index, or the index cannot be decrypted.
     """
     index_range = manifest.indexes[name]
     if len(stored_bytes) < index_range.size:

@@ -1,13 +1,13 @@
-"""Which uploaded segments make up a log: by leader epochs, and by Kafka's topic ``__remote_log_metadata``.
+"""Select the uploaded segments of a log, by leader epochs and by Kafka's topic ``__remote_log_metadata``.
 
-After an unclean leader election the segments of the lost history stay in the store. A segment belongs to the log if the
-offsets that it has under each of its leader epochs lie within those that the log has under that epoch; the log's first
-entry counts from 0, because its offset is moved up with the log start offset (KIP-405, LeaderEpochFileCache).
+After an unclean leader election the segments of the lost history stay in the store. A segment belongs to the log if its
+offsets under each of its leader epochs are within the log's offsets under that epoch. The log's first epoch counts from
+offset 0, because its start offset is raised with the log start offset (KIP-405, LeaderEpochFileCache).
 
-In the topic Kafka notes the state of each remote segment. All records of one user partition are in one partition of the
-topic, in order. A segment is announced with its facts, then only its state changes: it is part of the log while its
-last state is ``COPY_SEGMENT_FINISHED``, and its objects vanish some time after ``DELETE_SEGMENT_STARTED``. A partition
-that is deleted takes all its segments with it.
+Kafka records the state of each remote segment in the topic. All records of a user partition are in one partition of the
+topic, in order. The first record of a segment has its metadata, and the later ones only change its state. A segment is
+part of the log while its last state is ``COPY_SEGMENT_FINISHED``. Its objects are deleted some time after
+``DELETE_SEGMENT_STARTED``. The deletion of a partition also deletes all of its segments.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _NO_END = 2**63 - 1
 
 @dataclass(slots=True)
 class Chain:
-    """The segments that make up a log.
+    """The segments of a log.
 
     Attributes:
-        segments: by start offset; each offset is in one of them, or in none.
-        left_out: the reason why a segment was not chosen, by segment id.
-        gaps: ranges of offsets that no segment has, both ends inclusive.
-        overlaps: neighbours that have offsets in common; in one lineage these offsets hold the same records.
+        segments: segments by start offset; each offset is in at most one of them.
+        left_out: reason for each omitted segment, by segment id.
+        gaps: ranges of offsets without a segment, both ends inclusive.
+        overlaps: adjacent segments with common offsets. In one lineage these offsets have the same records.
     """
 
     segments: list[SegmentMetadata] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Chain:
 
 
 def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
-    """Say whether a segment belongs to the history that the log's leader epochs describe.
+    """Return whether a segment belongs to the history that the log's leader epochs describe.
 
     >>> from kafkaframes.storage.files.names import TopicPartition
     >>> def made(start, end, *epochs):
@@ -62,7 +62,7 @@ def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
     own = [*segment.leader_epochs, EpochStart(0, segment.end_offset + 1)]
     for entry, following in pairwise(own):
         if entry.start_offset >= following.start_offset:
-            continue  # an epoch without a record
+            continue  # an epoch without records
         first, last = ranges.get(entry.leader_epoch, (0, -1))
         if entry.start_offset < first or following.start_offset - 1 > last:
             return False
@@ -70,7 +70,7 @@ def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
 
 
 def newest(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
-    """Sort segments, the newest first: its leader epochs stand for the log's where no local copy is there."""
+    """Sort segments from newest to oldest. Without a local copy the newest segment's leader epochs are the log's."""
 
     def age(segment: SegmentMetadata) -> tuple[int, int, int, str]:
         last = segment.leader_epochs[-1].leader_epoch if segment.leader_epochs else -1
@@ -80,11 +80,11 @@ def newest(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
 
 
 def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
-    """Return the log that segments make up.
+    """Return the log that consists of the given segments.
 
     Args:
         segments: complete uploads.
-        epochs: the log's leader epochs; if it has none (records older than format 2), every segment belongs to it.
+        epochs: leader epochs of the log. If there are none (records older than format 2), all segments belong to it.
     """
     chain = Chain()
     fitting = []
@@ -107,7 +107,7 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
 
 
 def _once(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMetadata]:
-    """Leave out segments whose offsets another one has, too; of equal ones the latest upload is kept."""
+    """Remove segments whose offsets are contained in another one; of equal ones keep the latest upload."""
     chain_segments: list[SegmentMetadata] = []
     sorted_segments = sorted(
         segments,
@@ -123,7 +123,7 @@ def _once(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMeta
             chain.left_out[segment.segment_id] = f"its offsets are in {chain_segments[-1].segment_id}, too"
             continue
         while len(chain_segments) > 1 and segment.start_offset <= chain_segments[-2].end_offset + 1:
-            dropped_segment = chain_segments.pop()  # its neighbours reach each other without it
+            dropped_segment = chain_segments.pop()  # its neighbors are adjacent without it
             chain.left_out[dropped_segment.segment_id] = (
                 f"its offsets are in {chain_segments[-1].segment_id} and {segment.segment_id}, too"
             )
@@ -135,20 +135,23 @@ TOPIC: Final = "__remote_log_metadata"
 STATES: Final = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 FINISHED: Final = STATES[1]
 DELETIONS: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
-# Tags of the custom metadata (custom.metadata.fields.include), in the order of their numbers.
+# Fields of the custom metadata (custom.metadata.fields.include), in the order of their tags.
 _CUSTOM: Final = ("REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY")
 PartitionId = tuple[str, int]  # topic id, partition
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataEntry:
-    """One record of the topic.
+    """One record of the topic ``__remote_log_metadata``.
 
     Attributes:
-        record: what it is, by Kafka's name.
-        segment_id: None where the record is about a whole partition.
-        state: of ``STATES`` or ``DELETIONS``.
-        facts: the other fields, those of the announcement and the custom metadata.
+        partition: partition of the topic that contains the record.
+        offset: offset of the record.
+        record: type of the record, with Kafka's name.
+        of_partition: number of the user partition.
+        segment_id: segment id; None if the record applies to a whole partition.
+        state: one of ``STATES`` or ``DELETIONS``.
+        facts: the other fields: the segment's metadata, and the custom metadata.
     """
 
     partition: int
@@ -164,12 +167,13 @@ class MetadataEntry:
 
 @dataclass(slots=True)
 class RemoteLogMetadata:
-    """The result of a replay.
+    """The state of remote segments after a replay of the topic.
 
     Attributes:
-        entries: every record, by its place in the topic.
-        segments: the ids that a partition's records name.
-        deleted_partitions: the partitions that are deleted, or about to be.
+        entries: all records, in the order of the topic.
+        states: last state of each segment, by segment id.
+        segments: segment ids in the records of each user partition.
+        deleted_partitions: deletion state of the user partitions that are deleted or being deleted.
     """
 
     entries: list[MetadataEntry] = field(default_factory=list)
@@ -179,7 +183,7 @@ class RemoteLogMetadata:
     problems: list[LogDirError] = field(default_factory=list)
 
     def apply(self, entry: MetadataEntry) -> None:
-        """Take the next record of a partition of the topic."""
+        """Apply the next record of a partition of the topic."""
         self.entries.append(entry)
         owner = entry.topic_id, entry.of_partition
         if entry.segment_id is None:
@@ -189,16 +193,16 @@ class RemoteLogMetadata:
         self.states[entry.segment_id] = entry.state
 
     def knows(self, owner: PartitionId) -> bool:
-        """Whether any record is about this partition; otherwise the topic decides nothing about it."""
+        """Return whether the topic has a record about this partition. Otherwise it decides nothing about it."""
         return owner in self.segments or owner in self.deleted_partitions
 
     def is_valid(self, owner: PartitionId, segment_id: str) -> bool:
-        """Whether Kafka counts a segment as uploaded and not deleted; leader epochs are not looked at."""
+        """Return whether Kafka counts a segment as uploaded and not deleted. Leader epochs are not considered."""
         return owner not in self.deleted_partitions and self.states.get(segment_id) == FINISHED
 
 
 def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry | None:
-    """Decode a record's value; return None for a record that changes nothing (a snapshot).
+    """Decode a record's value; return None for a record that changes no state (a snapshot).
 
     Raises:
         DecodeError: the value is not a record of this topic.
@@ -240,13 +244,13 @@ def _facts(record: Any) -> dict[str, Any]:
 
 
 def custom_metadata(raw: bytes) -> dict[str, int | str]:
-    """Read the plugin's custom metadata: a section of tagged fields.
+    """Decode the plugin's custom metadata, a section of tagged fields.
 
     >>> custom_metadata(bytes.fromhex("01 00 02 d804"))
     {'REMOTE_SIZE': 300}
 
     Raises:
-        DecodeError: the bytes are not such a section; ``position`` is the byte.
+        DecodeError: the bytes are not a section of tagged fields; ``position`` is the position of the fault.
     """
     values: dict[str, int | str] = {}
     count, position = read_unsigned_varint(raw, 0)
@@ -273,7 +277,7 @@ def _compact_text(value: bytes, position: int) -> str:
 
 
 def replay(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
-    """Read the topic as far as it lies in these directories; several copies of a partition count as one.
+    """Replay the partitions of the topic in these directories. Several copies of a partition count as one.
 
     Raises:
         LogDirError: a segment cannot be read.

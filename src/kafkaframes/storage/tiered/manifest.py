@@ -1,12 +1,12 @@
-"""The manifest of one uploaded segment (``.rsm-manifest``, version 1): how its objects are read, and what they are.
+"""The manifest of one uploaded segment (``.rsm-manifest``, version 1): metadata, and how to read its objects.
 
-``chunkIndex``, ``segmentIndexes``, ``compression`` and ``encryption`` decide how bytes are read, so every field of
-theirs is known or refused. ``remoteLogSegmentMetadata`` says whose segment it is, and later releases may add to it.
+``chunkIndex``, ``segmentIndexes``, ``compression`` and ``encryption`` determine how bytes are read, so unknown fields
+in them are rejected. ``remoteLogSegmentMetadata`` identifies the segment, and may get more fields in later releases.
 
-The chunk index says where the chunks of a segment lie in its object, by sums over a few numbers, or over a packed list
-of sizes. The plain segment is cut every ``original_chunk_size`` bytes; each part is compressed and encrypted alone, and
-the results lie one after the other. Nothing is allocated by what a manifest claims: the sizes of a fixed index are
-computed, a variable index has as many sizes as its decoded bytes hold.
+The segment is divided into chunks of ``original_chunk_size`` bytes. Each chunk is compressed and encrypted separately,
+and the results are concatenated in the object. The chunk index has the stored sizes: either a fixed size, or a packed
+list. No memory is allocated for sizes that a manifest only claims. The sizes of a fixed index are computed, and a
+variable index has as many sizes as its decoded bytes contain.
 """
 
 from __future__ import annotations
@@ -38,20 +38,21 @@ from kafkaframes.storage.tiered.strict_json import (
 )
 from kafkaframes.wire.integers import MAX_INT32
 
-MAX_INDEX_BYTES: Final = 10 << 20  # decompressed; Aiven's plugin refuses more, too
+MAX_INDEX_BYTES: Final = 10 << 20  # decompressed; Aiven's plugin has the same limit
 _INT32: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkIndex:
-    """Which bytes of the object hold which bytes of the segment.
+    """The mapping from bytes of the segment to bytes of the object.
 
     Attributes:
-        original_chunk_size: bytes of the segment in every chunk but the last.
-        kind: ``fixed`` or ``variable``, as the manifest says it.
-        stored_chunk_size: bytes of every chunk but the last, in the object; of a fixed index.
-        final_chunk_size: bytes of the last chunk, in the object; of a fixed index.
-        ends: where each chunk ends in the object; of a variable index.
+        original_chunk_size: size of every chunk but the last in the segment, in bytes.
+        original_file_size: size of the segment, in bytes.
+        kind: ``fixed`` or ``variable``.
+        stored_chunk_size: size of every chunk but the last in the object, in bytes; only for a fixed index.
+        final_chunk_size: size of the last chunk in the object, in bytes; only for a fixed index.
+        ends: end position of each chunk in the object; only for a variable index.
     """
 
     original_chunk_size: int
@@ -63,28 +64,28 @@ class ChunkIndex:
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """Number of chunks."""
         return -(-self.original_file_size // self.original_chunk_size)
 
     @property
     def stored_size(self) -> int:
-        """Bytes of the object."""
+        """Size of the object, in bytes."""
         return self.stored_range(self.count - 1)[1] if self.count else 0
 
     def plain_range(self, chunk: int) -> tuple[int, int]:
-        """Return where a chunk begins and ends in the segment."""
+        """Return the start and end position of a chunk in the segment."""
         start = chunk * self.original_chunk_size
         return start, min(start + self.original_chunk_size, self.original_file_size)
 
     def stored_range(self, chunk: int) -> tuple[int, int]:
-        """Return where a chunk begins and ends in the object."""
+        """Return the start and end position of a chunk in the object."""
         if self.ends is not None:
             return int(self.ends[chunk - 1]) if chunk else 0, int(self.ends[chunk])
         start = chunk * self.stored_chunk_size
         return start, start + (self.final_chunk_size if chunk == self.count - 1 else self.stored_chunk_size)
 
     def stored_size_of(self, start: int, end: int) -> int:
-        """Return how many bytes of the object are fetched for the segment's bytes from ``start`` to ``end``."""
+        """Return the number of bytes to fetch from the object for the segment's bytes from ``start`` to ``end``."""
         end = min(end, self.original_file_size)
         if start >= end:
             return 0
@@ -92,16 +93,16 @@ class ChunkIndex:
         return self.stored_range(last)[1] - self.stored_range(first)[0]
 
     def sizes(self) -> list[int]:
-        """Return the size of each chunk in the object; a list as long as the segment has chunks."""
+        """Return the size of each chunk in the object. The list has an item for every chunk of the segment."""
         ranges = map(self.stored_range, range(self.count))
         return [end - start for start, end in ranges]
 
 
 def parse_chunk_index(fields: Fields) -> ChunkIndex:
-    """Read the object ``chunkIndex`` of a manifest.
+    """Parse the object ``chunkIndex`` of a manifest.
 
     Raises:
-        DecodeError: ``path`` names the field.
+        DecodeError: the object is invalid; ``path`` is the field.
     """
     kind = fields.take("type", text)
     if kind not in _KINDS:
@@ -144,7 +145,7 @@ def _decompress_sizes(encoded_sizes: str) -> bytes:
         raise DecodeError(f"not base64: {error}") from None
     try:
         size = zstandard.get_frame_parameters(frame).content_size
-        if not 0 <= size <= MAX_INDEX_BYTES:  # an unknown size is a huge number
+        if not 0 <= size <= MAX_INDEX_BYTES:  # zstandard reports an unknown size as a huge number
             raise DecodeError(f"the list of sizes has {size} bytes; {MAX_INDEX_BYTES} at most are read")
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
@@ -152,13 +153,13 @@ def _decompress_sizes(encoded_sizes: str) -> bytes:
 
 
 def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
-    """Return the chunk sizes that the decompressed list holds.
+    """Return the chunk sizes in a decompressed list.
 
     >>> unpack_sizes(bytes.fromhex("00000003 00000064 01 00 05 00000007")).tolist()
     [100, 105, 7]
 
     Raises:
-        DecodeError: the bytes are more, or fewer, than the count asks for; or a size is not positive.
+        DecodeError: the number of bytes does not match the count, or a size is not positive.
     """
     count = _int32(raw, 0)
     if count < 0:
@@ -197,7 +198,7 @@ def _check_sizes(sizes: npt.NDArray[np.int64], raw: bytes, end: int) -> npt.NDAr
 
 
 VERSION: Final = "1"
-MAX_MANIFEST_BYTES: Final = 16 << 20  # base64 of the largest chunk index that the plugin reads, and the rest
+MAX_MANIFEST_BYTES: Final = 16 << 20  # base64 of the plugin's largest chunk index, and the other fields
 INDEXES: Final = ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction")
 _UUID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 _EPOCH = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -213,11 +214,11 @@ class IndexRange:
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """How a segment is encrypted.
+    """The encryption of a segment.
 
     Attributes:
-        key_id: of the RSA key pair.
-        wrapped_key: the AES key, encrypted with that pair's public key.
+        key_id: id of the RSA key pair.
+        wrapped_key: AES key, encrypted with the public key of the pair.
         aad: additional authenticated data of every chunk and index.
     """
 
@@ -231,8 +232,8 @@ class SegmentMetadata:
     """The topic partition of a segment, and its part of the log.
 
     Attributes:
-        end_offset: of its last record, inclusive.
-        leader_epochs: from which offset on each leader epoch wrote in it; the first is the start offset.
+        end_offset: offset of the last record, inclusive.
+        leader_epochs: leader epochs of the segment with their start offsets; the first starts at ``start_offset``.
     """
 
     topic_partition: TopicPartition
@@ -248,11 +249,14 @@ class SegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The manifest of one segment: what its objects are, and how they are read.
+    """The manifest of one segment.
 
     Attributes:
-        indexes: where the indexes lie, by their names in the manifest; no transaction index where there is none.
+        chunks: chunks of the ``.log`` object.
+        indexes: ranges in the indexes object, by the names of the indexes in the manifest. A segment without aborted
+            transactions has no transaction index.
         is_compressed: whether chunks are zstd frames.
+        encryption: encryption of chunks and indexes; None if they are not encrypted.
     """
 
     chunks: ChunkIndex
@@ -263,25 +267,25 @@ class Manifest:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the segment."""
+        """Size of the segment, in bytes."""
         return self.chunks.original_file_size
 
     @property
     def is_plain(self) -> bool:
-        """Whether the object is the segment itself."""
+        """Whether the object is identical to the segment."""
         return not self.is_compressed and self.encryption is None
 
     @property
     def indexes_size(self) -> int:
-        """Bytes of the indexes object."""
+        """Size of the indexes object, in bytes."""
         return max((one.position + one.size for one in self.indexes.values()), default=0)
 
 
 def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
-    """Read a manifest.
+    """Parse a manifest.
 
     Raises:
-        LogDirError: ``raw`` is not a manifest, or one of another version; the error names the object and the field.
+        LogDirError: ``raw`` is not a manifest of version 1; the error has the object and the field.
     """
     try:
         if len(raw) > MAX_MANIFEST_BYTES:
@@ -310,7 +314,7 @@ def _manifest(top: Fields) -> Manifest:
 
 
 def _check_plain(chunks: ChunkIndex) -> None:
-    """Refuse a manifest that transforms nothing and still has other chunk sizes than the segment."""
+    """Reject a manifest without compression and encryption whose stored chunk sizes differ from the segment's."""
     if chunks.stored_size != chunks.original_file_size or chunks.stored_size_of(0, 1) != min(
         chunks.original_chunk_size, chunks.original_file_size
     ):

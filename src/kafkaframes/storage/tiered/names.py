@@ -1,13 +1,13 @@
-"""Names in a tiered store: where a segment's objects lie, and the paths under which its files are shown.
+"""Names in a tiered store: the keys of a segment's objects, and the paths under which its files are presented.
 
 An object's key is ``<prefix><topic>-<topic id>/<partition>/<base offset>-<segment id>.<suffix>``. Ids are 22
-characters of URL-safe base64 that may hold ``-`` and ``_``, so names are split from the right, by width; the prefix
-is put in front as it is and may be part of the first folder's name.
+characters of URL-safe base64, which may contain ``-`` and ``_``. Names are therefore split from the right, by width.
+The prefix is prepended without a separator and may be a part of the first folder's name.
 
-A *view path* names a file of the log that the objects hold: the object's path without suffix, ``!/``, the
-partition's directory and the file:
+A *view path* is the path of a log file whose content is in the objects. It consists of the object's path without
+suffix, ``!/``, the partition's directory and the file name:
 ``.../00000000000000000480-mVWvRq_YR7C8qGZ6g-ieVg!/orders-0/00000000000000000480.log``.
-A worker that is given such a path can read it, and error messages that contain it name the object.
+A worker needs only this path to read the file, and error messages with the path identify the object.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 MANIFEST, LOG, INDEXES = "rsm-manifest", "log", "indexes"
 SUFFIXES: Final = (LOG, INDEXES, MANIFEST)
-# The last of a UUID's 22 characters carries two bits only.
+# The last of a UUID's 22 characters has only two bits.
 _ID = r"[A-Za-z0-9_-]{21}[AQgw]"
 _OBJECT = re.compile(rf"(?P<offset>[0-9]{{20}})-(?P<id>{_ID})\.(?P<suffix>[a-z-]+)")
 _FOLDER = re.compile(rf"(?P<name>.+)-(?P<id>{_ID})", re.DOTALL)
@@ -35,7 +35,7 @@ _PARTITION_VIEW = re.compile(
 )
 _MAX_OFFSET = 2**63 - 1
 
-# What the name of a file of the view ends in -> the name of its bytes in the indexes object.
+# Suffix of an index file in the view -> name of the index in the indexes object.
 INDEX_OF_FILE: Final = MappingProxyType(
     {
         "index": "offset",
@@ -49,10 +49,10 @@ INDEX_OF_FILE: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectName:
-    """The last step of an object's key.
+    """The last component of an object's key.
 
     Attributes:
-        segment_id: of this upload of it; another attempt has another id.
+        segment_id: id of this upload of the segment; each upload attempt has another id.
         suffix: ``log``, ``indexes`` or ``rsm-manifest``.
     """
 
@@ -62,7 +62,7 @@ class ObjectName:
 
     @classmethod
     def parse(cls, name: str) -> ObjectName | None:
-        """Take a name apart; None when it is not one of these.
+        """Parse the name of an object; return None for any other name.
 
         >>> ObjectName.parse("00000000000000000480-mVWvRq_YR7C8qGZ6g-ieVg.log").segment_id
         'mVWvRq_YR7C8qGZ6g-ieVg'
@@ -76,7 +76,7 @@ class ObjectName:
 
     @property
     def stem(self) -> str:
-        """The name without its suffix: the last step of the main path."""
+        """The name without its suffix, which is the last component of the main path."""
         return f"{self.base_offset:020d}-{self.segment_id}"
 
 
@@ -85,8 +85,8 @@ class TopicFolder:
     """The first folder of a key.
 
     Attributes:
-        name: the topic's name, perhaps with the end of a key prefix before it: only a manifest tells them apart.
-        topic_id: of the topic; one that is deleted and made again has another.
+        name: topic name, possibly after the end of a key prefix. Only a manifest distinguishes the two.
+        topic_id: topic id; a topic that is deleted and created again gets another id.
     """
 
     name: str
@@ -94,7 +94,7 @@ class TopicFolder:
 
     @classmethod
     def parse(cls, name: str) -> TopicFolder | None:
-        """Take a name apart; None when it is not one of these.
+        """Parse the name of a topic folder; return None for any other name.
 
         >>> TopicFolder.parse("page-views-Q3VD4Tg3QAOmasRur4PghA")
         TopicFolder(name='page-views', topic_id='Q3VD4Tg3QAOmasRur4PghA')
@@ -104,7 +104,7 @@ class TopicFolder:
 
 
 def parse_partition(name: str) -> int | None:
-    """Return the partition number that a folder is named with; None for any other name.
+    """Return the partition number of a folder name; None for any other name.
 
     >>> parse_partition("12"), parse_partition("012"), parse_partition("orders-0")
     (12, None, None)
@@ -113,7 +113,7 @@ def parse_partition(name: str) -> int | None:
 
 
 def parse_folder(path: str) -> tuple[TopicFolder, int] | None:
-    """Return the topic and partition of a folder, from the last two steps of its path; None for other folders.
+    """Return the topic and partition of a folder, from the last two components of its path; None for other folders.
 
     >>> parse_folder("s3://bucket/backup/orders-Q3VD4Tg3QAOmasRur4PghA/7")[1]
     7
@@ -125,12 +125,12 @@ def parse_folder(path: str) -> tuple[TopicFolder, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class ViewPath:
-    """A path of the view, taken apart.
+    """The components of a view path.
 
     Attributes:
-        main: the objects' path without suffix; for a partition's own files, and its directory, the folder's path.
-        directory: the partition's directory as Kafka would name it.
-        name: the file; empty for the directory.
+        main: path of the objects without suffix; for a partition's directory and its own files, the folder's path.
+        directory: Kafka's name of the partition's directory.
+        name: file name; empty for the directory.
     """
 
     main: str
@@ -139,7 +139,7 @@ class ViewPath:
 
     @classmethod
     def parse(cls, path: str) -> ViewPath | None:
-        """Take a path apart; None if it is not a view path.
+        """Parse a view path; return None for any other path.
 
         >>> ViewPath.parse("/s/orders-Q3VD4Tg3QAOmasRur4PghA/0!/orders-0").directory
         'orders-0'
@@ -159,17 +159,17 @@ class ViewPath:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a partition's directory."""
+        """Whether the path is that of a partition's directory."""
         return not self.name
 
     @property
     def is_metadata(self) -> bool:
-        """Whether it is ``partition.metadata``, whose content comes from the object's key."""
+        """Whether the file is ``partition.metadata``, whose content is derived from the object's key."""
         return self.name == PARTITION_METADATA
 
     @property
     def index(self) -> str | None:
-        """The manifest's name for this index; None for a ``.log`` and for other files."""
+        """The index's name in the manifest; None for a ``.log`` and for other files."""
         return INDEX_OF_FILE.get(self.name) or INDEX_OF_FILE.get(self.name.rpartition(".")[2])
 
     def object(self, suffix: str) -> str:
@@ -187,7 +187,7 @@ def directory_view(folder: str, topic_partition: TopicPartition) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What lies in a tiered store: the folders of partitions, and the objects of each upload, from listings alone.
+# Content of a tiered store, from listings only: the folders of partitions, and the objects of each upload.
 
 Objects = Mapping[str, FileInfo]  # suffix -> object
 
@@ -197,8 +197,9 @@ class PartitionFolder:
     """The folder of one partition.
 
     Attributes:
-        uploads: by the objects' name without suffix: the objects that are there.
-        is_selected_by_name: the user named single objects, so none of them is left out, and no other one is expected.
+        uploads: existing objects of each upload, by the objects' name without suffix.
+        is_selected_by_name: whether the user named single objects. All of them are then read, and no others are
+            expected.
     """
 
     path: str
@@ -210,7 +211,7 @@ class PartitionFolder:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Folders found in one place."""
+    """A tiered store: the partition folders found under one path."""
 
     path: str
     filesystem: FileSystem
@@ -218,9 +219,9 @@ class Store:
 
 
 def find_store(filesystem: FileSystem, path: str, entries: Iterable[FileInfo]) -> Store | None:
-    """Return the tiered store under a directory; None if there is none.
+    """Return the tiered store under a directory; None if it contains none.
 
-    The directory may be the store, the folder of a topic in it, or the folder of a partition.
+    The directory may be the store, a topic folder in it, or a partition folder.
     """
     listed = list(entries)
     own, above = parse_folder(path), TopicFolder.parse(split_path(path)[1])
@@ -259,9 +260,9 @@ def _uploads(entries: Iterable[FileInfo]) -> dict[str, dict[str, FileInfo]]:
 
 
 def store_of_objects(filesystem: FileSystem, directory: str, object_names: Iterable[str]) -> Store | None:
-    """Return a store that consists of the named objects' uploads; None if one is not the name of such an object.
+    """Return a store with the uploads of the named objects; None if a name is not that of an object.
 
-    They need not lie in a partition's folder: copied objects are still whole in their manifest.
+    The objects need not be in a partition folder, because copied objects still have the metadata in their manifest.
     """
     stems = {name.stem if (name := ObjectName.parse(one)) is not None else None for one in object_names}
     if None in stems:

@@ -1,4 +1,4 @@
-"""Parse untrusted JSON: one object whose fields are taken by name and type; fields that nobody takes are refused."""
+"""Parse untrusted JSON objects. Fields are taken by name and type, and unknown fields are rejected."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _INT64: Final = (-(2**63), 2**63 - 1)
 
 
 class Fields:
-    """The fields of one JSON object that are not taken yet."""
+    """The fields of one JSON object that were not taken yet."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._remaining = dict(values)
 
     @property
     def names(self) -> list[str]:
-        """The names of the fields that are left."""
+        """The names of the remaining fields."""
         return list(self._remaining)
 
     def take(self, name: str, parse: Callable[[Any], _Value]) -> _Value:
-        """Return a field that has to be there.
+        """Return a required field.
 
         Raises:
-            DecodeError: it is missing, or ``parse`` refuses it.
+            DecodeError: the field is missing, or ``parse`` rejects it.
         """
         if name not in self._remaining:
             raise DecodeError("the field is missing", path=(name,))
@@ -39,14 +39,14 @@ class Fields:
             raise error.within(name) from None
 
     def take_optional(self, name: str, parse: Callable[[Any], _Value]) -> _Value | None:
-        """Return a field; None where it is missing or null. Raises as ``take``."""
+        """Return an optional field; None if it is missing or null. Raises the errors of ``take``."""
         if self._remaining.get(name) is None:
             self._remaining.pop(name, None)
             return None
         return self.take(name, parse)
 
     def refuse_others(self) -> None:
-        """Check that every field was taken.
+        """Check that all fields were taken.
 
         Raises:
             DecodeError: a field was not taken; it might change the meaning of the others.
@@ -56,10 +56,10 @@ class Fields:
 
 
 def parse_object(raw: bytes) -> Fields:
-    """Return the one object that ``raw`` holds.
+    """Parse a text that consists of one JSON object.
 
     Raises:
-        DecodeError: ``raw`` is not JSON (RFC 8259), not an object, or names a field twice.
+        DecodeError: ``raw`` is not JSON (RFC 8259), not an object, or has a duplicate field.
     """
     try:
         value = json.loads(
@@ -89,35 +89,35 @@ def _short_integer(text: str) -> int:
 
 
 def fields(value: Any) -> Fields:
-    """Return a value that has to be an object."""
+    """Return the fields of a value, which must be an object."""
     if not isinstance(value, dict):
         raise DecodeError(f"must be an object, not {_kind(value)}")
     return Fields(value)
 
 
 def text(value: Any) -> str:
-    """Return a value that has to be a string."""
+    """Return a value, which must be a string."""
     if not isinstance(value, str):
         raise DecodeError(f"must be a string, not {_kind(value)}")
     return value
 
 
 def boolean(value: Any) -> bool:
-    """Return a value that has to be true or false."""
+    """Return a value, which must be true or false."""
     if not isinstance(value, bool):
         raise DecodeError(f"must be true or false, not {_kind(value)}")
     return value
 
 
 def integer(value: Any) -> int:
-    """Return a value that has to be a whole number of 64 bits."""
+    """Return a value, which must be a 64-bit integer."""
     if type(value) is not int or not _INT64[0] <= value <= _INT64[1]:
         raise DecodeError(f"must be a whole number, not {str(value)[:40]}")
     return value
 
 
 def non_negative(value: Any) -> int:
-    """Return a value that has to be a whole number from 0 to 2^31 - 1."""
+    """Return a value, which must be an integer from 0 to 2^31 - 1."""
     number = integer(value)
     if not 0 <= number <= MAX_INT32:
         raise DecodeError(f"{number} is not a size")
@@ -125,7 +125,7 @@ def non_negative(value: Any) -> int:
 
 
 def positive(value: Any) -> int:
-    """Return a value that has to be a whole number from 1 to 2^31 - 1."""
+    """Return a value, which must be an integer from 1 to 2^31 - 1."""
     if non_negative(value) == 0:
         raise DecodeError("0 is too small")
     return int(value)

@@ -1,8 +1,8 @@
-"""From a store's listing to log directories: read manifests, choose the segments of the log, report the others.
+"""Present a tiered store as log directories: read manifests, select the segments of each log, report the others.
 
-What decides, as far as it is available: Kafka's own topic of remote segments, the leader epochs of a local copy of the
-partition, its topic id and its log start offset. Without a local copy the history is that of the newest upload. What is
-left out, or is contradictory, is listed in ``problems`` with its object; nothing is guessed.
+The selection uses all available sources: Kafka's topic of remote segments, and the leader epochs, topic id and log
+start offset of a local copy of the partition. Without a local copy, the newest upload defines the history. Omitted and
+contradictory uploads are listed in ``problems`` with their object. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _CHECKPOINT = log_names.LOG_START_CHECKPOINT
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What log directories beside the store say about its partitions.
+    """Information about the store's partitions from other log directories.
 
     Attributes:
-        metadata: Kafka's topic of remote segments; empty where it is not there.
+        metadata: Kafka's topic of remote segments; empty if it is not available.
+        copies: local copies of each partition.
     """
 
     metadata: RemoteLogMetadata = field(default_factory=RemoteLogMetadata)
@@ -47,7 +48,7 @@ class Knowledge:
 
     @classmethod
     def of(cls, directories: Iterable[LogDirectory]) -> Knowledge:
-        """Gather what log directories say about the partitions of a store."""
+        """Collect the information about a store's partitions from log directories."""
         all_directories = list(directories)
         copies: dict[TopicPartition, tuple[Partition, ...]] = {}
         for partition in (one for directory in all_directories for one in directory.partitions if one.is_live):
@@ -55,7 +56,7 @@ class Knowledge:
         return cls(replay(all_directories), copies)
 
     def of_topic(self, topic_partition: TopicPartition, topic_id: str) -> tuple[Partition, ...]:
-        """Return the local copies of a partition, without those of another topic that has the same name."""
+        """Return the local copies of a partition, without copies of another topic with the same name."""
         return tuple(
             one
             for one in self.copies.get(topic_partition, ())
@@ -65,7 +66,7 @@ class Knowledge:
 
 @dataclass(slots=True)
 class Upload:
-    """One upload that can be read: its objects, its manifest, the path of the objects without suffix."""
+    """A readable upload: the path of its objects without suffix, the objects, and the manifest."""
 
     main: str
     objects: Objects
@@ -74,10 +75,10 @@ class Upload:
 
 @dataclass(slots=True)
 class Shown:
-    """One partition of the view, as it is put together.
+    """A partition of the view while it is assembled.
 
     Attributes:
-        notes: uploads that are left out because they are not part of the log, by object name; this is not damage.
+        notes: reason for each upload that is not part of the log, by object name; these uploads are not damaged.
     """
 
     folder: PartitionFolder
@@ -113,7 +114,7 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
 
 
 def _is_former(tiered_log: Shown, tiered_logs: Iterable[Shown], knowledge: Knowledge) -> bool:
-    """Say whether a folder belongs to a topic that was deleted and created again under its name.
+    """Return whether a folder belongs to a deleted topic whose name was used again.
 
     Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
     the user has to choose one.
@@ -129,12 +130,12 @@ def _is_former(tiered_log: Shown, tiered_logs: Iterable[Shown], knowledge: Knowl
 
 
 def view_over(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
-    """Return a file system that serves view paths, over the one that holds the objects."""
+    """Return a file system that serves view paths from the file system that contains the objects."""
     return TieredFileSystem(inner, list_view, tuple(key_files))
 
 
 def list_view(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
-    """List a partition in a process that was given only its path, so from the store alone."""
+    """List a partition from the store alone, for a process that has only its path."""
     entries = filesystem.inner.list_directory(view.main)
     store = find_store(filesystem.inner, view.main, entries)
     if store is None:
@@ -144,10 +145,10 @@ def list_view(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
 
 
 def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> Shown:
-    """Decide which uploads of one partition are its log, and why the others are not.
+    """Decide which uploads of one partition belong to its log, and note the reason for the others.
 
     Raises:
-        LogDirError: the store cannot be read, or a key is needed that was not given.
+        LogDirError: the store cannot be read, or a required key is missing.
     """
     tiered_log = Shown(folder, TopicPartition(folder.topic.name, folder.partition))
     for stem, objects in sorted(folder.uploads.items()):
@@ -177,7 +178,7 @@ def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, ob
 
 
 def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file: str) -> None:
-    """Check that a manifest describes the segment that its key names."""
+    """Check that a manifest describes the segment of its key."""
     own, key = manifest.metadata, ObjectName.parse(f"{stem}.{names.MANIFEST}")
     checks = [
         ("base offset", own.start_offset, key and key.base_offset),
@@ -231,7 +232,7 @@ def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id:
 
 
 def _note_missing(tiered_log: Shown, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
-    """Note the segments that Kafka would serve and that are missing from the store or unreadable."""
+    """Record the segments that Kafka would serve but that are missing from the store or unreadable."""
     segment_ids = {
         name.segment_id for stem in tiered_log.folder.uploads if (name := ObjectName.parse(f"{stem}.{names.LOG}"))
     }
@@ -244,7 +245,7 @@ def _note_missing(tiered_log: Shown, metadata: RemoteLogMetadata, owner: tuple[s
 def _epochs(
     filesystem: TieredFileSystem, tiered_log: Shown, candidates: Mapping[str, Upload], copies: Iterable[Partition]
 ) -> Epochs:
-    """Return the log's leader epochs: of the local copy or the upload whose last epoch is the latest."""
+    """Return the leader epochs of the local copy or upload whose last epoch is the latest."""
     local = max((segment.leader_epochs or () for segment in copies), key=last_epoch, default=())
     later: list[EpochStart] = []
     for segment in newest(upload.manifest.metadata for upload in candidates.values()):
@@ -257,7 +258,7 @@ def _epochs(
             epochs = read_leader_epochs(filesystem.read(path), file=path)
         except LogDirError as problem:
             tiered_log.problems.append(problem)
-            later += segment.leader_epochs  # its own are in the manifest; those before it, in an older upload
+            later += segment.leader_epochs  # the manifest has its epochs; earlier ones are in an older upload
             continue
         return _with_later(epochs, later)
     return _with_later((), later)
