@@ -177,7 +177,7 @@ class Commits:
             transaction = None if producer is None else self.transaction_key(group_id, producer.producer_id)
             for where, commit in commits.items():
                 self.store.put(group_id, where, commit, transaction=transaction)
-        self.groups.setdefault(group_id, group)  # the group is created even if all offsets were refused
+        self.groups.setdefault(group_id, group)  # the group is created even if all offsets were rejected
         return codes
 
     def transaction_key(self, group_id: str, producer_id: int) -> Transaction:

@@ -123,7 +123,7 @@ class _Plan:
 
 @dataclass
 class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
-    """Heartbeats of consumer groups. ``on_leave`` is called before a removal; True: it removed the members."""
+    """Heartbeats of consumer groups. ``on_leave`` is called before members are removed; True if it removed them."""
 
     records = rows
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
@@ -440,7 +440,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
 
 def check(request: HeartbeatRequest, *, may_lack_id: bool) -> None:
-    """Refuse a request with contradictory fields. ``may_lack_id``: a joining member of version 0 has no member id."""
+    """Reject a request with contradictory fields. ``may_lack_id``: a joining member of version 0 has no member id."""
     joins = request.epoch == 0
     wrong = (
         (not request.member_id and not (may_lack_id and joins), "MemberId can't be empty."),

@@ -164,7 +164,7 @@ class GroupCoordinator:
             return refused.code
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """Remove members. Return an error code for each. An empty group id is refused with INVALID_GROUP_ID."""
+        """Remove members. Return an error code for each. An empty group id is rejected with INVALID_GROUP_ID."""
         if not group_id:
             raise RefusedError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
@@ -329,7 +329,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- administration
 
     def group(self, group_id: str, kind: type[_Kind]) -> _Kind:
-        """Return a group of this type. Another type is refused with GROUP_ID_NOT_FOUND."""
+        """Return a group of this type. Raise GROUP_ID_NOT_FOUND for another type."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
             raise _not_found(group_id, group, kind)

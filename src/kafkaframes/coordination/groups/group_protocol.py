@@ -45,7 +45,7 @@ def ids_of_topics(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
 
 
 def refuse_invalid(checks: Iterable[tuple[object, str]]) -> None:
-    """Refuse a request with INVALID_REQUEST and the reason of the first check whose condition is true."""
+    """Reject a request with INVALID_REQUEST and the reason of the first check whose condition is true."""
     for is_invalid, reason in checks:
         if is_invalid:
             raise RefusedError(ErrorCode.INVALID_REQUEST, reason)
@@ -69,7 +69,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
 
     @staticmethod
     def find_member(group: GroupT, member_id: str, max_size: int) -> MemberT | None:
-        """Return the member that joins again. None: a new member can join (else GROUP_MAX_SIZE_REACHED)."""
+        """Return the member that joins again; None for a new one. Raise GROUP_MAX_SIZE_REACHED if the group is full."""
         member: MemberT | None = group.members.get(member_id)
         if member is None and len(group.members) >= max_size:
             raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)

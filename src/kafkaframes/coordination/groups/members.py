@@ -159,7 +159,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         assignment_epoch: group epoch for which ``targets`` were computed.
         targets: target assignment by member id.
         metadata_hash: hash of the subscribed topics at the last change of the epoch.
-        assigned_ms: monotonic time at which ``targets`` were computed; None before the first assignment.
+        assignment_time_ms: monotonic time at which ``targets`` were computed; None before the first assignment.
         sessions: timers that remove a member which sends no heartbeat, by member id.
         rebalances: timers that remove a member which does not finish a revocation, by member id.
     """
@@ -195,7 +195,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         return "Stable" if is_stable else "Reconciling"
 
     def member(self, member_id: str, instance_id: str | None = None) -> MemberT:
-        """Return the member with this id. Another id is refused with UNKNOWN_MEMBER_ID."""
+        """Return the member with this id. Raise UNKNOWN_MEMBER_ID if it does not exist."""
         if member_id not in self.members:
             reason = f"Member {member_id} is not a member of group {self.group_id}."
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)

@@ -187,12 +187,12 @@ class GroupSettings:
     """Settings of the group coordinator. The defaults are Kafka's, except for the initial rebalance delay.
 
     Attributes:
-        initial_rebalance_delay_ms: how long a new group waits for more members, in milliseconds. Kafka's default is
-            3000, a delay that each test and each short program would see.
+        initial_rebalance_delay_ms: time for which a new group waits for more members, in milliseconds. Kafka's default
+            is 3000; here it is 0, because the delay would slow down each test and each short program.
         consumer_migration_policy: conversions that are allowed for groups with members: ``disabled``, ``upgrade``,
             ``downgrade`` or ``bidirectional``.
-        new_member_join_timeout_ms: how long the JoinGroup request of a new member may wait, in milliseconds (an
-            internal setting of Kafka).
+        new_member_join_timeout_ms: longest wait of a new member's JoinGroup request, in milliseconds (an internal
+            setting of Kafka).
     """
 
     initial_rebalance_delay_ms: int = 0
@@ -210,7 +210,7 @@ class GroupSettings:
 
     @property
     def offsets_retention_ms(self) -> int:
-        """How long offsets are kept after their group becomes empty, or after the commit of a standalone consumer."""
+        """Retention of offsets after their group becomes empty or a standalone consumer commits, in milliseconds."""
         return self.offsets_retention_minutes * 60_000
 
     @classmethod

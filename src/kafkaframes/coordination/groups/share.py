@@ -1,6 +1,7 @@
-"""A share group (KIP-932): members that read the same partitions together. No clock, no requests.
+"""A share group (KIP-932): members that read the same partitions together, without a clock or requests.
 
-What a member is assigned is where it may fetch; who gets which record is decided by each partition's leader.
+The assignment decides from which partitions a member may fetch. The leader of each partition decides which member gets
+which record.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kafkaframes.errors import ErrorCode, RefusedError
 
 @dataclass(frozen=True, slots=True)
 class ShareMember(GroupMember[Partition]):
-    """A member of a share group. It has nothing to revoke before an assignment. Its topics are sorted."""
+    """A member of a share group. Its topics are sorted. It never has to revoke partitions."""
 
     topics: tuple[str, ...] = ()
 
@@ -69,7 +70,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         """Allow every fetch. It finds no committed offsets."""
 
     def check_offset_delete(self) -> None:
-        """Reject the deletion as a commit is rejected."""
+        """Reject the deletion of offsets with the error of a commit."""
         self.check_commit(Committer(self.group_id), transactional=False)
 
     def retention_start(self) -> Callable[[int], int] | None:

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: joining, staying in and leaving a share group (KIP-932)."""
+"""ShareGroupHeartbeat: members join, stay in and leave a share group (KIP-932)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaframes.coordination.groups.share import Initialized, ShareGroup, Share
 
 
 class ShareHeartbeatRequest(NamedTuple):
-    """A ShareGroupHeartbeat request; None where nothing has changed since the last."""
+    """A ShareGroupHeartbeat request. A field is None if it has not changed since the last heartbeat."""
 
     group_id: str
     member_id: str
@@ -28,7 +28,7 @@ class ShareHeartbeatRequest(NamedTuple):
 
 
 def check(request: ShareHeartbeatRequest) -> None:
-    """Refuse a request with contradictory fields (INVALID_REQUEST)."""
+    """Reject a request whose fields contradict each other (INVALID_REQUEST)."""
     wrong = (
         (not request.member_id.strip(), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),
@@ -41,17 +41,18 @@ def check(request: ShareHeartbeatRequest) -> None:
 
 @dataclass
 class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
-    """Heartbeats of share groups.
+    """The heartbeat protocol of share groups.
 
     Attributes:
-        start_reading: starts reading a partition for a group (group id, group epoch, topic id, partition).
+        start_reading: function that starts to read a partition for a group (group id, group epoch, topic id,
+            partition).
     """
 
     records = rows
     start_reading: Callable[[str, int, UUID, int], None] = lambda group_id, epoch, topic_id, index: None
 
     def heartbeat(self, group: ShareGroup, request: ShareHeartbeatRequest) -> HeartbeatResult:
-        """Handle a heartbeat that joins or stays."""
+        """Handle the heartbeat of a member that joins or stays."""
         old = self._find_sender(group, request)
         member = _apply_request(old or ShareMember(request.member_id), request)
         records: list[Record] = []
@@ -107,7 +108,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
     def _compute_targets(
         self, group: ShareGroup, members: dict[str, ShareMember]
     ) -> dict[str, frozenset[tuple[UUID, int]]]:
-        """Assign the partitions from which the group reads since an earlier heartbeat."""
+        """Assign the partitions that the group already reads; the current heartbeat may add more for the next one."""
         partitions = {topic_id: sorted(indexes) for topic_id, (_, indexes) in group.initialized.items() if indexes}
         subscriptions = {
             key: frozenset(topic_id for topic_id in partitions if group.initialized[topic_id][0] in member.topics)
@@ -118,7 +119,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
     def _drop_unsubscribed(
         self, member: ShareMember, target: frozenset[tuple[UUID, int]]
     ) -> frozenset[tuple[UUID, int]]:
-        """Return a target without deleted and unsubscribed topics, since it may be older than the subscription."""
+        """Return a target without deleted and unsubscribed topics. A target may be older than the subscription."""
         topic_ids = ids_of_topics(self.topics, member.topics)
         return frozenset(partition for partition in target if partition[0] in topic_ids)
 

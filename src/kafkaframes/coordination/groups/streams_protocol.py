@@ -41,8 +41,7 @@ class StreamsHeartbeatRequest(NamedTuple):
     Attributes:
         epoch: the member's epoch; 0 to join, -1 to leave.
         endpoint_epoch: epoch of the endpoints that the member has received.
-        owned: active, standby and warm-up tasks of the member.
-        owned_lists: for each of the three roles, whether the request has its list.
+        owned: active, standby and warm-up tasks of the member; None for each list that the request omits.
         has_regex: whether a source topic is a pattern.
     """
 

@@ -85,12 +85,12 @@ def _partitions(rows: Any) -> frozenset[TopicPartition]:
 
 
 def validate_pattern(text: str) -> None:
-    """Refuse an invalid regular expression with INVALID_REGULAR_EXPRESSION."""
+    """Reject an invalid regular expression with INVALID_REGULAR_EXPRESSION."""
     match_names(text, ())
 
 
 def match_names(text: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that a pattern matches as a whole. INVALID_REGULAR_EXPRESSION: the pattern is not valid."""
+    """Return the names that match a pattern completely. Raise INVALID_REGULAR_EXPRESSION if the pattern is invalid."""
     import pyarrow as pa  # imported here, since the first requests to a broker do not need it
     import pyarrow.compute as pc
 

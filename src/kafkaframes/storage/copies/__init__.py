@@ -1,3 +1,3 @@
-"""One log from several copies of it: ``lineage`` and ``blocks`` say what a copy holds, ``merge`` decides, ``reading``
-reads the headers, ``view`` shows the result as a log directory like any other. ``docs/many-copies.md`` has the rules.
+"""One log from several copies: ``blocks`` reads their content and lineage, ``merge`` decides, ``reading`` reads the
+headers, and ``view`` presents the result as an ordinary log directory. ``docs/many-copies.md`` has the rules.
 """

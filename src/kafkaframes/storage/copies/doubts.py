@@ -1,13 +1,12 @@
-"""Find blocks whose offset or leader epoch is wrong, by comparison with other copies.
+"""Find blocks with a wrong offset or leader epoch by comparison with other copies.
 
-A batch's base offset and leader epoch lie outside its CRC, so a flipped bit there leaves a batch that looks sound.
-Between other batches such a block is out of order (``blocks.in_order``); at the end of a log only another copy
-shows it:
+The CRC does not cover a batch's base offset and leader epoch, so a batch with a flipped bit there seems valid. If other
+batches follow, the block is out of order (``blocks.in_order``). At the end of a log only another copy reveals it:
 
-* the same batch (checksum, size) stands at other offsets in another copy, and goes on there from the batch before it
-  to the batch after it, which it does not here;
-* the last batch spans more offsets than it has records, and its checksum is wrong: it says nothing of the log's end;
-* the same batch has another leader epoch in another copy, and this copy's own checkpoint has that one there.
+* Another copy has the same batch (checksum, size) at other offsets, and there its neighbors are adjacent to it, unlike
+  in this copy.
+* The last batch spans more offsets than it has records, and its checksum is wrong. It does not define the log end.
+* Another copy has the same batch with another leader epoch, which this copy's own checkpoint confirms.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kafkaframes.storage.copies.cover import Inspector
 
 
 def without_doubtful(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy, ...]:
-    """Return the copies, each without the blocks that another one shows to be wrong."""
+    """Return the copies without the blocks that another copy proves to be wrong."""
     doubtful = [_doubtful_end(index, copy.blocks, inspector) for index, copy in enumerate(copies)]
     for first, other in permutations([index for index, copy in enumerate(copies) if copy.is_scanned], 2):
         doubtful[first] |= _other_epoch(copies[first], copies[other].blocks)
@@ -38,7 +37,7 @@ def without_doubtful(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy
 
 
 def _doubtful_end(index: int, blocks: Blocks, inspector: Inspector) -> Flags:
-    """Return which blocks have a doubtful header; only the last one can."""
+    """Return which blocks have a doubtful header. Only the last one can have one."""
     doubtful: Flags = np.zeros(len(blocks), np.bool_)
     last = blocks.take(slice(-1, None))
     doubtful[-1:] = (last.thinned != 0) & ~inspector.valid(index, last)
@@ -55,7 +54,7 @@ def _find_moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, in
 
 
 def _find_unmatched(blocks: Blocks, other: Blocks) -> Rows:
-    """Return the rows of blocks that the other copy does not have identically at the same offsets."""
+    """Return the rows of blocks for which the other copy has no identical block at the same offsets."""
     if not len(other):
         return np.arange(len(blocks))
     there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
@@ -67,13 +66,13 @@ def _find_unmatched(blocks: Blocks, other: Blocks) -> Rows:
 
 
 def _bodies(blocks: Blocks) -> Ints:
-    """Return a number for each block that is equal for equal batches, whatever their offsets."""
+    """Return a number for each block that is equal for equal batches, regardless of their offsets."""
     bodies: Ints = (blocks.crc << 31) | blocks.size
     return bodies
 
 
 def _goes_on(copies: Sequence[Copy], index: int, row: int, inspector: Inspector) -> bool:
-    """Say whether a sound block begins where the one before it ends, and ends where the next one begins."""
+    """Return whether a valid block starts at the end of the previous one and ends at the start of the next one."""
     blocks = copies[index].blocks
     if not blocks.smooth[row] or not inspector.valid(index, blocks.take(slice(row, row + 1))).all():
         return False
@@ -81,7 +80,7 @@ def _goes_on(copies: Sequence[Copy], index: int, row: int, inspector: Inspector)
 
 
 def _begins_after(index: int, blocks: Blocks, row: int, inspector: Inspector) -> bool:
-    """Return ``smooth`` for a compressed message of format 0 or 1, whose header does not have its first offset."""
+    """Return ``smooth`` for a compressed message of format 0 or 1, whose header lacks the first offset."""
     if blocks.magic[row] >= 2 or blocks.reach[row] == blocks.first[row]:
         return True
     return inspector.first_offset(index, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
@@ -99,7 +98,7 @@ def _without(copy: Copy, doubtful: Flags) -> Copy:
 
 
 def _other_epoch(copy: Copy, other: Blocks) -> Flags:
-    """Return which blocks have in another copy the epoch that this copy's own checkpoint has for their offset."""
+    """Return for which blocks the other copy has the epoch that this copy's own checkpoint has for their offset."""
     blocks = copy.blocks
     differs: Flags = np.zeros(len(blocks), np.bool_)
     if not copy.checkpoint or not len(other):
@@ -113,7 +112,7 @@ def _other_epoch(copy: Copy, other: Blocks) -> Flags:
 
 
 def _alike(blocks: Blocks, rows: Ints, other: Blocks, there: Ints) -> Flags:
-    """Return which blocks are the same batch: the same checksum and size."""
+    """Return which blocks are the same batch, with equal checksum and size."""
     alike: Flags = (other.crc[there] == blocks.crc[rows]) & (other.size[there] == blocks.size[rows])
     alike &= blocks.crc[rows] != UNKNOWN_CRC
     return alike

@@ -1,7 +1,7 @@
-"""Make one log of log directories in which partitions occur more than once.
+"""Merge log directories in which partitions occur more than once into one log.
 
-``replicas=merge`` is this; ``all`` leaves the directories as they are. Directories that a broker renamed (``-delete``,
-``-future``, ``-stray``) are no copies, unless a path leads to them.
+``replicas=merge`` selects this; ``all`` leaves the directories unchanged. Directories that a broker renamed
+(``-delete``, ``-future``, ``-stray``) do not count as copies, unless the user named them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ Run = Callable[[Callable[[_Task], _Answer], Sequence[_Task]], Iterable[_Answer]]
 
 @dataclass(frozen=True, slots=True)
 class OneLog:
-    """Log directories of which each partition is there once.
+    """Log directories in which each partition occurs once.
 
     Attributes:
-        directories: the given ones if nothing had to be merged, otherwise one directory that shows all of them.
+        directories: the given directories if nothing had to be merged; otherwise one directory with all partitions.
+        merged_partitions: partitions that were merged.
     """
 
     directories: tuple[LogDirectory, ...]
@@ -40,12 +41,12 @@ class OneLog:
 
     @property
     def decisions(self) -> list[Decision]:
-        """What was decided, or could not be; the gravest first."""
+        """The decisions of all merges, including undecided differences; most severe first."""
         return by_severity(decision for one in self.merged_partitions for decision in one.decisions)
 
 
 def copies_of(directories: Iterable[LogDirectory], topics: Collection[str] = ()) -> list[CopySource]:
-    """Return the partitions to read: the live ones, and renamed ones that a path names."""
+    """Return the partitions to read: live ones, and renamed ones that the user named."""
     return [
         CopySource(directory, partition)
         for directory in directories
@@ -60,11 +61,12 @@ def merge_copies(
     """Merge the copies of one topic partition.
 
     Args:
-        scan: read the headers of segments in stores, too.
-        run: a ``map`` that reads the copies, in their order.
+        check: verify checksums, and replace damaged batches by those of other copies.
+        scan: also read the headers of segments in stores.
+        run: function like ``map`` that reads the copies, with results in their order.
 
     Raises:
-        LogDirError: the copies are of different topics or clusters, or one cannot be read.
+        LogDirError: the copies belong to different topics or clusters, or one cannot be read.
     """
     check_same_log(sources)
     copies = list(run(partial(read_copy, scan=scan), sources))
@@ -75,8 +77,8 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
     """Check by topic and cluster ids that directories of one partition are copies of one log.
 
     Raises:
-        LogDirError: they are of different topics, or of different clusters: a mirror has other records under the same
-            offsets.
+        LogDirError: they belong to different topics or clusters. A mirror in another cluster has other records at the
+            same offsets.
     """
     partitions = [source.partition for source in sources]
     ids = ((one.directory, one.metadata.topic_id if one.metadata else None) for one in partitions)
@@ -100,15 +102,15 @@ def one_log_of(
     check: bool = True,
     join: bool = False,
 ) -> OneLog:
-    """Merge the partitions that occur more than once, and show everything as one log directory.
+    """Merge the partitions that occur more than once, and present all partitions as one log directory.
 
     Args:
-        topics: paths of directories that were named themselves.
-        check: verify checksums, and take damaged batches from other copies; segments in stores are read for it.
-        join: show several directories as one also where nothing is there more than once.
+        topics: paths of partition directories that the user named.
+        check: verify checksums, and replace damaged batches by those of other copies; this reads segments in stores.
+        join: present several directories as one even if no partition occurs more than once.
 
     Raises:
-        LogDirError: copies are of different topics or clusters, or cannot be read.
+        LogDirError: copies belong to different topics or clusters, or cannot be read.
     """
     sources_by_partition = group(copies_of(directories, topics))
     if not (join and len(directories) > 1) and all(len(sources) == 1 for sources in sources_by_partition.values()):
@@ -124,7 +126,7 @@ def one_log_of(
 
 
 def refusal(directories: Sequence[LogDirectory], topics: Collection[str] = ()) -> LogDirError | None:
-    """Return why directories cannot be merged, by their ids; None if they can."""
+    """Return the error if the directories' ids forbid a merge; None if they can be merged."""
     for sources in group(copies_of(directories, topics)).values():
         try:
             check_same_log(sources)
@@ -141,7 +143,7 @@ def whole_log(
     Decisions are written to the logger ``kafkaframes.storage.log``.
 
     Raises:
-        LogDirError: copies are of different topics or clusters, contradict each other, or cannot be read.
+        LogDirError: copies belong to different topics or clusters, contradict each other, or cannot be read.
     """
     one_log = one_log_of(directories, options=options, join=join)
     for decision in one_log.decisions:

@@ -1,6 +1,6 @@
-"""Log directories, stores and copies as the files of one directory: each has a name there, and is read where it lies.
+"""Present log directories, stores and copies as the files of one directory. Content is read from the original files.
 
-A partition of which there are several copies is merged as ``read_records`` merges it, checksums verified.
+If there are several copies of a partition, they are merged as in ``read_records``, with verified checksums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName, TopicPartition
 
-_SMALL = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # of a view, written for it
+_SMALL = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # files that are written for the view
 
 
 def show_as_one(
@@ -30,15 +30,15 @@ def show_as_one(
     options: Mapping[str, Any],
     root_files: Collection[str] = (names.META_PROPERTIES,),
 ) -> Served:
-    """Show the live partitions of log directories, and those that a path leads to, as one directory.
+    """Present the live partitions of log directories, and the partitions that the user named, as one directory.
 
     Args:
-        topics: paths of directories that were named themselves.
-        root_files: what is shown of the first log directory that says whose it is, beside the partitions.
+        topics: paths of partition directories that the user named.
+        root_files: names of files to present besides the partitions, from the first log directory with an identity.
 
     Raises:
-        LogDirError: copies are of different topics or clusters, or cannot be read.
-        OptionError: there are several copies of a partition, and they are not to be merged.
+        LogDirError: copies belong to different topics or clusters, or cannot be read.
+        OptionError: a partition has several copies, and ``merge`` is false.
     """
     sources_by_partition = group(copies_of(directories, topics))
     sources_by_partition.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
@@ -56,7 +56,7 @@ def show_as_one(
 
 
 class _Tree:
-    """Puts the view together."""
+    """A builder of the view."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.root: list[FileInfo] = []
@@ -65,7 +65,7 @@ class _Tree:
         self._remarks: list[Remark] = []
 
     def of(self, sources_by_partition: Collection[Sequence[CopySource]]) -> Served:
-        """Return the view of partitions, each with its copies."""
+        """Return the view of partitions, given the copies of each partition."""
         view = self.view
         names = [
             self._merge_partition(copies) if len(copies) > 1 else self._single(copies[0])
@@ -80,7 +80,7 @@ class _Tree:
     def _single(self, source: CopySource) -> str:
         partition = source.partition
         self.view.note_offsets(partition)
-        is_uploaded = VIEW_MARK in partition.directory  # only whole segments are
+        is_uploaded = VIEW_MARK in partition.directory  # only whole segments are uploaded
         self._was_clean[partition.topic_partition] = is_uploaded or source.log_directory.clean_shutdown is not None
         self._remarks += [Remark(Severity.WARNING, str(problem)) for problem in partition.problems]
         entries = source.filesystem.list_directory(partition.directory)
@@ -94,7 +94,7 @@ class _Tree:
         view = View(self.view.options)
         partition = view.add_merged(merged_partition, copies)
         self.view.note_offsets(partition)
-        self._was_clean[partition.topic_partition] = True  # every batch was looked at
+        self._was_clean[partition.topic_partition] = True  # the merge has read every batch
         owners = {
             entry.path: one.filesystem
             for one in copies
@@ -106,7 +106,7 @@ class _Tree:
         )
 
     def _show(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
-        """Give a partition's files names below the root; what is no file of Kafka's is left out."""
+        """Add a partition's files below the root of the view; files that are not Kafka's are omitted."""
         directory = join(ROOT, str(topic_partition))
         shown = []
         for filesystem, entry in entries:

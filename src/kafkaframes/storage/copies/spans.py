@@ -1,4 +1,4 @@
-"""The merged log of one partition: an ordered list of stretches of segment files, each from one of the copies."""
+"""The merged log of one partition: an ordered list of ranges of segment files, each from one of the copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkaframes.storage.files.names import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """Bytes ``start`` to ``end`` of a segment of a copy (both by index): whole batches."""
+    """A range of whole batches: bytes ``start`` to ``end`` of a segment; ``copy`` and ``segment`` are indexes."""
 
     copy: int
     segment: int
@@ -25,12 +25,14 @@ class SegmentRange:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One stretch of the merged log.
+    """One range of the merged log.
 
     Attributes:
-        first_offset, end_offset: the offsets that it stands for; the end is exclusive.
-        is_clipped: the bytes hold other offsets, too, which are to be left out.
-        alternates: where the other copies have the same offsets, for batches that turn out to be damaged.
+        at: range of the segment file that contains the records.
+        first_offset: first offset.
+        end_offset: offset after the last one.
+        is_clipped: whether the file range also contains other offsets, which must be skipped.
+        alternates: file ranges of other copies with the same offsets, to replace batches that prove to be damaged.
     """
 
     at: SegmentRange
@@ -41,19 +43,19 @@ class Span:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of the log the span has."""
+        """Size of the span, in bytes."""
         return self.at.end - self.at.start
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """One log from many copies.
+    """One log that was merged from several copies.
 
     Attributes:
-        authority: the index of the copy whose history counts.
-        spans: by offset, without those that no copy has or that are undecided.
-        high_watermark: the largest that a copy's checkpoint has, within the log; None where none has one.
-        clean_offset: up to where the log is compacted; None where it is not.
+        authority: index of the copy with the authoritative history.
+        spans: spans in offset order; offsets that are undecided or in no copy are in none of them.
+        high_watermark: highest high watermark in a copy's checkpoint, limited to the log; None if no copy has one.
+        clean_offset: end of the compacted part; None if the log is not compacted.
     """
 
     topic_partition: TopicPartition
@@ -68,11 +70,11 @@ class Merged:
     decisions: tuple[Decision, ...] = ()
 
     def segment(self, at: SegmentRange) -> Segment:
-        """Return the segment that a stretch belongs to."""
+        """Return the segment that contains a range."""
         return self.copies[at.copy].segments[at.segment]
 
     def find_lost_chunks(self) -> Iterator[tuple[str, DamagedChunkError]]:
-        """Yield the segments and their damaged chunks whose offsets no other copy has either."""
+        """Yield each segment and damaged chunk whose offsets are in no other copy."""
         missing = [(one.first_offset, one.end_offset) for one in self.decisions if one.check == "missing"]
         missing.append((max((span.end_offset for span in self.spans), default=self.start_offset), self.end_offset))
         for copy in self.copies:
@@ -84,5 +86,5 @@ class Merged:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all spans."""
+        """Total size of all spans, in bytes."""
         return sum(span.size_bytes for span in self.spans)

@@ -324,7 +324,7 @@ def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int,
 def truncate_epochs(epochs: Epochs, *, start_offset: int, end_offset: int) -> Epochs:
     """Remove the epochs that start at or after the log end offset, and those that end before the log start offset.
 
-    >>> truncated((EpochStart(0, 0), EpochStart(2, 40), EpochStart(3, 90)), start_offset=50, end_offset=90)
+    >>> truncate_epochs((EpochStart(0, 0), EpochStart(2, 40), EpochStart(3, 90)), start_offset=50, end_offset=90)
     (EpochStart(leader_epoch=2, start_offset=50),)
     """
     kept_epochs = [entry for entry in epochs if entry.start_offset < end_offset]

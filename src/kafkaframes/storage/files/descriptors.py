@@ -37,7 +37,7 @@ def raise_descriptor_limit() -> int:
 def count_reserved_descriptors() -> int:
     """Return the number of descriptors that are reserved for files and other uses than connections.
 
-    >>> 16 <= reserved_descriptors() <= 256
+    >>> 16 <= count_reserved_descriptors() <= 256
     True
     """
     return min(max(descriptor_limit() // _RESERVE_FRACTION, _MIN_RESERVE), _MAX_RESERVE)

@@ -79,9 +79,9 @@ def join(directory: str, name: str) -> str:
 def split_path(path: str) -> tuple[str, str]:
     """Split a path or URL into the directory and the name.
 
-    >>> split("/logs/orders-0/")
+    >>> split_path("/logs/orders-0/")
     ('/logs', 'orders-0')
-    >>> split("orders-0")
+    >>> split_path("orders-0")
     ('.', 'orders-0')
     """
     directory, slash, name = path.rstrip("/").rpartition("/")

@@ -1,4 +1,4 @@
-"""What a verification finds, as values: for people, for machines, and for the exit status."""
+"""The findings of a verification, as values for display, for JSON and for the exit status."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kafkaframes.errors.words import count_text, verb_text
 
 
 class Severity(IntEnum):
-    """How grave a finding is."""
+    """The severity of a finding."""
 
-    NOTE = 0  # as brokers leave it: a preallocated tail, a file that waits for its deletion
-    WARNING = 1  # no record is lost, but a broker or a tool may answer wrongly: an index, a checkpoint, a sequence
+    NOTE = 0  # a normal state of a broker's files: a preallocated tail, a file that will be deleted
+    WARNING = 1  # no record is lost, but results may be wrong: an index, a checkpoint, a sequence number
     ERROR = 2  # bytes of records are damaged, missing or out of order
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be.
+    """A deviation from a sound log.
 
     Attributes:
-        check: a stable word for machines.
-        position: the byte in that file, where one can be named.
-        offset: the record offset, where one can be named.
+        check: stable identifier of the check.
+        position: position in the file, in bytes; None if the finding has none.
+        offset: record offset; None if the finding has none.
     """
 
     severity: Severity
@@ -36,7 +36,7 @@ class Finding:
     offset: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object, the severity as a word."""
+        """Return the finding as a JSON object, with the name of the severity."""
         return asdict(self) | {"severity": self.severity.name.lower()}
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Finding:
 
 
 def caveats_of(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return what makes consumers of a broker that opens a sound log as it is receive other records than expected.
+    """Return the reasons why consumers of a broker on this sound log may receive other records than expected.
 
     >>> caveats_of([Finding(Severity.WARNING, "txnindex-missing", "", "0.log")])
     ('1 transaction index differs from its markers',)
@@ -62,5 +62,5 @@ def caveats_of(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def worst(findings: Iterable[Finding]) -> Severity:
-    """Return the gravest severity; NOTE where nothing was found."""
+    """Return the highest severity; NOTE if there are no findings."""
     return max((finding.severity for finding in findings), default=Severity.NOTE)

@@ -1,4 +1,4 @@
-"""Requests to registries, token endpoints and issuers' keys: their headers may have passwords, and go nowhere else."""
+"""HTTP requests to registries, token endpoints and key issuers. Redirects to other servers get no passwords."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class _SameOrigin(urllib.request.HTTPRedirectHandler):
-    """Follows redirects within a server; to another they are the answer, an error."""
+    """A handler that follows redirects within a server. A redirect to another server is returned as an error."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         """Return the next request, or None."""
@@ -22,11 +22,12 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
 
 
 def open_url(request: urllib.request.Request, *, timeout_seconds: float, context: ssl.SSLContext | None = None) -> Any:
-    """Return the answer to a request, to be closed; no proxy stands before this machine's own addresses.
+    """Send a request and return the response, which the caller closes. Loopback addresses are accessed without a proxy.
 
     Raises:
-        OSError: no answer, or one that is an error (``urllib.error.HTTPError``), as a redirect to another server is.
-        ValueError: the URL is none.
+        OSError: the server did not respond, or with an error or a redirect to another server
+            (``urllib.error.HTTPError``).
+        ValueError: the URL is invalid.
     """
     handlers: list[Any] = [_SameOrigin]
     if is_loopback(urlsplit(request.full_url).hostname or ""):
@@ -37,7 +38,7 @@ def open_url(request: urllib.request.Request, *, timeout_seconds: float, context
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine by its name or address.
+    """Return whether a host name or address is a loopback address.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "127.0.0.1.example", "10.0.0.1")]
     [True, True, True, False, False]

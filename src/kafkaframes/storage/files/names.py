@@ -1,8 +1,8 @@
-"""The names that Kafka gives to directories and files of a log, parsed and formatted. No file is touched.
+"""Parse and format the names of Kafka's directories and files. This module accesses no files.
 
-A partition's directory is ``<topic>-<partition>``, and ``<topic>-<partition>.<32 hex digits>-delete`` (or
-``-future``, ``-stray``) when the broker has renamed it. A segment has ``<base offset, 20 digits>.<kind>`` files; while
-they are being written, swapped in or waiting for their deletion a second suffix follows (LogFileUtils, UnifiedLog).
+The directory of a partition is ``<topic>-<partition>``, or ``<topic>-<partition>.<32 hex digits>-delete`` (``-future``,
+``-stray``) if the broker has renamed it. A segment has files ``<base offset, 20 digits>.<kind>``. A second suffix marks
+files that are being written, are swapped in or are to be deleted (LogFileUtils, UnifiedLog).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ OFFSET_CHECKPOINTS = (
     CLEANER_CHECKPOINT,
 )
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-# Topic.java of Kafka 4.3 and the remote log's own topic. Other names with two underscores are users' topics
-# (Debezium's heartbeats, for one).
+# Kafka 4.3's Topic.java, and the topic of remote log metadata. Other names that start with two underscores are user
+# topics, for example Debezium's heartbeats.
 INTERNAL_TOPICS = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
 )
@@ -71,7 +71,7 @@ class TopicPartition:
 def by_topic(
     partitions: Iterable[TopicPartition], entry_of: Callable[[TopicPartition], Any] = attrgetter("partition")
 ) -> dict[str, list[Any]]:
-    """Group what a message says of partitions, their numbers by default, by the names of their topics.
+    """Group partitions by topic, in messages usually as partition numbers.
 
     >>> by_topic([TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)])
     {'a': [1, 0], 'b': [0]}
@@ -84,11 +84,11 @@ def by_topic(
 
 @dataclass(frozen=True, slots=True)
 class DirectoryName:
-    """A partition directory's name, taken apart.
+    """The parsed name of a partition directory.
 
     Attributes:
-        state: empty, or why the broker renamed it: ``delete``, ``future`` (a move between disks), ``stray``.
-        unique_id: the 32 hex digits of a renamed one, else empty.
+        state: ``delete``, ``future`` (a move between disks) or ``stray`` if the broker renamed it; otherwise empty.
+        unique_id: 32 hex digits of a renamed directory; otherwise empty.
     """
 
     topic_partition: TopicPartition
@@ -97,10 +97,10 @@ class DirectoryName:
 
     @classmethod
     def parse(cls, name: str) -> DirectoryName | None:
-        """Take a name apart; None when it is not a partition's.
+        """Parse a directory name; return None if it is not that of a partition.
 
-        A topic of Kafka's has letters, digits, '.', '_' and '-'. A directory may be called anything; what is not
-        printable, or not UTF-8, stands in the topic as escapes, so that whatever takes text takes it.
+        Kafka's topic names consist of letters, digits, '.', '_' and '-'. A directory may have other characters in its
+        name. Unprintable characters and bytes that are not UTF-8 are escaped in the topic, so it is always valid text.
 
         >>> DirectoryName.parse("page-views-3")
         DirectoryName(topic_partition=TopicPartition(topic='page-views', partition=3), state='', unique_id='')
@@ -123,13 +123,13 @@ class DirectoryName:
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """The name of a file that belongs to an offset.
+    """The parsed name of a file with an offset.
 
     Attributes:
-        offset: the segment's base offset; for a snapshot the offset it stands before.
-        kind: ``log``, ``index``, ``timeindex``, ``txnindex``, ``snapshot`` (of producers) or ``checkpoint`` (KRaft's).
-        temporary: empty, or ``cleaned``, ``swap``, ``deleted``, ``tmp``, ``part``.
-        leader_epoch: of a KRaft snapshot; else None.
+        offset: base offset of the segment; for a snapshot, the offset after the last record that it includes.
+        kind: ``log``, ``index``, ``timeindex``, ``txnindex``, ``snapshot`` (producers) or ``checkpoint`` (KRaft).
+        temporary: ``cleaned``, ``swap``, ``deleted``, ``tmp`` or ``part``; empty for other files.
+        leader_epoch: leader epoch of a KRaft snapshot; None for other files.
     """
 
     offset: int
@@ -139,7 +139,7 @@ class FileName:
 
     @classmethod
     def parse(cls, name: str) -> FileName | None:
-        """Take a name apart; None when it is not one of these.
+        """Parse a file name; return None for any other name.
 
         >>> FileName.parse("00000000000000000163.index.swap")
         FileName(offset=163, kind='index', temporary='swap', leader_epoch=None)
@@ -162,9 +162,9 @@ class FileName:
 
 
 def printable(text: str) -> str:
-    r"""Return untrusted text, such as a file's name, as text that can be shown and encoded.
+    r"""Return untrusted text, for example a file name, as text that is safe to print and to encode.
 
-    What is not printable (an escape sequence would steer a terminal), and bytes that are not UTF-8, become escapes.
+    Unprintable characters and bytes that are not UTF-8 are escaped, because escape sequences would control a terminal.
 
     >>> print(printable("t\x1b[2J\udce9\u202e x"))
     t\x1b[2J\xe9\u202e x
@@ -185,7 +185,7 @@ def segment_file_name(base_offset: int, kind: str) -> str:
 
 
 def is_topic(name: str) -> bool:
-    """Return whether a topic can have a name (Kafka's ``Topic.validate``)."""
+    """Return whether a name is a valid topic name (Kafka's ``Topic.validate``)."""
     return 0 < len(name) <= _MAX_TOPIC_LENGTH and name not in (".", "..") and _TOPIC_CHARACTERS.issuperset(name)
 
 
@@ -193,14 +193,14 @@ def check_topic(name: str) -> None:
     """Raise if ``name`` is not a valid topic name (Kafka's ``Topic.validate``).
 
     Raises:
-        OptionError: says why.
+        OptionError: the name is invalid; the message has the reason.
     """
     if not is_topic(name):
         raise OptionError(f"{name[:300]!r} is not a topic name: 1 to 249 letters, digits, '.', '_' and '-'")
 
 
 def coordinator_partition(key: str, partitions: int) -> int:
-    """Return the partition that holds a group or a transactional id: Java's ``String.hashCode`` modulo the count.
+    """Return the partition of a group or transactional id: Java's ``String.hashCode`` modulo the number of partitions.
 
     >>> coordinator_partition("abc", 50), coordinator_partition("", 50)  # "abc".hashCode() is 96354
     (4, 0)

@@ -1,4 +1,4 @@
-"""Sizes and times as people write them: 134217728, 128m, 1g; milliseconds since 1970, or a date in ISO 8601."""
+"""Parse sizes (134217728, 128m, 1g) and times (milliseconds since 1970, or a date in ISO 8601)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 
 def parse_size(text: str) -> int:
-    """Return a size in bytes; units are those of Spark's settings: powers of 1024.
+    """Return a size in bytes. Units are powers of 1024, as in Spark's settings.
 
     >>> parse_size("64m") == parse_size("64MB") == parse_size("67108864") == 64 * 1024 * 1024
     True
 
     Raises:
-        ValueError: ``text`` is not a size, or 0.
+        ValueError: ``text`` is not a size, or is 0.
     """
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip(), re.IGNORECASE)
     if match is None or int(match.group(1)) == 0:
@@ -22,13 +22,13 @@ def parse_size(text: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return milliseconds since 1970; a date is UTC where it names no zone.
+    """Return milliseconds since 1970. A date without a time zone is in UTC.
 
     >>> parse_time("1760000000000"), parse_time("2025-10-09T08:53:20Z"), parse_time("2025-10-09")
     (1760000000000, 1760000000000, 1759968000000)
 
     Raises:
-        ValueError: ``text`` is neither, or a date that does not exist.
+        ValueError: ``text`` is not a time, or is a date that does not exist.
     """
     plain = text.strip()
     if plain.removeprefix("-").isdecimal() and plain.isascii() and len(plain) <= 20:

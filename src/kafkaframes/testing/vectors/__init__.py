@@ -1,4 +1,4 @@
-"""Conformance vectors for other libraries: bytes with what they mean, written into a directory as JSON and files."""
+"""Conformance vectors for other libraries: bytes and their meaning, written to a directory as JSON and binary files."""
 
 from kafkaframes.testing.vectors.write import write_vectors
 

@@ -1,6 +1,6 @@
-"""Vectors of messages: every message at every version, and the same bytes damaged, with what is to be made of them.
+"""Vectors of messages: every message in every version, undamaged and damaged, with the expected result.
 
-The values of a message are made by rule, a case each: defaults, the ordinary, the borders, nulls, unknown tags.
+Each message has several cases of values: defaults, ordinary values, limits, nulls, and unknown tags.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _KINDS: Final[dict[str, tuple[_Write, _Read, int, bool]]] = {
 DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS = "defaults", "ordinary", "lowest", "highest", "nulls", "unknown tags"
 CASES: Final = (DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS)
 _UNKNOWN_TAGS: Final = ((10_000, b""), (20_000, b"\x00\xff"), (2_000_000, bytes(range(130))))
-_MANY: Final = 130  # elements: a compact count of two bytes
+_MANY: Final = 130  # number of elements whose compact count has two bytes
 _LONG: Final = 200
-_DEPTH_OF_MANY: Final = 2  # structs in structs have few elements, or the value grows without end
+_DEPTH_OF_MANY: Final = 2  # deeper structs have few elements, because values would grow exponentially
 _BITS: Final[Mapping[str, int]] = MappingProxyType(
     {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64}
 )
@@ -55,7 +55,7 @@ _OTHERS: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
         "uuid": (UUID(int=0x0123456789ABCDEF0123456789ABCDEF), UUID(int=1), UUID(int=2**128 - 1)),
         "string": ("topic-1", "", "Zürich ☃ 𝄞" * 20),
         "bytes": (b"\x01\x02\x03", b"", bytes(range(_LONG))),
-        "records": (b"", b"", b""),  # batches have vectors of their own
+        "records": (b"", b"", b""),  # there are separate vectors of batches
     }
 )
 _PATH: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
@@ -73,7 +73,7 @@ def _pairs(specs: Iterable[MessageSpec]) -> Iterator[tuple[MessageSpec, int]]:
 
 
 def value_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
-    """Yield each message at each version in each case: its JSON form and its bytes."""
+    """Yield the JSON form and the bytes of each message, in each version and case."""
     for spec, version in _pairs(specs):
         cls = class_of(spec)
         for case in CASES:
@@ -86,7 +86,7 @@ def value_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
                         **_tags(value),
                         **_bytes(value, version),
                     }
-                except EncodeError as error:  # a default that this version has no room for
+                except EncodeError as error:  # a default value that this version cannot encode
                     yield row | {"error": str(error)}
 
 
@@ -107,7 +107,7 @@ def _bytes(value: Message, version: int) -> Row:
 
 
 def damaged_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
-    """Yield ordinary messages cut, with a byte too many, or one flipped: an error, or what is read and what is left."""
+    """Yield ordinary messages that are truncated, have an extra byte or a flipped bit, with the error or the result."""
     for spec, version in _pairs(specs):
         cls = class_of(spec)
         value = make_value(cls, version, ORDINARY)
@@ -138,7 +138,7 @@ def _damaged(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
-    """Yield each request and response with its header, at each version."""
+    """Yield each request and response in each version, with its header."""
     for spec, version in _pairs(specs):
         if spec.api_key is None or str(spec.type) not in ("request", "response"):
             continue
@@ -155,7 +155,7 @@ def frame_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
 
 
 def make_value(cls: type[Message], version: int, case: str) -> Message | None:
-    """Return the value of a case; None where the version has no such case: nothing nullable, no tags, no fields."""
+    """Return the value of a case; None if the version does not have it (no nullable fields, no tags or no fields)."""
     codec = cls.codec(version)
     plan = codec.plan.root
     if case == DEFAULTS:
@@ -172,7 +172,7 @@ def _any_nullable(plan: StructPlan) -> bool:
 
 
 class _Maker:
-    """Makes the structs of one case."""
+    """A builder of the structs of one case."""
 
     def __init__(self, classes: Mapping[str, Any], case: str) -> None:
         self._classes = classes
@@ -214,7 +214,7 @@ _NUMBERS: Final[tuple[Callable[[int, bool], int], ...]] = (
 
 
 def varint_rows() -> Iterator[Row]:
-    """Yield numbers around each change of length in bytes, and bytes that are no varint or a needlessly long one."""
+    """Yield numbers around each change of the encoded size, and bytes that are an invalid or overlong varint."""
     for kind, (write, read, bits, is_signed) in _KINDS.items():
         for value in _borders(bits, is_signed):
             out = bytearray()

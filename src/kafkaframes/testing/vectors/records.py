@@ -1,4 +1,4 @@
-"""Vectors of records: batches of each format and codec, whole and damaged, with what a reader finds in them; keys."""
+"""Vectors of records: batches of each format and codec, undamaged and damaged, with the expected records; and keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GROUPS: Final = ("", "a", "billing", "Zürich", "𝄞", "a-group-with-a-long-na
 
 
 def record_files() -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the bytes of each record set."""
+    """Yield the name and the content of each record set."""
     for record_format in (0, 1, 2):
         for codec in _CODECS.get(record_format, _ALL_CODECS):
             yield f"v{record_format}-{codec}", _ordinary(record_format, codec)
@@ -93,7 +93,7 @@ def _damaged() -> Iterator[tuple[str, bytes]]:
 
 
 def described(data: bytes) -> Row:
-    """Return what a reader finds in a record set: its batches with their records, and why it ended early."""
+    """Return the content of a record set for a reader: its batches with their records, and the reason of the end."""
     walk = read_values(data)
     batches = [_batch(one) for one in walk]
     return {"batches": batches, **_end(walk, len(data))}
@@ -142,13 +142,13 @@ def _hex(data: bytes | None) -> str | None:
 
 
 def key_rows() -> Iterator[Row]:
-    """Yield keys with their murmur2 hash, and the partition that Kafka's default partitioner gives them."""
+    """Yield keys with their murmur2 hash and their partition in Kafka's default partitioner."""
     for key in _KEYS:
         partitions = {str(count): partition_of(key, count) for count in (1, 3, 12, 100)}
         yield {"key": key.hex(), "murmur2": murmur2(key), "partition_of": partitions}
 
 
 def coordinator_rows() -> Iterator[Row]:
-    """Yield groups and transactional ids with the partition of the internal topic that is theirs."""
+    """Yield groups and transactional ids with their partition of the internal topic."""
     for name in _GROUPS:
         yield {"id": name, "partition_of": {str(count): coordinator_partition(name, count) for count in (1, 50, 7)}}

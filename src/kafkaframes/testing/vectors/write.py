@@ -1,4 +1,4 @@
-"""The directory of vectors: what lies where, and the page that explains it."""
+"""The directory of vectors: its files, and the README that explains them."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ In `records.json` a batch has its header's fields and its records; `crc_ok` is f
 
 
 def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None) -> dict[str, int]:
-    """Write all vectors into a directory that is new or empty, which appears complete; return each file's rows.
+    """Write all vectors into a new or empty directory, atomically; return the number of rows of each file.
 
     Args:
-        directory: where they go.
-        specs: a proposal's: the vectors of its messages instead of those of the catalog.
+        directory: directory to write.
+        specs: message specs of a proposal, whose messages replace those of the catalog; None for the catalog.
 
     Raises:
-        SpecError: a file is no spec.
-        OptionError: there is something in the directory.
-        OSError: it cannot be written.
+        SpecError: a file is not a message spec.
+        OptionError: the directory is not empty.
+        OSError: the directory cannot be written.
     """
     target = Path(directory).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
