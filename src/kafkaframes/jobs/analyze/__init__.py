@@ -1,1 +1,1 @@
-"""What messages and records cost on the wire, and what they would cost otherwise: proposals, and records."""
+"""Measure what messages and records cost on the wire, and what they would cost with another layout."""

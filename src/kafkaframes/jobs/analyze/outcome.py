@@ -1,4 +1,4 @@
-"""What was weighed: bytes before and after by API, version, direction and kind, and what was left out and why."""
+"""The result of weighing: sizes before and after by API, version, direction and kind, and the omitted messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, NULL_LENGTH
 
 NOT_READ: Final = "not read"
 NOT_RAISED: Final = "not raised"
-_HEADER_BYTES: Final = 2.0  # a tag and a length below 128
+_HEADER_BYTES: Final = 2.0  # size of a tag and of a length below 128
 
 
 class Group(NamedTuple):
-    """What is weighed together; ``client``, ``connection`` and ``second`` are ``None`` where nobody asked for them."""
+    """The key of a weight. ``client``, ``connection`` and ``second`` are None unless weights are grouped by them."""
 
     api_key: int
     api_version: int
@@ -31,12 +31,13 @@ class Group(NamedTuple):
 
 @dataclass
 class Weight:
-    """Bytes of messages before and after: of those that could be laid out both ways.
+    """The sizes of messages before and after, for messages that can be encoded in both layouts.
 
     Attributes:
-        checked, mismatched: those whose size on the wire is known, and those that have another one when encoded again.
-        counts: what the proposal counts: fields moved and set (``sizes.py``), tag sections, blank bytes.
-        reasons: why others could not be read or raised, and how many.
+        checked: number of messages with a known size on the wire.
+        mismatched: number of checked messages that have another size when they are encoded again.
+        counts: counts of the proposal: moved fields and set ones (``sizes.py``), tag sections, blank bytes.
+        reasons: number of omitted messages by reason.
         lengths: number of arrays, strings, byte fields and record sets, by kind and length.
     """
 
@@ -50,7 +51,7 @@ class Weight:
     lengths: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def add(self, other: Weight) -> None:
-        """Add what was weighed elsewhere."""
+        """Add another weight."""
         for name in (one.name for one in fields(self)):
             mine, theirs = getattr(self, name), getattr(other, name)
             if isinstance(mine, Counter):
@@ -60,24 +61,24 @@ class Weight:
 
     @property
     def saved(self) -> int:
-        """Bytes saved; negative where it costs."""
+        """The number of bytes saved; negative if the proposal costs bytes."""
         return self.before - self.after
 
     @property
     def share(self) -> float:
-        """The share of the bytes before that is saved; 0 where there are none."""
+        """The saved share of the size before; 0 without messages."""
         return self.saved / self.before if self.before else 0.0
 
     @property
     def left_out(self) -> int:
-        """How many messages could not be read or raised."""
+        """The number of messages that could not be decoded or raised to the newest version."""
         return sum(self.reasons.values())
 
     @property
     def break_even(self) -> float | None:
-        """The share of moved fields that have to be set for nothing to be saved; ``None`` where none is moved.
+        """The share of moved fields that must be set for the savings to be zero; None without moved fields.
 
-        What a field that is set costs is what it cost here, or two bytes where none is set.
+        The cost of a set field is the mean in these messages, or two bytes if none is set.
 
         >>> Weight(1, before=100, after=98, counts=Counter({"moved": 1, "bytes of unset": 2})).break_even
         0.5
@@ -128,7 +129,7 @@ def summarize_lengths(weight: Weight) -> list[LengthSummary]:
 
 
 _LENGTH_KINDS: Final = ("arrays", "strings", "bytes", "records")
-_MAX_ONE_BYTE_LENGTH: Final = 126  # a compact length is the length plus one in groups of seven bits
+_MAX_ONE_BYTE_LENGTH: Final = 126  # a compact length is a varint of the length plus one
 
 
 def _length_summary(kind: str, counts: dict[int, int]) -> LengthSummary:
@@ -142,7 +143,7 @@ def _length_summary(kind: str, counts: dict[int, int]) -> LengthSummary:
 
 
 def _quantile(values: list[tuple[int, int]], total: int, share: float) -> int | None:
-    """Return the smallest length that at least this share of the fields with a length does not exceed."""
+    """Return the smallest length that is not exceeded by at least this share of the fields."""
     count_so_far = 0
     for length, count in values:
         if length != NULL_LENGTH:
@@ -154,12 +155,12 @@ def _quantile(values: list[tuple[int, int]], total: int, share: float) -> int | 
 
 @dataclass
 class Outcome:
-    """What was weighed.
+    """The result of weighing messages.
 
     Attributes:
-        weights: by group.
-        span: the times of the first and the last message in microseconds.
-        coverage: what was not read of the traffic.
+        weights: weights by group.
+        span: times of the first and the last message, in microseconds; None if unknown.
+        coverage: parts of the traffic that could not be read.
     """
 
     weights: dict[Group, Weight] = field(default_factory=dict)
@@ -167,29 +168,29 @@ class Outcome:
     coverage: Coverage = field(default_factory=Coverage, compare=False)
 
     def add(self, other: Outcome) -> None:
-        """Add what another task weighed."""
+        """Add the outcome of another task."""
         for group, weight in other.weights.items():
             self.weight(group).add(weight)
         self.note_span(other.span)
         self.coverage.update(other.coverage.entries)
 
     def weight(self, group: Group) -> Weight:
-        """Return the weight of a group, a new one where there is none."""
+        """Return the weight of a group. It is created if it is missing."""
         return self.weights.setdefault(group, Weight())
 
     def note_span(self, span: tuple[int, int] | None) -> None:
-        """Take the times of more messages."""
+        """Extend the time range."""
         if span is not None:
             spans = [span, *([] if self.span is None else [self.span])]
             self.span = min(first for first, _ in spans), max(last for _, last in spans)
 
     @property
     def seconds(self) -> float | None:
-        """How long the traffic took; ``None`` where no message has a time."""
+        """The duration of the traffic; None if its messages have no times."""
         return None if self.span is None else max((self.span[1] - self.span[0]) / 1e6, 1e-6)
 
     def by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], Weight]:
-        """Return sums by some of a group's attributes, of the groups that match ``selection``."""
+        """Return weights by some attributes of the group, summed over the groups that match ``selection``."""
         sums: dict[tuple[Any, ...], Weight] = {}
         for group, weight in self.weights.items():
             if all(getattr(group, name) == value for name, value in selection.items()):
@@ -209,7 +210,7 @@ def name_of(label: str | int | None) -> str:
 
 
 def row_of(weight: Weight) -> dict[str, Any]:
-    """Return a weight as JSON."""
+    """Return a weight as a JSON object."""
     return {
         "messages": weight.messages,
         "bytesBefore": weight.before,
@@ -226,7 +227,7 @@ def row_of(weight: Weight) -> dict[str, Any]:
 
 
 def merge_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the sum of what the tasks weighed."""
+    """Return the sum of the outcomes of tasks."""
     total = Outcome()
     for outcome in outcomes:
         total.add(outcome)

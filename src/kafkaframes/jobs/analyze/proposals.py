@@ -1,6 +1,7 @@
-"""Proposals: what a message would be laid out as. Each says, for a message of the traffic, what to weigh against what.
+"""Proposals for other message layouts. For a message of the traffic, a proposal returns the layouts to compare.
 
-``kip-636``, ``flexible`` and ``tag-header`` are here; any other is a pair of specs, before and after.
+The named proposals are ``kip-636``, ``flexible`` and ``tag-header``. Any other proposal is a pair of specs, before and
+after.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SpecsByName: TypeAlias = Mapping[str, MessageSpec]
 
 
 class Form(NamedTuple):
-    """A message as one version of one spec lays it out; ``header`` is the spec of the header before it."""
+    """A layout of a message: a version of a spec. ``header`` is the spec of its header."""
 
     spec: MessageSpec
     version: int
@@ -37,14 +38,14 @@ class Form(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What to weigh against what.
+    """Two forms of a message to compare.
 
     Attributes:
-        kind: rows of a report that belong together.
-        before, after: the two forms; where they are the same the bytes are.
-        tag_header: how tagged fields begin in ``after``.
-        blank: count mandatory fields whose names end so and that are at their default.
-        has_lengths: record the lengths of arrays, strings and bytes, too.
+        kind: group of rows in a report.
+        before, after: the two forms. Identical forms have identical bytes.
+        tag_header: scheme of the headers of tagged fields in ``after``.
+        blank: suffix of field names. Mandatory fields with such a name and their default value are counted.
+        has_lengths: whether the lengths of arrays, strings and bytes are recorded too.
     """
 
     kind: str
@@ -60,12 +61,13 @@ Layouts: TypeAlias = Callable[[Form, "SpecsByName | None"], Iterator[Layout]]
 
 @dataclass(frozen=True)
 class Proposal:
-    """One proposal.
+    """A proposal for other message layouts.
 
     Attributes:
-        title: a sentence for the heads of reports; ``kinds``: the heads of the tables, by kind.
-        layouts: from a message, as it was sent, and the specs after: what to weigh.
-        has_headers: headers are weighed too.
+        title: sentence for the heading of reports.
+        kinds: headings of the tables, by kind.
+        layouts: returns the layouts to compare, for the form of a message on the wire and the specs after.
+        has_headers: whether headers are weighed too.
     """
 
     title: str
@@ -79,7 +81,7 @@ class Proposal:
 
 
 def _kip_636(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
-    """A response keeps its version and gets its errors as tags; an inflexible one is raised to the newest, too."""
+    """A response keeps its version, and its errors become tagged fields. Inflexible versions are also raised."""
     if sent_form.spec.is_flexible(sent_form.version):
         yield Layout(FLEXIBLE, sent_form, _with_error_tags(sent_form))
         return
@@ -102,7 +104,7 @@ def _with_error_tags(form: Form) -> Form:
 
 
 def _flexible(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
-    """The same fields: lengths of two and four bytes and no tags, or compact lengths and tag sections."""
+    """The same fields with lengths of two and four bytes and no tags, or with compact lengths and tag sections."""
     forms = [
         sent_form._replace(spec=_relaid(sent_form.spec, sent_form.version, flexible=flexible))
         for flexible in (False, True)
@@ -111,7 +113,7 @@ def _flexible(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
 
 
 def _relaid(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:
-    """Return a spec in which one version is flexible, or inflexible with its tagged fields behind the others."""
+    """Return a spec in which one version is flexible, or inflexible with its tagged fields after the others."""
     if spec.is_flexible(version) == flexible:
         return spec
     if flexible:
@@ -131,7 +133,7 @@ def _remove_tags(struct: StructSpec) -> StructSpec:
 
 
 def _tag_header(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
-    """The same message with other headers of its tagged fields."""
+    """The same message with other headers for its tagged fields."""
     if not sent_form.spec.is_flexible(sent_form.version):
         yield Layout(INFLEXIBLE, sent_form, sent_form)
         return
@@ -144,7 +146,7 @@ def _tag_header(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
 
 
 def _pair(sent_form: Form, after: SpecsByName | None) -> Iterator[Layout]:
-    """The message by the specs after: at its own version where that changes, else at the newest where that is new."""
+    """The message in the specs after: at its own version if this changes, else at the newest version if it is new."""
     spec = spec_of(after or {}, sent_form.spec) or sent_form.spec
     if spec.is_removed:
         return
@@ -164,7 +166,7 @@ def _pair(sent_form: Form, after: SpecsByName | None) -> Iterator[Layout]:
 
 
 def spec_of(specs: SpecsByName, of: MessageSpec) -> MessageSpec | None:
-    """Return the same message among other specs: by its name, or by API key and type where it was renamed."""
+    """Return the spec of the same message among other specs: by name, or by API key and type if it was renamed."""
     if of.name in specs:
         return specs[of.name]
     keys = [
@@ -174,7 +176,7 @@ def spec_of(specs: SpecsByName, of: MessageSpec) -> MessageSpec | None:
 
 
 def spec_changes(question: Question) -> Iterator[tuple[str, list[Change]]]:
-    """Yield what changes in the specs: "Message version -> version", and the fields."""
+    """Yield the changes in the specs: "Message version -> version", and the fields."""
     after = question.after
     if after is None and question.name == "kip-636":
         after = rewrite(question.specs_before).specs
@@ -189,7 +191,7 @@ def spec_changes(question: Question) -> Iterator[tuple[str, list[Change]]]:
 
 
 def is_same(form: Form, other: Form) -> bool:
-    """Return whether two forms have the same bytes for the same values: fields, tags, defaults of tags, header."""
+    """Return whether two forms give the same bytes for the same values: fields, tags, defaults of tags, header."""
     flexible = form.spec.is_flexible(form.version), other.spec.is_flexible(other.version)
     if flexible[0] != flexible[1] or layout(form.spec, form.version) != layout(other.spec, other.version):
         return False
@@ -238,14 +240,14 @@ PAIR: Final = Proposal(
 
 @dataclass(frozen=True)
 class Question:
-    """What is proposed, as a value that travels to other processes.
+    """A proposal and its settings, as a value that can be sent to other processes.
 
     Attributes:
-        name: of ``PROPOSALS``, or a name of the pair's own.
-        after: the specs of a pair, by name.
-        before: the specs before; the catalog's by default.
-        values: ``Message.path=value`` for fields that are new.
-        by: what weights are kept apart by, besides API, version and direction: client, connection, second.
+        name: a name in ``PROPOSALS``, or any name for a pair of specs.
+        after: specs after the change, by name; None for a named proposal.
+        before: specs before the change; None for the catalog's.
+        values: ``Message.path=value`` for new fields.
+        by: further keys of the weights, besides API, version and direction: client, connection, second.
     """
 
     name: str
@@ -256,23 +258,23 @@ class Question:
 
     @cached_property
     def apis(self) -> Apis:
-        """What the messages are read by."""
+        """The specs that messages are decoded with."""
         return CATALOG if self.before is None else Apis(self.before)
 
     def api_name(self, key: int) -> str:
-        """Return an API's name; one that no spec has is called by its number."""
+        """Return an API's name, or its key as text if the specs do not have it."""
         return self.apis.name(key) or f"API {key}"
 
     @property
     def specs_before(self) -> dict[str, MessageSpec]:
-        """The specs of requests, responses and their headers today."""
+        """The specs of requests, responses and their headers before the change."""
         names = [name for api in catalog.apis() for name in (api.request, api.response)]
         specs = {name: catalog.load(name) for name in ("RequestHeader", "ResponseHeader", *names)}
         return specs | dict(self.before or {})
 
     @property
     def proposal(self) -> Proposal:
-        """The proposal; no such name, and no specs after, is an ``OptionError``."""
+        """The proposal. An unknown name without ``after`` raises an ``OptionError``."""
         if self.after is not None:
             return PAIR
         if self.name not in PROPOSALS:
@@ -280,7 +282,7 @@ class Question:
         return PROPOSALS[self.name]
 
     def header(self, type_: str) -> MessageSpec:
-        """Return the spec of the header of requests or responses, before."""
+        """Return the header spec of requests or responses before the change."""
         name = "RequestHeader" if type_ == REQUEST else "ResponseHeader"
         own = (self.before or {}).get(name)
         if own is not None:

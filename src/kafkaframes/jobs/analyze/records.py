@@ -1,10 +1,10 @@
-"""What record format 2 saves against formats 0 and 1 for given records, field by field.
+"""Measure what record format 2 saves compared to formats 0 and 1 for given records, field by field.
 
-Records are laid out in all three formats, uncompressed: what a codec makes of them depends on the codec. Keys and
-values are the same bytes everywhere; formats 0 and 1 have no headers, and those are distinguished. Records of formats 0
-and 1 are in format 2 what ``convert`` makes of them: a compressed set is one batch, and messages without compression
-are joined into batches of about 16 KiB. Sizes are exact, from the values: no estimate. Layouts: ``records/layout.py``;
-varints: ``ByteUtils.sizeOfVarint``.
+Sizes are exact, computed from the values, and without compression, because its effect depends on the codec. Keys and
+values have the same bytes in all formats. Formats 0 and 1 do not have headers, so these are a separate field. Records
+of formats 0 and 1 are batched as ``convert`` does: a compressed set is one batch, and uncompressed messages are joined
+into batches of about 16 KiB. Layouts are in ``records/layout.py``; sizes of varints are those of
+``ByteUtils.sizeOfVarint``.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FIELDS: Final = (
     "value",
     "headers",
 )
-_JOINED_BYTES: Final = 16 << 10  # of messages without compression, as producers and ``convert`` batch them
-# What each field takes in a message of formats 0 and 1, in bytes; keys, values and headers depend on the record.
+_JOINED_BYTES: Final = 16 << 10  # size of a batch of uncompressed messages, as in producers and ``convert``
+# Size of each field of a message in formats 0 and 1, in bytes. Keys, values and headers depend on the record.
 _OLD: Final = {
     "offset": (8, 8),
     "size": (4, 4),
@@ -51,10 +51,11 @@ _OLD: Final = {
 
 @dataclass(slots=True)
 class RecordSizes:
-    """Bytes of the same records in formats 0, 1 and 2, by field.
+    """The size of the same records in formats 0, 1 and 2, by field, in bytes.
 
-    ``left_out`` are batches and messages that were not measured: control batches, damaged ones, those with
-    LogAppendTime (the timestamps that their producers wrote are not known).
+    Attributes:
+        left_out: number of batches and messages that were not measured: control batches, damaged ones, and those with
+            LogAppendTime, because the timestamps of their producers are unknown.
     """
 
     batches: int = 0
@@ -63,12 +64,12 @@ class RecordSizes:
     sizes: dict[str, list[int]] = field(default_factory=lambda: {name: [0, 0, 0] for name in FIELDS})
 
     def add(self, data: Bytes, batches: Batches) -> None:
-        """Measure batches; positions count from the first byte of ``data``."""
+        """Measure batches. Their positions are relative to the start of ``data``."""
         for part in decode.decode_steps(data, batches):
             self._add(part)
 
     def merge(self, other: RecordSizes) -> None:
-        """Add what was measured elsewhere."""
+        """Add other sizes."""
         self.batches += other.batches
         self.records += other.records
         self.left_out += other.left_out
@@ -77,7 +78,7 @@ class RecordSizes:
 
     @property
     def totals(self) -> list[int]:
-        """All bytes in formats 0, 1 and 2; in 2 the headers, too, which the others cannot say."""
+        """The total sizes in formats 0, 1 and 2. Only format 2 includes headers, because 0 and 1 do not have them."""
         return [sum(sizes[number] for sizes in self.sizes.values()) for number in range(3)]
 
     def _add(self, part: Decoded) -> None:
@@ -125,7 +126,7 @@ class RecordSizes:
 
 
 def _first_in_batch(selected_records: Decoded) -> Ints:
-    """Return for each record the place in the index of the first one that shares its batch of format 2."""
+    """Return for each record the index of the first record in its batch of format 2."""
     batches, owners = selected_records.batches, selected_records.owners
     is_single = (batches.column("magic") < 2) & ~batches.is_wrapper
     chunk = batches.column("position") // _JOINED_BYTES
@@ -136,7 +137,7 @@ def _first_in_batch(selected_records: Decoded) -> Ints:
 
 
 def _header_bytes(selected_records: Decoded) -> Ints:
-    """Return how many bytes the headers of each record take, without their count."""
+    """Return the size of each record's headers in bytes, without their count."""
     rows = rows_of_index(selected_records.sections, selected_records.index)
     if not len(rows.header_starts):
         return np.zeros(len(selected_records.index.offsets), np.int64)
@@ -148,7 +149,7 @@ def _header_bytes(selected_records: Decoded) -> Ints:
 
 
 def size_of_varints(values: npt.NDArray[Any]) -> Ints:
-    """Return how many bytes the zig-zag varint of each number takes.
+    """Return the size of each number's zig-zag varint, in bytes.
 
     >>> size_of_varints(np.array([0, -1, 63, 64, 8191, 8192, -(2**63)])).tolist()
     [1, 1, 1, 2, 2, 3, 10]

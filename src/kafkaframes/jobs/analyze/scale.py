@@ -1,12 +1,12 @@
-"""Example messages, what their tags take, and the bytes of a cluster that was not captured.
+"""Example messages, the sizes of tagged fields, and the traffic of clusters that were not captured.
 
-An example of any spec and version has one element in each array, texts of ten bytes, numbers that are not 0. A mix has
-no error and no tagged field in them; beside the schemes of tags (``sizes.py``) nothing is null, and tagged fields are
-all written or none.
+An example of a spec and version has one element in each array, texts of ten bytes, and numbers that are not 0. For a
+mix, examples have no error and no tagged field. For the comparison of tag schemes (``sizes.py``), no field is null, and
+either all tagged fields are written or none.
 
-A mix, calls a second by API and version, is a CSV file with ``api,version,calls_per_second``, or recorded traffic,
-whose calls are counted. What a call takes is the mean of those weighed at its version; where there is none, an example
-stands for it.
+A mix is the number of calls per second by API and version. It is a CSV file with ``api,version,calls_per_second``, or
+recorded traffic whose calls are counted. The size of a call is the mean of the weighed messages of its version. If
+there are none, it is the size of an example.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What is in an example: ``tagged`` fields, and the message of an ``error``."""
+    """Options of an example: its text size, whether it has tagged fields, and whether it has an error message."""
 
     text_bytes: int = TEXT_BYTES
     tagged: bool = False
@@ -98,7 +98,7 @@ class Example:
 
 
 def example_messages(form: Form, direction: str) -> Messages:
-    """Return one message of a form as traffic."""
+    """Return one example message as traffic."""
     spec, version = form.spec, form.version
     value = Example().message(spec, version)
     if direction == REQUEST:
@@ -115,7 +115,7 @@ def example_messages(form: Form, direction: str) -> Messages:
 
 @dataclass(frozen=True, slots=True)
 class HeaderSize:
-    """The header of one field: ``written`` is the draft's header as bytes."""
+    """The header of a field: its size as adopted and in the draft, and the draft's bytes (``written``)."""
 
     length: int
     tag: int
@@ -126,7 +126,7 @@ class HeaderSize:
 
 @dataclass(frozen=True, slots=True)
 class TaggedField:
-    """A tagged field of a message; ``length`` is of its value in an example."""
+    """A tagged field of a message, and its header. The length in it is that of the value in an example."""
 
     message: str
     version: int
@@ -137,7 +137,7 @@ class TaggedField:
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """An example in each of ``SCHEMES``: with no tagged field written (``bare``), and with all of them."""
+    """The size of an example by scheme: without tagged fields (``bare``), and with all of them (``filled``)."""
 
     message: str
     version: int
@@ -146,7 +146,7 @@ class MessageSize:
 
 
 def header_size(length: int, tag: int) -> HeaderSize:
-    """Return the size of a header as it was adopted and in the draft; tag and length have 31 bits.
+    """Return the size of a header as adopted and in the draft. Tag and length are 31-bit numbers.
 
     >>> header_size(4, 5)
     HeaderSize(length=4, tag=5, adopted=2, interleaved=1, written=b'2')
@@ -160,13 +160,13 @@ def header_size(length: int, tag: int) -> HeaderSize:
 
 
 def header_sizes(lengths: Iterable[int] = LENGTHS, tags: Iterable[int] = TAGS) -> list[HeaderSize]:
-    """Return the header of each length with each tag, the tags of a length side by side."""
+    """Return the header for each length and tag, ordered by length and then by tag."""
     tags = tuple(tags)
     return [header_size(length, tag) for length in lengths for tag in tags]
 
 
 def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> Iterator[TaggedField]:
-    """Yield the tagged fields of a version, those of nested structs too; each has the length that an example has."""
+    """Yield the tagged fields of a version and of its nested structs, with their lengths in an example."""
     array = Example(text_bytes, tagged=True, error=True).columns(spec, version)
     for path, field, values, _ in fields_in(array, plan_message(spec, version).root):
         if field.tag is not None:
@@ -176,7 +176,7 @@ def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = TEXT_B
 
 
 def message_size(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> MessageSize:
-    """Return the size of an example in each scheme; a version without tag sections is refused."""
+    """Return the size of an example in each scheme. A version without tag sections is rejected."""
     if not spec.flexible_versions.contains(version):
         raise OptionError(f"{spec.name} {version} is not flexible: it has no tagged fields")
     plan = plan_message(spec, version)
@@ -192,7 +192,7 @@ MEASURED, EXAMPLE = "measured", "example"
 
 
 class Rate(NamedTuple):
-    """How often an API is called at a version."""
+    """The number of calls per second of an API's version."""
 
     api_key: int
     api_version: int
@@ -200,7 +200,7 @@ class Rate(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """Bytes a second of one API, version and direction; ``basis`` says where the size of a message is from."""
+    """The bytes per second of an API, version and direction. ``basis`` is the source of the message size."""
 
     api_key: int
     api_version: int
@@ -213,12 +213,12 @@ class Scaled(NamedTuple):
 
     @property
     def saved(self) -> float:
-        """Bytes saved a second."""
+        """The number of bytes saved per second."""
         return self.before - self.after
 
 
 def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
-    """Return the rates of a CSV file; an API or version that there is not is an ``OptionError``."""
+    """Return the rates in a CSV file. An unknown API or version raises an ``OptionError``."""
     keys = {api.name.lower(): api for api in apis.table.values()}
     rates = []
     try:
@@ -242,9 +242,9 @@ def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
 def mix_of_traffic(
     files: Sequence[str], ports: Sequence[int] = (), apis: Apis = CATALOG, coverage: Coverage | None = None
 ) -> list[Rate]:
-    """Return the rates of recorded traffic: its calls by API and version, over the time that it took.
+    """Return the rates of recorded traffic: its calls by API and version, divided by its duration.
 
-    What was not read is added to ``coverage``.
+    Unread parts are added to ``coverage``.
 
     Raises:
         OptionError: the traffic takes no time, so it has no rates.
@@ -264,7 +264,7 @@ def mix_of_traffic(
 
 
 def scale_outcome(outcome: Outcome, rates: Sequence[Rate], question: Question) -> Iterator[Scaled]:
-    """Yield the bytes a second of a mix, by what was weighed and, where nothing was, by examples."""
+    """Yield the bytes per second of a mix. Sizes are those of weighed messages, or of examples if there are none."""
     measured = outcome.by("api_key", "api_version", "direction", "kind")
     for rate in rates:
         weights = {where[2:]: weight for where, weight in measured.items() if where[:2] == rate[:2]}

@@ -1,22 +1,22 @@
-"""How many bytes messages take, as columns, with any header of tagged fields; and columns made to fit another plan.
+"""Compute the sizes of messages from their columns, for several schemes of tagged fields, and fit columns to a plan.
 
-Headers of tagged fields, in bytes before the value:
+These schemes of the header before a tagged field's value are compared:
 
-* adopted: the tag and the length of the value, an unsigned varint each (KIP-482).
-* interleaved: one unsigned varlong of both (the KIP's earlier draft, ``wire/varint.py``).
-* typed: the tag and a type, as the KIP rejects it; the value says itself where it ends. The KIP gives no layout: here a
-  type is one byte, which has space for every type of the protocol and an array of each.
-* escape: as adopted, but an empty section takes no byte. A model, for the KIP rejects it without a layout: an escape
-  byte before the struct says that a section follows, so a section that is there takes one byte more. That a struct
-  which itself begins with the escape byte has to double it is left out: one in 256, were first bytes random.
-* all tagged: no mandatory fields. Each has a header as adopted, whose length is also that of strings and bytes; they
-  are numbered in their order, tagged fields after them. Mandatory fields are all written, for the KIP speaks of fields
-  that are always used; null takes what an empty text takes.
+* adopted: the tag and the value's length, an unsigned varint each (KIP-482).
+* interleaved: one unsigned varlong of both (an earlier draft of the KIP, ``wire/varint.py``).
+* typed: the tag and a type, which the KIP rejects. The end of a value follows from its type. The KIP has no layout. In
+  this model a type is one byte, which has space for all types of the protocol and for arrays of them.
+* escape: as adopted, but an empty section has no bytes. The KIP rejects it without a layout. In this model an escape
+  byte before the struct announces a section, which therefore takes one byte more. A struct that begins with the escape
+  byte would have to double it. This is neglected: it is one struct in 256 if first bytes are random.
+* all tagged: no mandatory fields. Each field has a header as adopted, whose length is also that of strings and bytes.
+  Fields are numbered in order, and tagged fields follow. Mandatory fields are all written, because the KIP refers to
+  fields that are always used. Null has the size of an empty text.
 
-Exact: the value of each tagged field is encoded again, and a section within a tagged field shortens the length that
-stands before it. A message may be a body, or a frame: header and body (``messages.framed``), each with its sections.
+Sizes are exact: values of tagged fields are encoded again, and a smaller section inside a tagged field reduces the
+length before it. A message is a body, or a frame of header and body (``messages.framed``), each with its sections.
 
-Fields that a proposal moves into the tag section: how many there are, how many are set, what the others save.
+For proposals that move fields into tag sections, the moved fields, the set ones and the savings are counted too.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from kafkaframes.records.scan import Ints
 from kafkaframes.wire.primitives import FIXED_SIZE
 from kafkaframes.wire.varint import TAG_HEADERS, size_of_unsigned_varint
 
-HeaderSize: TypeAlias = Callable[[int, int], int]  # of a tag and the length of its value
-MakeColumn: TypeAlias = Callable[[pa.StructArray, FieldPlan], pa.Array]  # for the structs that get the field
+HeaderSize: TypeAlias = Callable[[int, int], int]  # size of a header, from the tag and the length of its value
+MakeColumn: TypeAlias = Callable[[pa.StructArray, FieldPlan], pa.Array]  # makes a new field's column for its structs
 ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED = "adopted", "interleaved", "escape", "all tagged"
 HEADER_SIZES: Final[Mapping[str, HeaderSize]] = {
     **{name: header.size for name, header in TAG_HEADERS.items()},
@@ -48,10 +48,10 @@ HEADER_SIZES: Final[Mapping[str, HeaderSize]] = {
 
 
 def sizes(plan: MessagePlan, array: pa.StructArray) -> Ints:
-    """Return how many bytes each message takes; ``array`` has a row each, as ``decode_columns`` gives them.
+    """Return the size of each message in bytes. ``array`` has a row per message, as ``decode_columns`` returns them.
 
     Raises:
-        EncodeError: a message cannot be written under this plan; ``rows`` says which.
+        EncodeError: a message cannot be encoded with this plan. ``rows`` has the numbers of these messages.
     """
     encoded_rows = encode_columns(plan, array)
     ends = np.frombuffer(encoded_rows.buffers()[1], np.int32, len(encoded_rows) + 1, encoded_rows.offset * 4).astype(
@@ -63,18 +63,18 @@ def sizes(plan: MessagePlan, array: pa.StructArray) -> Ints:
 def count_saved_bytes(
     scheme: str, plan: MessagePlan, array: pa.StructArray, counts: Counter[str] | None = None
 ) -> Ints:
-    """Return how many bytes another scheme than the adopted one saves in each message.
+    """Return how many bytes another scheme saves in each message, compared to the adopted one.
 
     Args:
-        scheme: how tagged fields are written: a name of ``HEADER_SIZES``, or ``escape`` or ``all tagged``.
-        plan, array: the messages, as for :func:`sizes`.
-        counts: takes the tag sections, the empty ones and the fields in them.
+        scheme: scheme of tagged fields: a name in ``HEADER_SIZES``, or ``escape`` or ``all tagged``.
+        plan, array: the messages, as in :func:`sizes`.
+        counts: receives the numbers of tag sections, of empty ones, and of the fields in them.
     """
     return _Sections(scheme, Counter() if counts is None else counts).saved(array, plan.root)
 
 
 class _Sections:
-    """What another scheme than the adopted one saves."""
+    """Computes the savings of a scheme, compared to the adopted one."""
 
     def __init__(self, scheme: str, counts: Counter[str]) -> None:
         self.scheme = scheme
@@ -82,7 +82,7 @@ class _Sections:
         self.counts = counts
 
     def saved(self, array: pa.StructArray, plan: StructPlan) -> Ints:
-        """Return what is saved in each of some structs; none of these is null."""
+        """Return the savings in each struct. Structs must not be null."""
         saved_bytes = np.zeros(len(array), np.int64)
         if not len(array):
             return saved_bytes
@@ -119,21 +119,21 @@ class _Sections:
         return saved_bytes
 
     def inside(self, child: pa.Array, field: FieldPlan) -> Ints:
-        """Return what is saved in the structs of a field, by the struct that holds it."""
+        """Return the savings in the structs of a field, summed by the parent struct."""
         if field.struct is None:
             return np.zeros(len(child), np.int64)
         inner, owners = elements(child, field)
         return _sum_by_owner(self.saved(inner, field.struct), owners, len(child))
 
     def prefixes(self, child: pa.Array, field: FieldPlan, lengths: Ints) -> Ints:
-        """Return what strings and bytes of some lengths save where a header has their length."""
+        """Return the savings in length prefixes of strings and bytes if the length is in the header instead."""
         if self.scheme != ALL_TAGGED or field.array or field.type not in ("string", "bytes", "records"):
             return np.zeros(len(child), np.int64)
         texts: Ints = pc.binary_length(child).fill_null(0).to_numpy(zero_copy_only=False)
         return lengths - texts
 
     def unknown(self, array: pa.StructArray, fields: Ints, *, first: int) -> Ints:
-        """Return what is saved at the fields that no spec declares, and count them."""
+        """Return the savings in fields that are not in the spec, and count them."""
         if array.type.get_field_index(UNKNOWN_TAGS) < 0:
             return np.zeros(len(array), np.int64)
         lists = array.field(UNKNOWN_TAGS)
@@ -148,13 +148,13 @@ class _Sections:
         return _sum_by_owner(saved_bytes, np.repeat(np.arange(len(array)), counts), len(array))
 
     def headers(self, tags: Ints, lengths: Ints, less: Ints, *, first: int) -> Ints:
-        """Return what the headers of some fields save, with what their values save (``less``); tags begin at first."""
+        """Return the savings in field headers, including the savings in values (``less``). Tags begin at ``first``."""
         shorter = _each(self.header, tags + first, lengths - less)
         return less + _each(HEADER_SIZES[ADOPTED], tags, lengths) - shorter
 
 
 def elements(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
-    """Return the structs of a field, and for each the row that holds it; null has none."""
+    """Return the structs of a field, and for each the row of its parent. Null has no structs."""
     if field.array:
         counts = child.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         return child.flatten(), np.repeat(np.arange(len(child)), counts)
@@ -175,13 +175,13 @@ def _count_size(count: int, _: int) -> int:
 
 
 def _each(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
-    """Return the size of each header; one that comes often is computed once."""
+    """Return the size of each header. Frequent headers are computed once."""
     pairs, which = np.unique(np.stack([tags, lengths], axis=1), axis=0, return_inverse=True)
     return np.array([size(tag, length) for tag, length in pairs.tolist()], np.int64)[which.ravel()]
 
 
 def alone_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
-    """Return what a field takes: as the only tag of a section (1: it is at its default), or mandatory."""
+    """Return the size of each value: mandatory, or as the only field of a tag section (1 if it is the default)."""
     if not is_tagged and not field.array and field.type in FIXED_SIZE:
         return np.full(len(child), FIXED_SIZE[field.type], np.int64)
     return sizes(_alone(field, is_tagged=is_tagged), pa.StructArray.from_arrays([child], [field.json_name]))
@@ -189,7 +189,7 @@ def alone_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
 
 @lru_cache(maxsize=1024)
 def default_size(field: FieldPlan) -> int:
-    """Return what a mandatory field takes that is left at its default."""
+    """Return the size of a mandatory field with its default value."""
     return int(sizes(_alone(field, is_tagged=False), pa.array([{}], pa.struct([])))[0])
 
 
@@ -209,7 +209,7 @@ def _alone(field: FieldPlan, *, is_tagged: bool) -> MessagePlan:
 
 
 def _structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
-    """Return a struct and those in it, children first."""
+    """Return a struct and its nested structs, children first."""
     if plan is None:
         return ()
     below = [one for field in (*plan.fields, *plan.tagged) for one in _structs(field.struct)]
@@ -220,19 +220,19 @@ def _structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
 
 
 def all_fields(plan: StructPlan) -> dict[str, FieldPlan]:
-    """Return a struct's fields by their names in columns, tagged or not."""
+    """Return a struct's mandatory and tagged fields by column name."""
     return {field.json_name: field for field in (*plan.fields, *plan.tagged)}
 
 
 def fit_columns(
     array: pa.StructArray, plan: StructPlan, values: Mapping[str, MakeColumn], path: str = ""
 ) -> pa.StructArray:
-    """Return columns without the fields that ``plan`` lacks, and with values for fields that they lack.
+    """Return columns without the fields that ``plan`` lacks, and with values for its new fields.
 
     Args:
         array: the messages, or the structs at ``path``.
-        values: by path (``topics.owner``): what makes a column for some structs; a field without one is left out,
-            which means its default.
+        values: functions that make the column of a new field, by path (``topics.owner``). Other new fields are omitted,
+            which means their default.
     """
     fields, columns = all_fields(plan), {}
     for index, name in enumerate(column.name for column in array.type):
@@ -261,7 +261,7 @@ def _fit_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColum
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32(), mask=missing), inner)
 
 
-#: The first moved field of each struct, and those that are set; what the moved fields that are not set took before.
+#: Names of counts: first moved fields of structs, those that are set, former size of unset moved fields.
 LEAD, LEAD_SET, GAINED = "moved", "moved and set", "bytes of unset"
 _EMPTY_SECTION: Final = 1
 
@@ -271,7 +271,8 @@ def _find_moved_fields(
 ) -> Iterator[tuple[FieldPlan, FieldPlan, bool, pa.Array, Ints]]:
     """Yield the fields that are mandatory before and tagged after, struct by struct.
 
-    Each as it was, as it is to be, whether it is the first of its struct, its values, and the message that each is of.
+    Yields:
+        The field before, the field after, whether it is the first of its struct, its values, and their message rows.
     """
     tags = {field.json_name: field for field in after.tagged}
     new, is_lead = all_fields(after), True
@@ -288,7 +289,7 @@ def _find_moved_fields(
 def fields_in(
     array: pa.StructArray, plan: StructPlan, rows: Ints | None = None, path: str = ""
 ) -> Iterator[tuple[str, FieldPlan, pa.Array, Ints]]:
-    """Yield every field of messages and of the structs in them: its path, its values, the message that each is of."""
+    """Yield (path, values, message row of each value) for each field of messages and of their nested structs."""
     rows = np.arange(len(array)) if rows is None else rows
     for field in (*plan.fields, *plan.tagged):
         values, here = array.field(field.json_name), f"{path}{field.name}"
@@ -303,7 +304,7 @@ _LENGTH_KINDS: Final = {"string": "strings", "bytes": "bytes", "records": "recor
 
 
 def lengths_in(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[str, Ints, Ints]]:
-    """Yield the lengths that messages carry: elements of arrays, bytes of strings, byte fields and record sets.
+    """Yield the lengths in messages: elements of arrays, bytes of strings, byte fields and record sets.
 
     A tagged field at its default is not on the wire, so it has no length here. Strings within an array of strings are
     elements, and their own lengths follow.
@@ -329,7 +330,7 @@ def _is_filled(lengths: pa.Array) -> Ints:
 
 
 def is_set(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which values of a field are not its default."""
+    """Return which values of a field differ from its default."""
     if field.default is None:
         return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
     if isinstance(field.default, int):
@@ -340,7 +341,7 @@ def is_set(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int], np.dtyp
 def count_moved(
     array: pa.StructArray, before: StructPlan, after: StructPlan, add: Callable[[str, Ints, Ints], None]
 ) -> None:
-    """Count the moved fields: ``add`` takes a name, the messages and a number for each of them."""
+    """Count the moved fields. ``add`` receives a name of a count, message rows, and a number for each row."""
     for field, to, is_lead, values, rows in _find_moved_fields(array, before, after, np.arange(len(array))):
         is_written = is_set(to, values)
         ones = np.ones(len(rows), np.int64)

@@ -1,4 +1,4 @@
-"""The messages of captures and request logs as columns: many of one API, version and direction together."""
+"""Read the messages of captures and request logs as columns, grouped by API, version and direction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NO_VERSION: Final = "no spec has this API and version"
 
 
 class Task(NamedTuple):
-    """What one process or Spark task measures: some of the connections of some files."""
+    """The input of one process or Spark task: a share of the connections in files."""
 
     files: tuple[str, ...]
     share: int = 0
@@ -64,12 +64,13 @@ class Messages:
     """Messages of one API, version and direction.
 
     Attributes:
-        frames: ``header`` and ``body`` as columns, a row each; all could be read.
-        wire_sizes: size of each on the wire; ``None`` where that is not known (a request log).
-        labels: for each message a row of ``names``; ``names``: (client, connection, second), ``None`` where not asked.
-        unread: how many more could not be read, by label and reason.
-        span: the times of the first and the last one, in microseconds.
-        records: sizes of the records of each message that are not in it, since a request log has their sizes alone.
+        frames: columns ``header`` and ``body``, with a row for each message that could be decoded.
+        wire_sizes: size of each message on the wire; None if unknown (in a request log).
+        labels: row of ``names`` for each message.
+        names: (client, connection, second) of each label, with None for parts that were not requested.
+        unread: number of messages that could not be decoded, by label and reason.
+        span: times of the first and the last message, in microseconds.
+        records: sizes of each message's records, if they are not in it: a request log has only their sizes.
     """
 
     api_key: int
@@ -84,7 +85,7 @@ class Messages:
     records: Sequence[Sequence[int]] = ()
 
     def record_bytes(self, *, compact: bool) -> Ints | int:
-        """Return what the records take that are not in the messages, with what their longer lengths take."""
+        """Return the size of the records that are not in the messages, including their longer length prefixes."""
         if not any(self.records):
             return 0
         more = (
@@ -93,7 +94,7 @@ class Messages:
         return np.fromiter(more, np.int64, len(self.records))
 
     def chosen(self, rows: Ints) -> Messages:
-        """Return some of the messages."""
+        """Return a selection of the messages."""
         sizes = None if self.wire_sizes is None else self.wire_sizes[rows]
         records = [self.records[row] for row in rows.tolist()] if self.records else ()
         frames = self.frames.take(pa.array(rows))
@@ -107,7 +108,7 @@ class Messages:
 
 
 def read_captured_calls(task: Task, apis: Apis, coverage: Coverage) -> Iterator[Calls]:
-    """Yield the calls in the captures of a task's share, pass by pass; add what was not read to ``coverage``."""
+    """Yield the calls in the captures of a task's share, pass by pass. Unread parts are added to ``coverage``."""
     captures, _ = split_traffic(task.files)
     if captures:
         maker = CallMaker(choose("calls", ("clientId",)), captures, apis=apis)
@@ -123,14 +124,14 @@ def messages_of(
     apis: Apis = CATALOG,
     coverage: Coverage | None = None,
 ) -> Iterator[Messages]:
-    """Yield the messages of a task's share, with labels made of ``by``: client, connection, second.
+    """Yield the messages of a task's share, labelled by client, connection or second as ``by`` requests.
 
     Args:
-        task: what is read.
+        task: share of the files to read.
         directions: requests, responses or both.
-        by: what labels are made of.
-        apis: the specs that messages are read by.
-        coverage: takes what was not read.
+        by: parts of the labels.
+        apis: specs that messages are decoded with.
+        coverage: receives the unread parts.
     """
     account = Coverage() if coverage is None else coverage
     for calls in read_captured_calls(task, apis, account):
@@ -149,7 +150,7 @@ def messages_of(
 
 
 def _record_sizes(value: Any) -> Iterator[int]:
-    """Yield the sizes that a log has instead of records; what is no size is left to the message to refuse."""
+    """Yield the sizes that a log has instead of records. Invalid sizes are skipped; decoding rejects them later."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name.endswith(SIZE_SUFFIX) and isinstance(inner, int) and 0 <= inner <= MAX_INT32:
@@ -162,7 +163,7 @@ def _record_sizes(value: Any) -> Iterator[int]:
 
 
 def _facts(calls: Calls, by: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return (client, connection, second) of each call, ``None`` where that is not asked."""
+    """Return (client, connection, second) of each call, with None for parts that are not in ``by``."""
     nothing = [None] * calls.count
     clients = calls.client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
     connections = calls.end("label", pa.string()).to_pylist() if CONNECTION in by else nothing
@@ -202,7 +203,7 @@ def _captured_messages(
 
 
 def _answered_at_0(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
-    """Return which ApiVersions responses are of version 0, as a broker answers to a version that it lacks (KIP-511)."""
+    """Return which ApiVersions responses have version 0, the broker's answer to an unknown version (KIP-511)."""
     array = as_array(raw, starts)
     read = [
         decode_columns(frame_plan(API_VERSIONS, one, RESPONSE, apis), array).field("_error") for one in (version, 0)
@@ -226,7 +227,7 @@ def _unread(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
 def _logged_messages(
     rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: Apis
 ) -> Iterator[Messages]:
-    """Yield what a request log holds as JSON; of records it has the sizes, of a header's tags nothing."""
+    """Yield the messages of a request log. It has only the sizes of records, and no tagged fields of headers."""
     for direction in directions:
         groups: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
@@ -283,22 +284,22 @@ _KEYS: Final = {
 
 
 class ShareOfRecords(NamedTuple):
-    """The sizes of records in a task's share of captures, and what was not read there."""
+    """The sizes of records in a task's share of captures, and the unread parts."""
 
     sizes: dict[str, RecordSizes]
     coverage: Coverage
 
 
 def measure_share(task: Task, apis: Apis = CATALOG) -> ShareOfRecords:
-    """Measure the records in a task's share, as ``measure_records``, and report what was not read."""
+    """Measure the records in a task's share as ``measure_records`` does, and return the unread parts too."""
     coverage = Coverage()
     return ShareOfRecords(measure_records(task, apis, coverage), coverage)
 
 
 def measure_records(task: Task, apis: Apis = CATALOG, coverage: Coverage | None = None) -> dict[str, RecordSizes]:
-    """Measure the records in a task's share of captures, those produced and those fetched apart.
+    """Measure the records in a task's share of captures, separately for produced and fetched records.
 
-    A record that was produced and then fetched is in both. Request logs hold no records. What was not read is added to
+    A record that was produced and then fetched counts in both. Request logs have no records. Unread parts are added to
     ``coverage``.
     """
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}

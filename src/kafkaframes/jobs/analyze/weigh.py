@@ -1,8 +1,8 @@
-"""The bench: the messages of traffic weighed as a proposal would have them. Exact, never estimated.
+"""Weigh the messages of traffic: compute their exact sizes before and after a proposal.
 
-Each message is laid out before and after (``proposals.py``) by encoding it again; what was sent is checked against the
-size on the wire. A message of an older version is first read as one of the newest: then its fields, and what is set of
-them, are those of that version.
+Each message is encoded again in both layouts (``proposals.py``). The size of the encoding in its original version is
+checked against the size on the wire. To raise a message of an older version, it is decoded as one of the newest
+version. It then has only the fields of the older version, with their values.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from kafkaframes.records.scan import Ints
 # ---------------------------------------------------------------------------------------------------------------------
 # Values for fields that a proposal adds: ``Message.path=value``, as columns for the structs that get the field.
 #
-# * a constant: ``7``, ``true``, ``null``, ``[1, 2]``, ``"text"`` (JSON), or text that is none
-# * a range: ``1..100``, numbers of it in turn; of strings, bytes and arrays the lengths
-# * a function: ``@FILE.py:NAME``, called with each struct as a dict, returns the value
+# * a constant: ``7``, ``true``, ``null``, ``[1, 2]``, ``"text"`` (JSON), or any text that is not JSON
+# * a range: ``1..100`` gives its numbers in turn. For strings, bytes and arrays they are lengths.
+# * a function: ``@FILE.py:NAME`` is called with each struct as a dict and returns the value
 
 _RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _FUNCTION: Final = re.compile(r"@(.+\.py):(\w+)")
-_STEP: Final = 2654435761  # a prime: numbers of a range come in no order that a compression or a reader would know
+_STEP: Final = 2654435761  # a prime: the numbers of a range are in an order that compression cannot exploit
 
 
 def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dict[str, MakeColumn]:
-    """Return what makes the columns of the new fields of a message, and of its header if that is weighed, by path."""
+    """Return functions that make the columns of new fields, by path in the message and, if weighed, its header."""
     columns: dict[str, MakeColumn] = {}
     parts = {form.spec.name: (form.spec, form.version, "body." if has_header else "")}
     if has_header:
         version = form.spec.header_version(form.version)
-        if version == form.header.valid_versions.highest:  # older headers do not have what is new
+        if version == form.header.valid_versions.highest:  # older headers do not have the new fields
             parts[form.header.name] = form.header, version, "header."
     for text in values:
         path, sign, value = text.partition("=")
@@ -121,7 +121,7 @@ def _from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) 
 
 
 def _convert_value(value: Any, field: FieldPlan, *, is_element: bool = False) -> Any:
-    """Return a value as columns hold it."""
+    """Convert a value to the form in which columns store it."""
     if field.array and not is_element and isinstance(value, list):
         return [_convert_value(element, field, is_element=True) for element in value]
     if field.type in ("bytes", "records") and isinstance(value, str):
@@ -151,7 +151,7 @@ _WHERE: Final = re.compile(r"row \d+, |\[\d+\]")
 
 
 class Weighing(NamedTuple):
-    """What one process or Spark task weighs."""
+    """The input of one process or Spark task: a share of the traffic and the proposal."""
 
     task: Task
     question: Question
@@ -167,7 +167,7 @@ def weigh(work: Weighing) -> Outcome:
 
 
 class Bench:
-    """Weighs messages for one question; plans and columns of new values are made once."""
+    """Weighs messages for one proposal. Plans and columns of new values are cached."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -192,13 +192,13 @@ class Bench:
                 _LaidOut(self, part, proposed, is_first=number == 0).run()
 
     def sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
-        """Return the sizes of messages; those of one array are made once for the layouts that begin with them."""
+        """Return the sizes of messages. Sizes of the same array and plan are computed once."""
         if self._sized is None or self._sized[0] is not plan or self._sized[1] is not array:
             self._sized = plan, array, sizes(plan, array)
         return self._sized[2]
 
     def layouts(self, key: int, version: int, direction: str) -> list[Layout]:
-        """Return what messages are to be laid out as."""
+        """Return the layouts to compare for messages of an API, version and direction."""
         where = key, version, direction
         if where not in self._layouts:
             sent_plan = self.sent(key, version, direction)
@@ -206,31 +206,31 @@ class Bench:
         return self._layouts[where]
 
     def sent(self, key: int, version: int, direction: str) -> Form:
-        """Return the form in which messages were sent."""
+        """Return the form of messages on the wire."""
         return Form(self.question.apis.spec(key, direction, version), version, self.question.header(direction))
 
     def plan(self, form: Form) -> MessagePlan:
-        """Return the plan of a form: of the body, or of header and body where headers are weighed too."""
+        """Return the plan of a form: of the body, or of header and body if headers are weighed."""
         if not self.proposal.has_headers:
             return plan_message(form.spec, form.version)
         where = id(form.spec), form.version, id(form.header)
-        if where not in self._plans:  # the form is kept, so that its id stays its own
+        if where not in self._plans:  # the cache also holds the form, so that its id is not reused
             self._plans[where] = form, plan_frame(*form)
         return self._plans[where][1]
 
     def note(self, messages: Messages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
-        """Count messages that are left out, by label and reason."""
+        """Count omitted messages by label and reason."""
         for (label, reason), count in reasons.items():
             self.group_weight(messages, kind, label).reasons[_WHERE.sub("", reason)] += count
 
     def group_weight(self, messages: Messages, kind: str, label: int) -> Weight:
-        """Return where the messages of a kind and label are summed up."""
+        """Return the weight to which messages of a kind and label are added."""
         group = Group(messages.api_key, messages.api_version, messages.direction, kind, *messages.names[label])
         return self.outcome.weight(group)
 
 
 class _LaidOut:
-    """Messages in one layout: those that cannot be written in it are left out, with the reason."""
+    """Messages in one layout. Messages that cannot be encoded in it are omitted and counted by reason."""
 
     def __init__(self, bench: Bench, messages: Messages, layout: Layout, *, is_first: bool) -> None:
         self.bench, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
@@ -239,12 +239,12 @@ class _LaidOut:
 
     @property
     def array(self) -> pa.StructArray:
-        """The messages, with their headers where these are weighed too."""
+        """The messages, with their headers if these are weighed."""
         frames = self.messages.frames
         return frames if self.bench.proposal.has_headers else frames.field("body")
 
     def run(self) -> None:
-        """Weigh what can be laid out."""
+        """Weigh the messages that can be encoded in both forms."""
         while len(self.array):
             try:
                 self._weigh()
@@ -282,7 +282,7 @@ class _LaidOut:
         if sent_sizes is not None:
             self._check(sent_sizes)
         if after_plan is not before_plan and _moves_only(before_plan.root, after_plan.root):
-            if before_plan is not sent_plan:  # fields that it lacks are at their defaults
+            if before_plan is not sent_plan:  # fields that the wire version lacks have their defaults
                 array = decode_columns(after_plan, encode_columns(after_plan, array))
             count_moved(array, before_plan.root, after_plan.root, self._count)
         if self.layout.blank:
@@ -305,7 +305,7 @@ class _LaidOut:
             counts = Counter()
 
     def _check(self, sent_sizes: Ints) -> None:
-        """Compare with the wire."""
+        """Compare the sizes with those on the wire."""
         if not self.bench.proposal.has_headers:
             sent_sizes = sent_sizes + self._header_sizes()
         differ = np.bincount(self.messages.labels, weights=sent_sizes != self.messages.wire_sizes)
@@ -325,9 +325,9 @@ class _LaidOut:
                 weight.counts[name] += int(sums[label])
 
     def _count_lengths(self) -> None:
-        """Add the lengths of the arrays, strings and bytes that the messages carry."""
+        """Count the lengths of the arrays, strings and bytes in the messages."""
         for kind, lengths, rows in lengths_in(self.array, self.plans[0].root):
-            if kind != "records" or not any(self.messages.records):  # a request log has records by their sizes
+            if kind != "records" or not any(self.messages.records):  # a request log has the sizes of records instead
                 self._add_lengths(kind, lengths, rows)
         for row, record_sizes in enumerate(self.messages.records):
             self._add_lengths("records", np.array(record_sizes, np.int64), np.full(len(record_sizes), row))
@@ -340,7 +340,7 @@ class _LaidOut:
                 weight.lengths[kind, value] += count
 
     def _count_blank(self) -> None:
-        """Count the bytes of mandatory numbers of some name that hold their default: KIP-482's example."""
+        """Count the bytes of mandatory numbers with a certain name and their default value, as in KIP-482's example."""
         for _, field, values, rows in fields_in(self.array, self.plans[0].root):
             if field.tag is not None or field.array or field.type != "int32":
                 continue
@@ -359,7 +359,7 @@ def _fit(
 
 
 def _names(plan: StructPlan, path: str = "") -> set[str]:
-    """Return the paths of all fields."""
+    """Return the paths of all fields of a plan."""
     names = set()
     for name, field in all_fields(plan).items():
         names.add(f"{path}{name}")
@@ -368,7 +368,7 @@ def _names(plan: StructPlan, path: str = "") -> set[str]:
 
 
 def _moves_only(before: StructPlan, after: StructPlan) -> bool:
-    """Return whether fields are moved into tag sections, and nothing else is changed."""
+    """Return whether the only change is that fields are moved into tag sections."""
     if before.flexible != after.flexible:
         return False
     old, new = all_fields(before), all_fields(after)

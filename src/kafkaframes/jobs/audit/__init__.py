@@ -1,1 +1,1 @@
-"""What an upgrade would break, from recorded traffic."""
+"""Find the clients that an upgrade of the brokers would break, from recorded traffic."""

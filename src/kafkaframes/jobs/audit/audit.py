@@ -1,19 +1,20 @@
-"""What an upgrade of the brokers would break: versions in use beside those that a release accepts. Pure functions.
+"""Judge whether an upgrade of the brokers breaks clients: compare the versions in use with a release's. Pure functions.
 
-Kafka 4.0 took many versions away (KIP-896) and writes record formats 0 and 1 no more (KIP-724; it still reads them).
-A verdict needs care in three places:
+Kafka 4.0 removed many versions (KIP-896). It still reads record formats 0 and 1, but does not write them (KIP-724).
+Three cases need care:
 
-* A client takes the highest version that both ends know. One that is the old broker's own highest says nothing about
-  the client: ``fine`` if the client names itself (KIP-511, 2019: it speaks what Kafka 4 accepts), else ``unknown``.
-* A version above what the target has is no harm to a client that negotiates; one that is known not to go low enough
-  (kafka-clients 4 beside brokers before 2.1) is refused.
-* ApiVersions itself may be asked at any version: a broker answers those that it does not know (KIP-511).
+* A client uses the highest version that both ends support. If that is the old broker's highest, the client may support
+  higher ones. The verdict is ``fine`` if the client sends its software name (KIP-511, 2019), because these clients
+  support versions that Kafka 4 accepts. Otherwise it is ``unknown``.
+* A version above the target's range does not break a client that negotiates. It breaks a client whose lowest version is
+  known to be above the range (kafka-clients 4 with brokers before 2.1).
+* ApiVersions requests may have any version, because brokers also answer unknown versions (KIP-511).
 
-Brokers and controllers that talk to each other are no clients: the upgrade replaces them.
+Brokers and controllers that send requests to each other are not judged: the upgrade replaces them.
 
-A client that does not say which library it is (before ApiVersions 3, KIP-511, none did) is guessed, with the evidence;
-guesses are never part of a verdict. Two kinds: a client id that a library uses by default or builds a name with; and,
-for Kafka's own Java client, a release whose highest versions are just those in use.
+Before ApiVersions 3 (KIP-511), clients did not send the name of their library. It is then guessed, and reported with
+the evidence. A guess never changes a verdict. There are two kinds of evidence: a client id in the form of a library's
+default, and, for Kafka's Java client, a release whose highest versions are exactly those in use.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kafkaframes.protocol.spec.releases import Release, release, releases
 
 
 class Guess(NamedTuple):
-    """A library, perhaps a release of it, and why."""
+    """A library that a client probably uses, its release if that can be guessed, and the evidence."""
 
     library: str
     release: str | None
@@ -39,7 +40,7 @@ class Guess(NamedTuple):
 
 
 BROKER: Final = "an Apache Kafka broker"
-# Client ids that libraries make up by themselves. The first group, where there is one, is the library's release.
+# Default client ids of libraries. The first group, if there is one, is the library's release.
 _IDS: Final = (
     (re.compile(r"^kafka-python-(\d[\w.]*)$"), "kafka-python", "its default client id, with its release"),
     (re.compile(r"^aiokafka-(\d[\w.]*)$"), "aiokafka", "its default client id, with its release"),
@@ -56,11 +57,11 @@ _IDS: Final = (
     (re.compile(r"^broker-\d+-(?:fetcher-\d+|txn-marker-sender|\w+)$"), BROKER, "its own client id"),
     (re.compile(r"-StreamThread-\d+-"), "kafka-clients (Kafka Streams)", "a stream thread's client id"),
 )
-_MIN_APIS: Final = 3  # fewer would fit many releases
+_MIN_APIS: Final = 3  # with fewer APIs, many releases fit
 
 
 def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> Guess | None:
-    """Return the probable library of a client, by its id and the versions that it used, by API key.
+    """Return the probable library of a client, from its id and the versions in use by API key.
 
     >>> guess_library("kafka-python-1.4.7", {})[:2]
     ('kafka-python', '1.4.7')
@@ -79,7 +80,7 @@ def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> Gu
 
 
 def _release_by_versions(versions: Mapping[int, set[int]]) -> str | None:
-    """Return the releases (from - to) whose highest versions are those in use, if they are of one minor line or two."""
+    """Return the release, or range of two, whose highest versions are those in use; None if more releases fit."""
     if len(versions) < _MIN_APIS or any(len(versions_in_use) != 1 for versions_in_use in versions.values()):
         return None
     fitting = [name for name in releases() if _fits(release(name), versions)]
@@ -96,20 +97,20 @@ def _fits(entry: Release, versions: Mapping[int, set[int]]) -> bool:
 
 
 FINE, UNKNOWN, DEPRECATED, REMOVED = "fine", "unknown", "deprecated", "removed"
-VERDICTS: Final = (FINE, UNKNOWN, DEPRECATED, REMOVED)  # each outweighs those before it
+VERDICTS: Final = (FINE, UNKNOWN, DEPRECATED, REMOVED)  # in ascending severity
 EXIT_STATUS: Final = {FINE: 0, UNKNOWN: 0, DEPRECATED: 3, REMOVED: 4}
-# How much of the input the verdict rests on.
+# How much of the input was judged.
 ALL, PART, NOTHING = "all", "part", "nothing"
 EXIT_NOT_JUDGED: Final = 5
 JAVA: Final = "apache-kafka-java"
 _NEWEST_FORMAT: Final = 2
-# WriteTxnMarkers and the state of share groups: for brokers only, although their listener is the clients'.
+# WriteTxnMarkers and the share group state APIs: only brokers send them, although they use the client listener.
 _FROM_BROKERS: Final = frozenset({27, 83, 84, 85, 86, 87})
 _FORMATS_GONE: Final = (4, 0)
 
 
 class Client(NamedTuple):
-    """Who asks, as far as the traffic tells."""
+    """A client's id, address and software, as far as the traffic has them."""
 
     client_id: str | None
     address: str | None
@@ -118,9 +119,10 @@ class Client(NamedTuple):
 
 
 class Use(NamedTuple):
-    """One version of one API that a client asked for.
+    """A client's use of one version of one API.
 
-    ``at_broker_limit``: it is the highest that the broker offered on that connection.
+    Attributes:
+        at_broker_limit: whether it is the highest version that the broker advertised on that connection.
     """
 
     client: Client
@@ -130,7 +132,7 @@ class Use(NamedTuple):
 
 
 class FormatUse(NamedTuple):
-    """Records of an old format: ``where`` is ``produce``, ``fetch`` or ``disk`` (then ``topic`` says which)."""
+    """Records of an old format. ``where`` is ``produce``, ``fetch`` or ``disk``; ``topic`` is set only for ``disk``."""
 
     client: Client | None
     where: str
@@ -140,14 +142,14 @@ class FormatUse(NamedTuple):
 
 @dataclass
 class Seen:
-    """How often, and from when to when (microseconds since 1970; None where nothing tells)."""
+    """The number of uses, and the first and last time, in microseconds since 1970; None if unknown."""
 
     count: int = 0
     first: int | None = None
     last: int | None = None
 
     def add(self, count: int, first: int | None, last: int | None) -> None:
-        """Add what was seen elsewhere."""
+        """Add uses, and extend the time range."""
         self.count += count
         self.first = min((time for time in (self.first, first) if time is not None), default=None)
         self.last = max((time for time in (self.last, last) if time is not None), default=None)
@@ -155,16 +157,16 @@ class Seen:
 
 @dataclass
 class Uses:
-    """What was seen in all inputs."""
+    """The uses of APIs and record formats in all inputs."""
 
     apis: dict[Use, Seen] = field(default_factory=dict)
     formats: dict[FormatUse, Seen] = field(default_factory=dict)
-    without_api: int = 0  # requests whose API is not in the input
+    without_api: int = 0  # requests whose API key is missing in the input
     notes: list[str] = field(default_factory=list)
-    coverage: Coverage = field(default_factory=Coverage)  # what was not read
+    coverage: Coverage = field(default_factory=Coverage)  # parts of the input that could not be read
 
     def add(self, use: Use, count: int, first: int | None, last: int | None) -> None:
-        """Count a use of an API."""
+        """Count uses of an API."""
         self.apis.setdefault(use, Seen()).add(count, first, last)
 
     def add_format(self, use: FormatUse, count: int, first: int | None, last: int | None) -> None:
@@ -174,7 +176,7 @@ class Uses:
 
 @dataclass(frozen=True)
 class Finding:
-    """One verdict, with what it rests on."""
+    """A verdict on one version of an API or on a record format, with its reason and the uses."""
 
     verdict: str
     what: str
@@ -189,7 +191,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ClientAudit:
-    """What is said of one client; ``guess`` names a probable library where the client does not name itself."""
+    """The findings on one client. ``guess`` is its probable library if the client does not send a software name."""
 
     client: Client
     findings: tuple[Finding, ...]
@@ -197,12 +199,12 @@ class ClientAudit:
 
     @property
     def verdict(self) -> str:
-        """The gravest of its verdicts."""
+        """The most severe of the findings' verdicts."""
         return worst(finding.verdict for finding in self.findings)
 
     @property
     def is_broker(self) -> bool:
-        """Say whether it is a broker or controller of the cluster."""
+        """Whether it is a broker or controller of the cluster."""
         if self.guess is not None and self.guess.library == BROKER:
             return True
         return any(is_between_brokers(finding.api_key) for finding in self.findings if finding.api_key is not None)
@@ -213,14 +215,14 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        target: the release to upgrade to.
-        clients: the verdicts on clients.
-        disk: the verdicts on the record formats of logs.
-        notes: what a reader of the verdicts has to know.
-        brokers: those of the cluster, whose requests are not judged.
-        unread: data of the input that were not read and may hide what the audit looks for.
-        harmless: data that were not read and cannot hide it.
-        is_strict: whether unread data make the exit status 5.
+        target: release to upgrade to.
+        clients: findings on clients.
+        disk: findings on the record formats of logs.
+        notes: limits of the verdicts, as sentences.
+        brokers: brokers and controllers of the cluster, which do not count for the verdict.
+        unread: unread parts of the input that may contain uses.
+        harmless: unread parts of the input that cannot contain uses.
+        is_strict: whether the exit status is 5 if parts of the input are unread.
     """
 
     target: Release
@@ -234,28 +236,28 @@ class Audit:
 
     @property
     def judged(self) -> str:
-        """How much of the input the verdict rests on: all, part or nothing."""
+        """How much of the input was judged: ``all``, ``part`` or ``nothing``."""
         if not self.clients and not self.brokers and not self.disk:
             return NOTHING
         return PART if self.unread else ALL
 
     @property
     def verdict(self) -> str:
-        """The gravest of all verdicts; unknown where nothing was judged."""
+        """The most severe of all verdicts; ``unknown`` if nothing was judged."""
         if self.judged == NOTHING:
             return UNKNOWN
         return worst([*(client.verdict for client in self.clients), *(finding.verdict for finding in self.disk)])
 
     @property
     def exit_status(self) -> int:
-        """0: nothing stands against the upgrade; 3: something is deprecated; 4: something is removed; 5: not judged."""
+        """0 if the upgrade is safe, 3 if a use is deprecated, 4 if one is removed, 5 if too little was judged."""
         if self.judged == NOTHING or (self.judged == PART and self.is_strict):
             return EXIT_NOT_JUDGED
         return EXIT_STATUS[self.verdict]
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """Return the gravest verdict.
+    """Return the most severe verdict.
 
     >>> worst(["fine", "removed", "deprecated"]), worst([])
     ('removed', 'fine')
@@ -264,7 +266,7 @@ def worst(verdicts: Iterable[str]) -> str:
 
 
 def is_between_brokers(api_key: int) -> bool:
-    """Say whether only brokers and controllers send an API's requests.
+    """Return whether only brokers and controllers send an API's requests.
 
     >>> is_between_brokers(4), is_between_brokers(1)
     (True, False)
@@ -274,7 +276,11 @@ def is_between_brokers(api_key: int) -> bool:
 
 
 def target_release(name: str | None) -> Release:
-    """Return the release to upgrade to, the newest for None; the error of an unknown one lists those that are known."""
+    """Return the release with this name, or the newest for None.
+
+    Raises:
+        OptionError: the release is unknown. The message lists the known ones.
+    """
     try:
         return release(releases()[-1] if name is None else name)
     except OptionError as error:
@@ -282,7 +288,7 @@ def target_release(name: str | None) -> Release:
 
 
 def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool = False) -> Audit:
-    """Judge what was seen by what a release accepts; with ``is_strict``, unread data make the exit status 5."""
+    """Judge all uses against a release. If ``is_strict``, the exit status is 5 if parts of the input are unread."""
     by_client: dict[Client, list[Finding]] = {}
     versions: dict[Client, dict[int, set[int]]] = {}
     for use, occurrences in uses.apis.items():
@@ -366,7 +372,7 @@ def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) ->
 
 
 def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
-    """Judge an API that the target does not have: was it taken away, or is it newer?"""
+    """Return verdict and reason for an API that the target does not have: it was removed, or is newer."""
     known_releases = releases()
     having = [name for name in known_releases if key in release(name).all_apis]
     if not having:
@@ -378,7 +384,7 @@ def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
 
 
 def _of_newer(use: Use, name: str, target: Release, highest: int) -> tuple[str, str]:
-    """Judge a version above what the target has."""
+    """Return verdict and reason for a version above the target's highest."""
     own = _java_release(use.client)
     if own is None:
         reason = f"{target.name} accepts {name} up to {highest} only; whether this client goes so low is not known"
@@ -400,7 +406,7 @@ def _java_release(client: Client) -> Release | None:
 
 
 def judge_format(use: FormatUse, occurrences: Seen, target: Release) -> Finding:
-    """Judge a record format: brokers from 4.0 on read 0 and 1 from disk, and write neither (KIP-724)."""
+    """Judge a record format. Brokers since 4.0 read formats 0 and 1 from disk, and do not write them (KIP-724)."""
     what = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
     verdict = DEPRECATED
     if use.magic >= _NEWEST_FORMAT:
@@ -423,7 +429,7 @@ def _numbers(release: Release) -> tuple[int, ...]:
 
 
 def api_name(key: int) -> str:
-    """Return an API's name, or its number in words.
+    """Return an API's name, or "API" and its key if the name is unknown.
 
     >>> api_name(3), api_name(999)
     ('Metadata', 'API 999')
@@ -436,10 +442,10 @@ def _guess(client: Client, versions: Mapping[int, set[int]]) -> Guess | None:
 
 
 def first_fit(target: Release) -> str | None:
-    """Return the oldest release of Kafka's own clients that the target serves, whatever it is used for.
+    """Return the oldest release of Kafka's Java client whose APIs all work with the target.
 
-    A client that speaks version N of an API negotiates anything up to N; so the first release is fit whose highest
-    versions all reach the lowest that the target accepts.
+    A client that supports version N of an API also negotiates lower versions. Therefore the result is the first release
+    whose highest versions all reach the lowest versions that the target accepts.
 
     >>> first_fit(release("4.0.1"))
     '2.1.1'
@@ -453,7 +459,7 @@ def first_fit(target: Release) -> str | None:
 
 
 def advice(client_audit: ClientAudit, target: Release) -> str | None:
-    """Say what a client must become; None where nothing is wrong with it."""
+    """Return the version to which a client must be upgraded; None if the upgrade does not break it."""
     removed_findings = [finding for finding in client_audit.findings if finding.verdict == REMOVED]
     if not removed_findings:
         return None
@@ -463,7 +469,7 @@ def advice(client_audit: ClientAudit, target: Release) -> str | None:
     )
     if name is not None and is_java:
         return f"kafka-clients {name} or later"
-    needs = dict.fromkeys(  # an API has a finding for each version
+    needs = dict.fromkeys(  # removes duplicates: an API has a finding for each version
         f"{api_name(finding.api_key)} {finding.lowest}"
         for finding in removed_findings
         if finding.api_key is not None and finding.lowest is not None

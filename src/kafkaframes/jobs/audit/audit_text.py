@@ -1,4 +1,4 @@
-"""An audit as JSON and as lines of text. Pure functions; what comes from outside is printed as the caller sees fit."""
+"""Format an audit as JSON and as lines of text. Pure functions. The caller must make foreign text printable."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NOBODY: Final = "(no client id)"
 
 
 def second_text(microseconds: int | None) -> str | None:
-    """Return a time to the second, UTC."""
+    """Return a time in microseconds as UTC text with seconds."""
     if microseconds is None:
         return None
     return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def as_json(audit: Audit) -> dict[str, Any]:
-    """Return an audit as JSON."""
+    """Return an audit as a JSON object."""
     return {
         "judged": audit.judged,
         "target": audit.target.name,
@@ -83,7 +83,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def client_text(client: Client) -> str:
-    """Name a client.
+    """Return a client's id, address and software as text.
 
     >>> client_text(Client("billing", "10.0.0.7", None, None))
     'billing at 10.0.0.7'
@@ -96,7 +96,7 @@ def client_text(client: Client) -> str:
 
 
 def library_text(client_audit: ClientAudit) -> str:
-    """Name the library of a client and its release, "probably" where it is a guess."""
+    """Return the name and release of a client's library, with "probably" for a guess."""
     if client_audit.client.software_name is not None:
         return f"{client_audit.client.software_name} {client_audit.client.software_version or ''}".rstrip()
     if client_audit.guess is None:
@@ -105,7 +105,7 @@ def library_text(client_audit: ClientAudit) -> str:
 
 
 def action_text(client_audit: ClientAudit, target: Release) -> str:
-    """Say what to do about a client, in a few words; nothing where it is fine."""
+    """Return the necessary action for a client in a few words; "" if its verdict is ``fine``."""
     if client_audit.verdict == FINE:
         return ""
     names = list(
@@ -125,9 +125,9 @@ _MAX_NAMES: Final = 3
 
 
 def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
-    """Yield an audit line by line: one for a client that is not fine; with ``verbose`` each client and each finding.
+    """Yield an audit as lines: one for each client that is not fine. ``verbose`` adds other clients and all findings.
 
-    The first line is what was not judged, if there is anything.
+    If parts of the input were not judged, the first line describes them.
     """
     if audit.judged != ALL:
         yield describe_coverage(audit)
@@ -148,7 +148,7 @@ def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
 
 
 def describe_coverage(audit: Audit) -> str:
-    """Return how much of the input was judged, and what was not read."""
+    """Return how much of the input was judged, with a summary of the unread parts."""
     unread = summary(audit.unread)
     if audit.judged == ALL:
         return "Judged: all."
@@ -158,7 +158,7 @@ def describe_coverage(audit: Audit) -> str:
 
 
 def notes(audit: Audit) -> list[str]:
-    """Return what a reader of the verdicts has to know, the brokers that are not judged first."""
+    """Return the limits of the verdicts as sentences. The first names the brokers that are not judged."""
     names = ", ".join(sorted({client_text(client_audit.client) for client_audit in audit.brokers}))
     brokers = [f"brokers of the cluster, which the upgrade replaces, are not judged: {names}"] if names else []
     harmless = [f"not read, and not needed: {summary(audit.harmless)}"] if audit.harmless else []

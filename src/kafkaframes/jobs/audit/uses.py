@@ -1,4 +1,4 @@
-"""What an audit counts, out of captures and request logs: who uses which version of which API, and which formats."""
+"""Count which clients use which API versions and record formats, in captures, request logs and log directories."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CHUNK_BYTES: Final = 1 << 20
 def count_uses(
     files: Sequence[str], target: Release, uses: Uses, *, ports: Sequence[int] = (), apis: Apis = CATALOG
 ) -> None:
-    """Count the calls of files. What is not read of them is added to the coverage of ``uses``.
+    """Count the API calls in files. Unread parts of the files are added to the coverage of ``uses``.
 
     Raises:
         OptionError: a file cannot be opened.
@@ -65,7 +65,7 @@ def count_uses(
 def broker_limits(
     files: Sequence[str], target: Release, *, ports: Sequence[int] = (), apis: Apis = CATALOG
 ) -> dict[tuple[str, int], int]:
-    """Return (connection, API key) -> the highest version that a broker offered, where the target takes none so low."""
+    """Return the highest advertised versions by connection and API key, if they are below the target's lowest."""
     result: dict[tuple[str, int], int] = {}
     for connection, advertised_versions in _offers(files, ports, apis):
         for key, highest in advertised_versions.items():
@@ -76,7 +76,7 @@ def broker_limits(
 
 
 def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[tuple[str, dict[int, int]]]:
-    """Yield for each answered ApiVersions its connection and the highest version of each API."""
+    """Yield (connection, highest version by API key) for each ApiVersions response."""
     captures, logs = split_traffic(files)
     if captures:
         options = CaptureOptions(columns=("connection", "response"), api="ApiVersions", ports=tuple(ports), apis=apis)
@@ -89,7 +89,7 @@ def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[
 
 
 def _advertised_ranges(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
-    """Yield the same of a batch; equal answers are looked at once."""
+    """Yield (connection, highest version by API key) for a batch. Identical responses are parsed once."""
     has_api: dict[tuple[bytes, bytes], dict[int, int]] = {}
     lists = batch.column("response").field("apiKeys")
     values, offsets = lists.values, lists.offsets.to_numpy()
@@ -104,7 +104,7 @@ def _advertised_ranges(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, i
 
 
 def _highest(response: Any) -> dict[int, int]:
-    """Return the highest versions that an ApiVersions response offers; a log may hold anything in its place."""
+    """Return the highest versions of an ApiVersions response. Invalid JSON in a log gives no versions."""
     api_keys = response.get("apiKeys") if isinstance(response, dict) else None
     entries = [entry for entry in api_keys if isinstance(entry, dict)] if isinstance(api_keys, list) else []
     pairs = [(entry.get("apiKey"), entry.get("maxVersion")) for entry in entries]
@@ -137,7 +137,7 @@ def _microseconds(time: Any) -> int | None:
 
 
 def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
-    """Count sets of records of formats 0 and 1."""
+    """Count record sets of formats 0 and 1."""
     records = batch.column("records")
     if records.null_count == len(records):
         return
@@ -156,9 +156,9 @@ def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
 
 
 def count_formats(paths: Sequence[str], uses: Uses) -> None:
-    """Count the batches and messages of logs by topic and format, from the headers of batches.
+    """Count the batches and messages of logs by topic and format, from the batch headers.
 
-    Segments, and bytes after the last batch, that cannot be read are added to the coverage of ``uses``.
+    Unreadable segments, and bytes after the last batch, are added to the coverage of ``uses``.
 
     Raises:
         OptionError, LogDirError: a path is not a log.
@@ -179,7 +179,7 @@ def count_formats(paths: Sequence[str], uses: Uses) -> None:
 
 
 def _add_rest(segment: Segment, metadata: Mapping[bytes, bytes], coverage: Coverage) -> None:
-    """Add the bytes after the last batch, unless they are the zeros of a preallocated file."""
+    """Add the bytes after the last batch to the coverage, unless they are the zeros of a preallocated file."""
     end = int(metadata.get(b"end_position", b"0"))
     size = segment.size_bytes - end
     if size > 0 and not _is_zero(segment.path, end):
@@ -188,7 +188,7 @@ def _add_rest(segment: Segment, metadata: Mapping[bytes, bytes], coverage: Cover
 
 
 def _is_zero(path: str, position: int) -> bool:
-    """Return whether a local file holds only zeros from a position on."""
+    """Return whether a local file has only zeros after a position."""
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:

@@ -1,1 +1,1 @@
-"""A report of a log: measured in one pass, and written as one page that needs no network, or as JSON."""
+"""Measure a log in one pass, and write the report as an HTML page that needs no network, or as JSON."""

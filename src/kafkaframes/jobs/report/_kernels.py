@@ -1,6 +1,6 @@
-"""Hash the keys of records (numba). Start reading at ``histograms.py``, not here.
+"""The compiled loop that hashes record keys (numba). ``histograms.py`` is its only caller, and the better start.
 
-The plain twin is in ``tests/jobs/report/reference.py``.
+The plain-Python twin is in ``tests/jobs/report/reference.py``.
 """
 
 import numpy as np
@@ -23,9 +23,9 @@ def _mix(value):
 
 @kernel(types.int64(BYTES, INT64S, INT32S, OUT_INT64S))
 def hash_keys(buf, positions, sizes, hashes):
-    """Write the hash of each key to ``hashes``, one after the other; a key of a negative size is null and has none.
+    """Write the hashes of all keys that are not null to ``hashes``, without gaps. A key with a negative size is null.
 
-    Returns how many there are. Words of 8 bytes are big-endian; what is left is shifted in byte by byte.
+    Returns the number of hashes. Words of 8 bytes are big-endian. The last 1 to 7 bytes form a shorter word.
     """
     address = address_of(buf)
     count = 0

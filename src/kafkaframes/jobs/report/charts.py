@@ -1,7 +1,7 @@
-"""Charts as HTML and SVG that need no script: bars that lie, columns that stand, a share, a spark line.
+"""Draw charts as HTML and SVG without a script: horizontal bars, columns, shares of a whole, sparklines.
 
-The drawing stretches with the page; every word beside it is HTML, so it stays readable on a phone and on paper. Colours
-are classes of the style sheet. What a mark stands for is its ``title``; the page's script shows it at once.
+A drawing has the width of the page. All text next to it is HTML, so it is readable on a phone and on paper. Colours are
+classes of the style sheet. The meaning of a mark is its ``title``, which the page's script shows without delay.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from kafkaframes.jobs.report.tables import Markup, join, tag
 from kafkaframes.jobs.report.words import share_text, short_text, steps
 
-HEIGHT = 100  # of a drawing, in its own units
-_GAP = 0.12  # of a column's width
+HEIGHT = 100  # height of a drawing, in SVG units
+_GAP = 0.12  # part of a column's width
 _SPARK_COLUMNS = 40
 
 
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One lying bar: what it is, a remark, its parts, and what is written at its end."""
+    """A horizontal bar: its label, a remark, its coloured parts, and the text at its end."""
 
     label: str
     remark: str
@@ -35,14 +35,14 @@ class Bar(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One standing column; ``tip`` says it all."""
+    """A column. ``tip`` is its full description."""
 
     parts: Sequence[Part]
     tip: str
 
 
 class Tick(NamedTuple):
-    """A label below the columns, ``at`` columns from the left; a ``minor`` one is left out on a phone."""
+    """A label below the columns. ``at`` is its position in columns. A minor label is hidden on a phone."""
 
     at: float
     label: str
@@ -53,12 +53,12 @@ Text = Callable[[float], str]
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> Markup:
-    """Return a legend: (colour, words)."""
+    """Return a legend of (colour, text) entries."""
     return tag("ul", (tag("li", tag("i", class_=color), words) for color, words in entries), class_="legend")
 
 
 def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) -> Markup:
-    """Return lying bars over an axis from zero, called ``name``; its steps are round in KiB if ``binary``."""
+    """Return horizontal bars over an axis from zero with the title ``name``. ``binary`` rounds its steps in KiB."""
     largest = max((sum(part.value for part in row.parts) for row in rows), default=0)
     marks = steps(largest, binary=binary)
     end = marks[-1]
@@ -107,9 +107,9 @@ def columns(
     y_name: str,
     label: str,
 ) -> Markup:
-    """Return standing columns, each as wide as the others, over an axis of ``ticks``.
+    """Return columns of equal width over an axis of ``ticks``.
 
-    ``label`` is what the picture is, for who does not see it.
+    ``label`` describes the chart to screen readers.
     """
     count = max(len(columns), 1)
     marks = steps(max((sum(part.value for part in one.parts) for one in columns), default=0))
@@ -147,11 +147,11 @@ def _y(value: float, end: float) -> str:
 
 
 def _stack(index: int, column: Column, end: float) -> list[Markup]:
-    """Draw a column's parts from below, and a pane over the whole height that answers to the pointer."""
+    """Draw a column's parts from the bottom, and a transparent area over the whole height that shows its tip."""
     bars, below = [], 0.0
     for part in column.parts:
         if part.value:
-            top = below + max(part.value, end / HEIGHT / 2)  # one record among millions is still seen
+            top = below + max(part.value, end / HEIGHT / 2)  # keeps one record among millions visible
             height = HEIGHT * (top - below) / end
             x, y = index + _GAP / 2, HEIGHT - HEIGHT * top / end
             bars.append(
@@ -169,7 +169,7 @@ def _stack(index: int, column: Column, end: float) -> list[Markup]:
 
 
 def share(parts: Sequence[Part], *, text: Text) -> Markup:
-    """Return one bar that is the whole, with a legend that shows each part's share."""
+    """Return a bar of the whole, and a legend with the share of each part."""
     whole = sum(part.value for part in parts)
     chunks = [_part(part, whole) for part in parts if part.value]
     words = [
@@ -183,7 +183,7 @@ def share(parts: Sequence[Part], *, text: Text) -> Markup:
 
 
 def spark(counts: Sequence[int], *, tip: str) -> Markup:
-    """Return a small picture of counts over time, neighbours joined where there are many."""
+    """Return a small chart of counts over time. Adjacent counts are added if there are too many."""
     every = -(-len(counts) // _SPARK_COLUMNS) or 1
     counts = [sum(counts[index : index + every]) for index in range(0, len(counts), every)]
     largest = max(counts, default=0)

@@ -1,6 +1,6 @@
-"""Copies of one partition: merged into the one log that is measured (``copies``), and what was decided about each.
+"""Merge the copies of a partition to one log for measuring, and report the decision about each copy.
 
-Copies of different clusters, or of different topics under one name, are not copies of one log: each is measured alone.
+Copies with another cluster id or topic id are not copies of the same log. They are measured separately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkaframes.storage.files.findings import Finding, Severity
 SAME, BEHIND, LATER, CLEANED = "same", "behind", "starts later", "cleaned"
 INCOMPLETE, DAMAGED, DIFFERS = "incomplete", "damaged", "differs"
 OTHER_TOPIC, OTHER_CLUSTER, UNREADABLE = "other topic", "other cluster", "unreadable"
-# What a decision says of its copy, the gravest first.
+# The verdict on a copy for each check of a decision, most severe first.
 _VERDICTS = {
     "divergent-tail": DIFFERS,
     "undecided": DIFFERS,
@@ -38,15 +38,15 @@ _VERDICTS = {
 
 @dataclass(slots=True)
 class CopyReport:
-    """One copy of a partition of which there are several.
+    """One of several copies of a partition.
 
     Attributes:
-        verdict: ``same`` as the merged log; ``behind`` or ``starts later`` (the same as far as it goes); ``cleaned``
-            (compacted to another point); ``incomplete`` (the others have what it lacks); ``damaged`` (it has errors);
-            ``differs`` (its history lost, or nothing says whose is right); ``other topic`` (another topic id),
-            ``other cluster``, ``unreadable``: not merged.
-        leads: its history is the one that counts.
-        start_offset, end_offset: the end is exclusive; -1 where its headers were not read.
+        verdict: ``same`` as the merged log; ``behind`` or ``starts later`` (the same within its offsets); ``cleaned``
+            (compacted to another point); ``incomplete`` (records of other copies are missing); ``damaged`` (has
+            errors); ``differs`` (another history overrules it, or it is unknown which is right); ``other topic``
+            (another topic id), ``other cluster`` or ``unreadable`` (not merged).
+        leads: whether the history of this copy is the authoritative one.
+        start_offset, end_offset: range of its offsets, with an exclusive end; -1 if its headers were not read.
     """
 
     topic: str
@@ -65,9 +65,10 @@ class CopyReport:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """One log: its copies, and what is measured of them, the merged view or the only copy.
+    """One log: its copies, and the partition that is measured, which is the merged view or the only copy.
 
-    ``apart`` is why other copies of that name are not among these (a verdict); empty where none are.
+    Attributes:
+        apart: verdict why other copies with the same name are not part of this log; "" if there are none.
     """
 
     copies: tuple[CopySource, ...]
@@ -79,12 +80,12 @@ class Joined:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes of all copies."""
+        """The size of all copies, in bytes."""
         return sum(one.partition.size_bytes for one in self.copies)
 
     @property
     def findings(self) -> list[Finding]:
-        """What was decided, or why nothing could be."""
+        """The decisions as findings, or the reason why the copies were not merged."""
         if self.problem is not None:
             message = f"copies were not merged: {self.problem.reason}"
             return [Finding(Severity.WARNING, "copies", message, self.problem.file or self.partition.directory)]
@@ -92,16 +93,16 @@ class Joined:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """What was decided."""
+        """The decisions of the merge."""
         return self.merged.decisions if self.merged else ()
 
 
 def join_copies(
     directories: Iterable[LogDirectory], topics: Collection[str], options: Mapping[str, Any]
 ) -> list[Joined]:
-    """Return each topic partition's logs, by name; reads the headers of those that are there more than once.
+    """Return the logs of each topic partition, sorted by name. If it has several copies, their headers are read.
 
-    ``topics`` are the paths that the caller named.
+    ``topics`` are the paths that the caller passed.
     """
     result: list[Joined] = []
     for _, copies in sorted(group(copies_of(directories, topics)).items()):
@@ -122,7 +123,7 @@ def _topic_id(entry: CopySource) -> str | None:
 def _split_by_id(
     copies: Sequence[CopySource], key: Callable[[CopySource], str | None], verdict: str
 ) -> Iterator[tuple[list[CopySource], str]]:
-    """Tell copies apart by an id; those without one go with the first. All but the first are given the verdict."""
+    """Split copies by an id. Copies without an id join the first group. All groups but the first get the verdict."""
     ids = list(dict.fromkeys(name for one in copies if (name := key(one)) is not None))
     for index, name in enumerate(ids or [None]):
         kept_copies = [one for one in copies if key(one) == name or (index == 0 and key(one) is None)]
@@ -144,9 +145,9 @@ def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apar
 
 
 def copy_reports(joined_copies: Iterable[Joined], errors: Mapping[str, int]) -> list[CopyReport]:
-    """Return what is said of each copy, of partitions that were found more than once.
+    """Return a report on each copy of the partitions that have several copies.
 
-    ``errors`` are the numbers of findings of that severity, by directory.
+    ``errors`` are the numbers of findings with severity ``ERROR``, by directory.
     """
     joined_list = list(joined_copies)
     several = {one.partition.topic_partition for one in joined_list if len(one.copies) > 1 or one.apart}

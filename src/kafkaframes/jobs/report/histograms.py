@@ -1,15 +1,16 @@
-"""Histograms that need no second look at the data: of sizes, with fixed bounds, and of times, whose buckets widen.
+"""Compute histograms of sizes and times and count distinct keys, in one pass and in bounded memory.
 
-Both are small, pickle, and merge: the result does not depend on how the records were split between processes.
+Histograms of sizes have fixed bounds. Histograms of times have buckets whose width grows with the time range. Both are
+small, and can be pickled and merged. The result does not depend on the distribution of records over processes.
 
-Distinct keys are counted in bounded memory: exactly up to ``MAX_KEYS`` of them, then from the smallest hashes.
-Hashes of 64 bits are spread evenly, so the largest of the ``MAX_KEYS`` smallest hashes gives the total number (KMV: "k
-minimum values", as in theta sketches). The standard error is 1 / sqrt(MAX_KEYS - 2): 0.8 %. It is exact while it is
-small, unlike a HyperLogLog, and two are merged as sets.
+The number of distinct keys is exact up to ``MAX_KEYS``. Above that, it is estimated from the smallest hashes. 64-bit
+hashes are evenly distributed, so the largest of the ``MAX_KEYS`` smallest hashes gives the total number (KMV: "k
+minimum values", as in theta sketches). The standard error is 1 / sqrt(MAX_KEYS - 2): 0.8 %. Unlike a HyperLogLog, small
+counts are exact, and two counters are merged as sets.
 
-A chart of times (``timeline``) has round buckets of a calendar in UTC, some dozens, for where the records are. A few
-records of a strange time (a client's clock, a test's 1970) would squeeze all others into one bucket: they are counted
-as before or after the timeline, not drawn.
+A chart of times (``timeline``) has some dozens of round calendar buckets in UTC, which cover most records. A few
+records with an implausible time (a wrong clock, a test's 1970) would move all others into one bucket. They are counted
+as before or after the timeline and not drawn.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ Hashes = npt.NDArray[np.uint64]
 
 
 def hash_keys(buf: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Hashes:
-    """Return the hash of every key that is not null (a negative size is)."""
+    """Return the hash of each key that is not null. A negative size is null."""
     result = np.empty(positions.size, np.int64)
     count = _kernels.hash_keys(buf, positions, sizes, result)
     return result[:count].view(np.uint64)
 
 
 class Distinct:
-    """The smallest hashes of the keys that were seen."""
+    """A counter of distinct keys: their smallest hashes, up to ``MAX_KEYS``."""
 
     def __init__(self) -> None:
         self.hashes: Hashes = np.empty(0, np.uint64)
         self.is_exact = True
 
     def add(self, hashes: Hashes) -> None:
-        """Note more keys."""
+        """Add the hashes of keys."""
         if self.hashes.size == MAX_KEYS:
             hashes = hashes[hashes <= self.hashes[-1]]
         if hashes.size:
@@ -56,12 +57,12 @@ class Distinct:
             self.hashes = result[:MAX_KEYS].copy()
 
     def merge(self, other: Distinct) -> None:
-        """Note what another has seen."""
+        """Add the hashes of another counter."""
         self.is_exact = self.is_exact and other.is_exact
         self.add(other.hashes)
 
     def count(self) -> int:
-        """Return the number of distinct keys: exact, or an estimate."""
+        """Return the number of distinct keys, which is exact or an estimate."""
         if self.is_exact:
             return int(self.hashes.size)
         return round((MAX_KEYS - 1) * _SPAN / (float(self.hashes[-1]) + 1.0))
@@ -69,13 +70,13 @@ class Distinct:
 
 Ints = npt.NDArray[np.int64]
 
-_PER_OCTAVE = 8  # buckets between two powers of two: a quantile is right within 1/16
+_PER_OCTAVE = 8  # buckets between two powers of two: the error of a quantile is at most 1/16
 _OCTAVES = 42
 _MAX_INDEX = (1 << (_OCTAVES + 2)) - 1
 
 
 class Bin(NamedTuple):
-    """Values from ``low`` up to, not including, ``high``."""
+    """The number of values from ``low`` (inclusive) to ``high`` (exclusive)."""
 
     low: int
     high: int
@@ -83,7 +84,7 @@ class Bin(NamedTuple):
 
 
 class Sizes:
-    """How many values (bytes, milliseconds) there are of which size; sums and extremes are exact."""
+    """A histogram of sizes or durations. Sum, minimum and maximum are exact."""
 
     def __init__(self) -> None:
         self.counts: Ints = np.zeros(_PER_OCTAVE * _OCTAVES, np.int64)
@@ -95,7 +96,7 @@ class Sizes:
         return int(self.counts.sum())
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Note values; none is negative."""
+        """Add values, which must not be negative."""
         if values.size == 0:
             return
         low, high = int(values.min()), int(values.max())
@@ -105,7 +106,7 @@ class Sizes:
         self.total += int(values.sum(dtype=np.int64))
 
     def merge(self, other: Sizes) -> None:
-        """Note what another has seen."""
+        """Add the values of another histogram."""
         if len(other) == 0:
             return
         self.smallest = other.smallest if len(self) == 0 else min(self.smallest, other.smallest)
@@ -114,7 +115,7 @@ class Sizes:
         self.total += other.total
 
     def quantile(self, share: float) -> int:
-        """Return about the value below which that share of all lies; 0 for none."""
+        """Return an approximate quantile of the values; 0 without values."""
         count = len(self)
         if count == 0:
             return 0
@@ -124,7 +125,7 @@ class Sizes:
         return min(max(middle, self.smallest), self.largest)
 
     def octaves(self) -> list[Bin]:
-        """Return bins between powers of two, from the first to the last one with a value; zero has its own.
+        """Return bins between powers of two, from the first to the last bin with a value. Zero has its own bin.
 
         >>> sizes = Sizes()
         >>> sizes.add(np.array([0, 5, 5, 16]))
@@ -169,7 +170,7 @@ def _lower(bucket: int) -> int:
     return int((_PER_OCTAVE + step) << (octave - 1))
 
 
-# Widths of buckets in milliseconds; each divides the next, so a histogram can always be made coarser.
+# Widths of buckets in milliseconds. Each divides the next, so the buckets of a histogram can be joined exactly.
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 WIDTHS: tuple[int, ...] = (
     1,
@@ -188,11 +189,14 @@ MAX_BUCKETS = 2048
 
 
 class Times:
-    """How many records there are of which time: only buckets with records are kept, up to ``MAX_BUCKETS``.
+    """A histogram of record timestamps. It stores only buckets with records, at most ``MAX_BUCKETS``.
 
-    One record of a strange time costs one bucket; it does not make the others coarser. ``starts`` of the buckets are
-    ascending milliseconds; ``without`` counts the records that have no timestamp; ``first`` and ``last`` are exact, -1
-    for none.
+    A record with an implausible time takes one bucket, and the other buckets keep their width.
+
+    Attributes:
+        starts: start of each bucket in milliseconds, ascending.
+        without: number of records without a timestamp.
+        first, last: smallest and largest timestamp, exact; -1 for none.
     """
 
     def __init__(self) -> None:
@@ -205,11 +209,11 @@ class Times:
 
     @property
     def width_ms(self) -> int:
-        """How wide a bucket is."""
+        """The width of a bucket, in milliseconds."""
         return WIDTHS[self._rung]
 
     def add(self, timestamps: Ints) -> None:
-        """Note the timestamps of records, in milliseconds; a negative one means that there is none."""
+        """Add the timestamps of records, in milliseconds. A negative one counts as missing."""
         known_times = timestamps[timestamps >= 0] if timestamps.size and timestamps.min() < 0 else timestamps
         self.without += int(timestamps.size - known_times.size)
         if known_times.size == 0:
@@ -218,11 +222,11 @@ class Times:
         starts = known_times - known_times % self.width_ms
         turns = np.flatnonzero(
             np.diff(starts, prepend=starts[0] - 1)
-        )  # most logs go on in time: few runs, many records
+        )  # times ascend in most logs, so there are few runs
         self._add_runs(starts[turns], np.diff(turns, append=starts.size))
 
     def merge(self, other: Times) -> None:
-        """Note what another has seen."""
+        """Add the times of another histogram."""
         self.without += other.without
         if other.first >= 0:
             self._extremes(other.first, other.last)
@@ -245,10 +249,10 @@ class Times:
 
 
 MAX_COLUMNS = 72
-_TAIL = 0.005  # of the records, on each side, may be left out ...
+_TAIL = 0.005  # part of the records that may be omitted on each side ...
 _SQUEEZE = 8  # ... if that makes the timeline this many times shorter
-LAST_MS = 253_402_300_799_000  # the end of the year 9999: no calendar goes on
-# Round widths in milliseconds; months and years follow, which have none.
+LAST_MS = 253_402_300_799_000  # the end of the year 9999, at which Python's calendar ends
+# Round widths in milliseconds. Months and years, which vary in width, follow separately.
 _STEPS = (
     *(scale * step for scale in (1, 10, 100) for step in (1, 2, 5)),
     *(SECOND * step for step in (1, 2, 5, 10, 15, 30)),
@@ -261,9 +265,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Timeline(NamedTuple):
-    """Buckets between ``edges`` (milliseconds, ascending, one more than there are buckets).
+    """Counts of records in consecutive buckets.
 
-    ``before`` and ``after`` count the records outside; ``unit`` is a bucket's width in words: ``10 minutes``.
+    Attributes:
+        edges: bounds of the buckets in milliseconds, ascending, one more than there are buckets.
+        before, after: number of records outside of the edges.
+        unit: width of a bucket in words, such as ``10 minutes``.
     """
 
     edges: list[int]
@@ -278,7 +285,7 @@ class Timeline(NamedTuple):
 
 
 def timeline(times: Times) -> Timeline:
-    """Choose the buckets for what is known of all records; without a timestamp there are none."""
+    """Choose buckets for the times of all records. Without timestamps there are no buckets."""
     low, high = _range(times)
     if high < 0:
         return Timeline([], [], 0, int(times.counts.sum()), "")
@@ -308,9 +315,9 @@ def _count_by_edge(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[i
 
 
 def calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
-    """Return the edges of round buckets from one time to another, and a bucket's width in words.
+    """Return the edges of round buckets from one time to another, and the width of a bucket in words.
 
-    ``width`` (milliseconds) is how exactly the times are known: no bucket is narrower.
+    ``width`` is the precision of the times, in milliseconds. Buckets are not narrower.
     """
     for step in _STEPS:
         if step % width == 0 and high // step - low // step < MAX_COLUMNS:
@@ -323,7 +330,7 @@ def calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
 
 
 def _months(low: int, high: int, step: int) -> Iterator[int]:
-    """Yield the beginnings of every ``step``-th month, from the one that holds ``low`` to the one after ``high``."""
+    """Yield the start of every ``step``-th month, from the one that contains ``low`` to the first after ``high``."""
     first = _time(low)
     number = (first.year * 12 + first.month - 1) // step * step
     while True:
@@ -360,7 +367,7 @@ def _plural(count: int, name: str) -> str:
 
 
 class Tick(NamedTuple):
-    """A label of the axis at a time; ``is_new`` where the greater unit changes (a new day below hours)."""
+    """A label on the axis. ``is_new`` is set if a greater unit changes (a new day between hours)."""
 
     at: int
     label: str
@@ -381,7 +388,7 @@ def ticks(edges: list[int], *, about: int = 8) -> list[Tick]:
     return _label_ticks(result, _YEARS if months >= 12 else _OF_MONTHS)
 
 
-# The label of a time, and of the greater unit; the first of the table for steps of at least that many milliseconds.
+# Format of a label, and of the greater unit, by the minimum step in milliseconds. The first match applies.
 _DAY, _YEAR = "{0.day} {0:%b} {0.year}", "{0.year}"
 _LABELS = (
     (DAY, ("{0.day} {0:%b}", _YEAR)),

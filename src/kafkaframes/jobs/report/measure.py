@@ -1,7 +1,7 @@
-"""Measure one segment: what ``verify_segment`` checks and what a report counts, from one reading of the file.
+"""Measure one segment: verify it and count its contents while the file is read once.
 
-Every batch is decompressed and its records are indexed; no key or value is copied. Records of a batch whose CRC is
-wrong, or that cannot be read to its end, are counted as a loss and not among the others.
+Every batch is decompressed and its records are indexed. Keys and values are not copied. The records of a batch with a
+CRC mismatch, and of a batch that cannot be read to its end, count as a loss and not as records.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import Window
 
-_PART_BYTES = 2 << 20  # decompressed at once: it should stay in the cache
+_PART_BYTES = 2 << 20  # size of the batches that are decompressed at once, which fit into the CPU caches
 IN_TRANSACTIONS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
 NO_PRODUCER = -1
 _NEVER = np.iinfo(np.int64).max
 
 
 class Task(NamedTuple):
-    """What a worker process is given; without ``measure`` the segment is only verified."""
+    """A segment for a worker process. Without ``measure`` it is only verified."""
 
     filesystem: FileSystem
     segment: Segment
@@ -47,10 +47,11 @@ class Task(NamedTuple):
 
 @dataclass(slots=True)
 class Loss:
-    """A batch that is not sound.
+    """A damaged batch.
 
-    ``declared`` records are by its header (-1: it does not say); ``readable`` ones come before the damage, and Kafka's
-    consumer is given none if the CRC is wrong.
+    Attributes:
+        declared: number of records in its header; -1 if the header has none.
+        readable: number of records before the damage. If the CRC is wrong, Kafka's consumer returns none of them.
     """
 
     file: str
@@ -65,7 +66,7 @@ class Loss:
 
 @dataclass(slots=True)
 class Cell:
-    """The batches of one format and codec; ``raw_bytes`` are without compression, ``records`` without control ones."""
+    """The batches of one format and codec. ``raw_bytes`` is their uncompressed size; control records do not count."""
 
     format: str
     codec: str
@@ -75,7 +76,7 @@ class Cell:
     raw_bytes: int = 0
 
     def merge(self, other: Cell) -> None:
-        """Add another's numbers."""
+        """Add the numbers of another cell."""
         self.batches += other.batches
         self.records += other.records
         self.log_bytes += other.log_bytes
@@ -84,7 +85,7 @@ class Cell:
 
 @dataclass(slots=True)
 class ProducerCounts:
-    """What one producer id wrote; -1 stands for all producers without one."""
+    """The batches of one producer id. The id -1 collects all batches without a producer id."""
 
     batches: int = 0
     records: int = 0
@@ -94,7 +95,7 @@ class ProducerCounts:
     epoch: int = -1
 
     def merge(self, other: ProducerCounts) -> None:
-        """Add another's."""
+        """Add the numbers of another object."""
         self.batches += other.batches
         self.records += other.records
         self.log_bytes += other.log_bytes
@@ -105,17 +106,18 @@ class ProducerCounts:
 
 @dataclass(slots=True)
 class Measure:
-    """Numbers of a segment, a partition or a topic.
+    """Counts of a segment, a partition or a topic.
 
     Attributes:
-        cells: by the number of the format and the codec's name.
-        record_sizes: bytes of key and value of each record of data; headers are not in it.
-        batch_sizes: bytes of each batch in the log.
-        with_headers: records that have a header.
-        keyed, tombstones: records with a key; those of them without a value.
-        append_time: records whose timestamp is the broker's (LogAppendTime).
-        thinned: batches of format 2 with holes in their offsets, as compaction leaves them.
-        offsets_seen: records of data and control records, damaged batches included as far as they are known.
+        cells: batches by format number and codec name.
+        record_sizes: sizes of key and value of each data record, without headers, in bytes.
+        batch_sizes: size of each batch in the log, in bytes.
+        with_headers: number of records with headers.
+        keyed: number of records with a key.
+        tombstones: number of records with a key and without a value.
+        append_time: number of records with a timestamp of the broker (LogAppendTime).
+        thinned: number of format 2 batches with gaps in their offsets, which compaction causes.
+        offsets_seen: number of data and control records, including those of damaged batches if known.
     """
 
     cells: dict[tuple[int, str], Cell] = field(default_factory=dict)
@@ -134,14 +136,14 @@ class Measure:
 
     @property
     def total(self) -> Cell:
-        """What all cells hold together: records of data, and sound batches, control batches included."""
+        """The sum of all cells: data records, and undamaged batches including control batches."""
         total = Cell("", "")
         for cell in self.cells.values():
             total.merge(cell)
         return total
 
     def merge(self, other: Measure) -> None:
-        """Add another's numbers."""
+        """Add the numbers of another measure."""
         for index, cell in other.cells.items():
             self.cells.setdefault(index, Cell(cell.format, cell.codec)).merge(cell)
         for producer, counts in other.producers.items():
@@ -157,9 +159,10 @@ _COUNTS = ("control_records", "keyed", "tombstones", "with_headers", "append_tim
 
 @dataclass(slots=True)
 class SegmentMeasure:
-    """What is known of one segment, beyond ``SegmentFacts``.
+    """The measured numbers of one segment, in addition to ``SegmentFacts``.
 
-    ``transactional`` has a row for each of ``IN_TRANSACTIONS``, a column a transactional or marker batch.
+    Attributes:
+        transactional: a row for each of ``IN_TRANSACTIONS``, and a column for each transactional batch or marker.
     """
 
     measure: Measure = field(default_factory=Measure)
@@ -171,7 +174,7 @@ Measured = tuple[SegmentFacts, SegmentMeasure]
 
 
 def measure_segment(task: Task) -> Measured:
-    """Verify and measure a segment. What cannot be read is a finding; nothing raises for what is damaged."""
+    """Verify and measure a segment. Damage and read errors become findings and raise no exception."""
     if not task.measure:
         return verify_segment(task.filesystem, task.segment), SegmentMeasure()
     watcher = _Watcher(task)
@@ -180,7 +183,7 @@ def measure_segment(task: Task) -> Measured:
 
 
 class _Watcher:
-    """Sees each window of a segment on the way through the verification."""
+    """Measures the windows of a segment during its verification."""
 
     def __init__(self, task: Task) -> None:
         self._path = task.segment.path
@@ -199,7 +202,7 @@ class _Watcher:
             self._measure(chunk)
 
     def result(self) -> SegmentMeasure:
-        """Return what was found."""
+        """Return the numbers of all windows."""
         if self._transactional:
             self._segment.transactional = np.concatenate(self._transactional, axis=1)
         return self._segment
@@ -283,7 +286,7 @@ def _add_producers(measure: Measure, batches: Batches, rows: Ints, is_data: npt.
 
 
 def _is_horizon(table: Ints) -> npt.NDArray[np.bool_]:
-    """Tell which batches have the cleaner's horizon in place of their first timestamp (KIP-534)."""
+    """Return which batches have a delete horizon instead of their first timestamp (KIP-534)."""
     result: npt.NDArray[np.bool_] = (table[COLUMN["magic"]] >= 2) & (table[COLUMN["attributes"]] & DELETE_HORIZON != 0)
     return result
 

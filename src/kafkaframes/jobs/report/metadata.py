@@ -1,10 +1,10 @@
-"""What a cluster's own topics say about the others: which are compacted, which producer has which transactional id.
+"""Read other topics' properties from a cluster's internal topics, and derive transactions from batch headers.
 
-Only a help: topics whose settings are not there, or cannot be read, are judged by other traces.
+The internal topics have the compacted topics and the transactional ids of producers. Both are optional: if a topic's
+settings are missing or unreadable, other evidence is used, such as the cleaner checkpoint.
 
-Transactions of a partition: how many ended how, how long they took, which are still open.
-
-A transaction counts once in each partition that it wrote to: nothing in a partition names the others.
+The transactions of a partition are counted by outcome, with their durations and the open ones. A transaction counts
+once in each of its partitions, because a partition does not name the others.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from kafkaframes.storage.log.open_segment import StoredSegment
 COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _TRANSACTIONS = "__transaction_state"
 _TOPIC, _POLICY = 2, "cleanup.policy"
-_MOST_BYTES = 256 << 20  # of a topic of this kind; the rest is not looked at
+_MOST_BYTES = 256 << 20  # size up to which the segments of an internal topic are read
 _CONFIG_RECORD = 4
 
 
 def compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]:
-    """Return the topics that are compacted, each with how one knows."""
+    """Return the compacted topics, each with the evidence."""
     listed = list(directories)
     policies = _policies(listed)
     result = {topic: "cleanup.policy" for topic, policy in policies.items() if "compact" in policy}
@@ -48,7 +48,7 @@ def compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]:
 
 
 def _policies(directories: list[LogDirectory]) -> dict[str, str]:
-    """Return each topic's cleanup.policy by the metadata log of KRaft, the last one given."""
+    """Return the newest cleanup.policy of each topic in KRaft's metadata log."""
     result: dict[str, str] = {}
     for directory, partition in partitions_of(directories):
         if partition.topic == names.CLUSTER_METADATA_TOPIC:
@@ -60,7 +60,7 @@ def _policies(directories: list[LogDirectory]) -> dict[str, str]:
 
 
 def transactional_ids(chosen: Iterable[tuple[FileSystem, Partition]]) -> dict[int, str]:
-    """Return the transactional id of each producer id that the transaction coordinator's topic names."""
+    """Return the transactional ids by producer id, from the transaction coordinator's topic."""
     result: dict[int, str] = {}
     for filesystem, partition in chosen:
         if partition.topic == _TRANSACTIONS:
@@ -72,7 +72,7 @@ def transactional_ids(chosen: Iterable[tuple[FileSystem, Partition]]) -> dict[in
 
 
 def _opened(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return key and value of a record as JSON; empty where they cannot be read."""
+    """Return key and value of a record as JSON objects, which are empty for an unreadable record."""
     try:
         record = open_record(topic, key, value)
     except KafkaframesError:
@@ -82,7 +82,7 @@ def _opened(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any]
 
 
 def _records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tuple[bytes | None, bytes]]:
-    """Yield key and value of the records that have a value; a segment that cannot be read ends it."""
+    """Yield key and value of the records with a value. The iteration ends at the first unreadable segment."""
     options = ReadOptions(columns=("key", "value"), rules=FILE, control_records=False)
     left = _MOST_BYTES
     for segment in segments:
@@ -104,7 +104,7 @@ _PRODUCER, _EPOCH, _OFFSET, _FIRST, _LAST, _ATTRIBUTES = range(len(IN_TRANSACTIO
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that has no marker, ``since`` the timestamp of its first batch in milliseconds; -1 for none."""
+    """A transaction without a marker. ``since`` is its first batch's timestamp in milliseconds; -1 for none."""
 
     topic: str
     partition: int
@@ -116,9 +116,11 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Transactions:
-    """What became of transactions, and how many milliseconds there were from the first batch to the marker.
+    """Transactions by outcome, and their durations from the first batch to the marker, in milliseconds.
 
-    ``empty_markers`` are of transactions of which this log has no data (they wrote elsewhere, or were cleaned).
+    Attributes:
+        empty_markers: number of markers without a batch in this log. The transaction wrote elsewhere, or its records
+            were compacted away.
     """
 
     committed: int = 0
@@ -129,12 +131,12 @@ class Transactions:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The number of committed, aborted and open transactions."""
         return self.committed + self.aborted + len(self.open)
 
 
 def transactions_of(partition: Partition, segments: Iterable[Measured]) -> Transactions:
-    """Follow the segments of a partition in their order."""
+    """Return the transactions of a partition. Its segments must be in offset order."""
     result, durations = Transactions(), []
     begun: dict[int, OpenTransaction] = {}
     for facts, measured in segments:
@@ -161,7 +163,7 @@ def transactions_of(partition: Partition, segments: Iterable[Measured]) -> Trans
 
 
 def _turns(table: Ints) -> Ints:
-    """Leave out the batches that only continue a transaction: where there are millions, most do."""
+    """Remove the batches that only continue a transaction, which are the most in large logs."""
     order = np.argsort(table[_PRODUCER], kind="stable")
     control = (table[_ATTRIBUTES, order] & CONTROL) != 0
     starts = np.diff(table[_PRODUCER, order], prepend=np.iinfo(np.int64).min) != 0

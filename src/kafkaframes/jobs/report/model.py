@@ -1,7 +1,7 @@
-"""What a report says, as plain values: the page is drawn from them, and ``--json`` prints them.
+"""The contents of a report as plain values. The page is drawn from them, and ``--json`` prints them.
 
-Sizes are bytes, times are milliseconds since 1970 (-1 for none), offsets' ends are exclusive. Where a partition was
-found more than once, numbers are those of the one log that its copies make, and ``disk_bytes`` those of all of them.
+Sizes are in bytes, and times in milliseconds since 1970 (-1 for none). End offsets are exclusive. If a partition has
+several copies, its numbers are those of the merged log, and only ``disk_bytes`` includes all copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT_VERSION = 2
 
 @dataclass(slots=True)
 class SizeReport:
-    """A histogram of sizes or durations; ``bins`` are (low, high, count), ``high`` exclusive; quantiles within 1/16."""
+    """A histogram of sizes or durations. ``bins`` are (low, high exclusive, count). Quantiles are right within 1/16."""
 
     count: int = 0
     total: int = 0
@@ -33,7 +33,7 @@ class SizeReport:
 
     @classmethod
     def of(cls, sizes: Sizes) -> SizeReport:
-        """Return what a report says of a histogram."""
+        """Return the report of a histogram."""
         median, p90, p99 = (sizes.quantile(share) for share in (0.5, 0.9, 0.99))
         bins = [(one.low, one.high, one.count) for one in sizes.octaves()]
         return cls(len(sizes), sizes.total, sizes.smallest, sizes.largest, median, p90, p99, bins)
@@ -41,9 +41,13 @@ class SizeReport:
 
 @dataclass(slots=True)
 class TimeReport:
-    """Records over time: one more edge than there are counts; ``unit`` is a bucket's width in words.
+    """Records over time.
 
-    ``before`` and ``after`` are outside of the edges, ``without`` have no timestamp.
+    Attributes:
+        unit: width of a bucket, in words.
+        edges: bounds of the buckets, one more than there are counts.
+        before, after: number of records outside of the edges.
+        without: number of records without a timestamp.
     """
 
     first: int = -1
@@ -61,7 +65,9 @@ class TimeReport:
 class KeyReport:
     """The keys of a topic.
 
-    ``compacted`` is how one knows that it is, empty if it is not; ``standard_error`` that of ``distinct``, 0 if exact.
+    Attributes:
+        compacted: evidence that the topic is compacted; "" if it is not.
+        standard_error: relative standard error of ``distinct``; 0 if it is exact.
     """
 
     compacted: str = ""
@@ -74,7 +80,7 @@ class KeyReport:
 
 @dataclass(slots=True)
 class TransactionReport:
-    """Transactions; each counts once in each partition."""
+    """Transactions by outcome. Each counts once in each of its partitions."""
 
     committed: int = 0
     aborted: int = 0
@@ -85,7 +91,7 @@ class TransactionReport:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The number of committed, aborted and open transactions."""
         return self.committed + self.aborted + self.open
 
 
@@ -94,9 +100,11 @@ class TopicReport:
     """One topic.
 
     Attributes:
-        size_bytes: of the batches of each log, once; ``disk_bytes`` of the ``.log`` files of all copies.
-        raw_bytes: what its sound batches would be without compression, ``log_bytes`` what they are.
-        activity: its records in the buckets of the report's ``times``.
+        size_bytes: size of the batches of each log, without further copies.
+        disk_bytes: size of the ``.log`` files of all copies.
+        raw_bytes: uncompressed size of the undamaged batches.
+        log_bytes: size of the undamaged batches in the log.
+        activity: number of records in each bucket of the report's ``times``.
     """
 
     name: str
@@ -124,7 +132,7 @@ class TopicReport:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One partition; no record has the ``missing_offsets`` between its first and its last batch."""
+    """One partition. ``missing_offsets`` is the number of offsets without a record between first and last batch."""
 
     topic: str
     partition: int
@@ -145,9 +153,9 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class ProducerReport:
-    """What one producer id wrote; -1 stands for all producers without one.
+    """The batches of one producer id. The id -1 collects all batches without a producer id.
 
-    Its name is the transactional id, where the log has the coordinator's topic.
+    ``name`` is the transactional id if the log has the transaction coordinator's topic.
     """
 
     producer_id: int
@@ -175,7 +183,7 @@ class DirectoryReport:
 
 @dataclass(slots=True)
 class NotRead:
-    """Something that is not among the numbers, and why."""
+    """A file or directory that was not measured, and the reason."""
 
     what: str
     why: str
@@ -184,7 +192,7 @@ class NotRead:
 
 @dataclass(slots=True)
 class Report:
-    """The whole: topics by size, the largest first; ``losses``, batches that are not sound, are findings, too."""
+    """The whole report. Topics are sorted by size, the largest first. ``losses`` are also among the findings."""
 
     version: str
     paths: list[str]
@@ -204,16 +212,16 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no record is damaged, missing or out of order."""
+        """Whether no records are damaged, missing or out of order."""
         return not self.errors()
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What a consumer of a broker that opens this log would not expect although the log is sound."""
+        """Properties of an undamaged log that would surprise a consumer of a broker that opens it."""
         return caveats_of(self.findings)
 
     def errors(self, severity: Severity = Severity.ERROR) -> int:
-        """Return how many findings there are of a severity."""
+        """Return the number of findings with a severity."""
         return sum(one.severity == severity for one in self.findings)
 
     def total(self, name: str) -> int:
@@ -221,7 +229,7 @@ class Report:
         return sum(getattr(one, name) for one in self.topics)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the report as a JSON object."""
         values = _with_units(asdict(self))
         values["findings"] = [one.as_json() for one in self.findings]
         return {"report_version": FORMAT_VERSION, "sound": self.is_sound, "caveats": list(self.caveats), **values}
@@ -236,7 +244,7 @@ _NONE_IS_NEGATIVE = frozenset((*_IN_MILLISECONDS, "producer_id", "epoch"))
 
 
 def _with_units(value: Any) -> Any:
-    """Return values of JSON under names that say their units; a missing timestamp or producer (-1) becomes None."""
+    """Add the units to the names of JSON values, and replace a missing timestamp or producer (-1) by None."""
     if isinstance(value, list | tuple):
         return [_with_units(one) for one in value]
     if not isinstance(value, dict):
@@ -249,7 +257,7 @@ def _with_units(value: Any) -> Any:
 
 @dataclass(slots=True)
 class TopicState:
-    """A topic while its segments come in."""
+    """The sums of a topic, to which each measured segment is added."""
 
     measure: Measure = field(default_factory=Measure)
     segments: int = 0

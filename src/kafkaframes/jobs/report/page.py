@@ -1,4 +1,4 @@
-"""Make the page: one file, no network, readable without its script; the same report gives the same bytes."""
+"""Draw a report as one HTML page without network access. It is readable without its script, and reproducible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkaframes.jobs.report.tables import Markup, html_page, path_codes
 from kafkaframes.jobs.report.words import NONE, minute_text, ratio_text, size_text, time_text
 
 _MOST_PATHS = 4
-_KEPT_TOPICS, _KEPT = 2000, 200  # of a list, in the data that travels with the page
+_KEPT_TOPICS, _KEPT = 2000, 200  # entries of a list in the JSON data of the page
 
 
 def report_page(report: Report) -> str:
@@ -97,7 +97,7 @@ def _day(timestamp_ms: int) -> str:
 
 
 def _saved(report: Report) -> dict[str, Any]:
-    """Return the numbers that travel with the page; long lists are cut, and say so."""
+    """Return the JSON data of the page. Long lists are cut, and ``left_out`` has the number of omitted entries."""
     most = {"topics": _KEPT_TOPICS} | dict.fromkeys(_LONG, _KEPT)
     cut = {
         name: len(getattr(report, name)) - count for name, count in most.items() if len(getattr(report, name)) > count
@@ -112,7 +112,7 @@ _LONG = ("partitions", "producers", "copies", "findings", "losses", "not_read")
 
 
 def _short(topic: dict[str, Any]) -> dict[str, Any]:
-    """Leave out of a topic what says nothing: bins, and transactions where there are none."""
+    """Remove the bins of a topic, and its transactions if it has none."""
     result = {name: value for name, value in topic.items() if name != "activity"}
     result["record_sizes"] = {name: topic["record_sizes"][name] for name in ("total", "median", "p99", "largest")}
     if not any(topic["transactions"][name] for name in ("committed", "aborted", "open", "empty_markers")):

@@ -1,4 +1,4 @@
-"""A proposal as one HTML page, in the design of the reports: what changes, what it costs or saves, whom it breaks."""
+"""Draw a protocol proposal as one HTML page: the changes, their cost or savings, and the clients that they break."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaframes.protocol.spec.changes import SEVERITY
 from kafkaframes.protocol.spec.evolution import check_sets
 
 _MOST_CHANGES, _MOST_FINDINGS, _MOST_PATHS = 400, 400, 6
-_Card: TypeAlias = tuple[str, Markup]  # its name in the list of sections, and itself
+_Card: TypeAlias = tuple[str, Markup]  # its title in the list of sections, and the card
 
 
 class _Row(NamedTuple):
@@ -27,7 +27,7 @@ class _Row(NamedTuple):
 def proposal_page(
     question: Question, outcome: Outcome, scaled: Sequence[Scaled] = (), *, paths: Sequence[str] = (), version: str
 ) -> str:
-    """Return the page."""
+    """Return the proposal as HTML."""
     title = question.proposal.title if question.after is None else f"Proposal: {question.name}"
     cards = {
         "changes": ("Changes", _changes(question)),
@@ -50,7 +50,7 @@ def proposal_page(
 
 
 def json_rows(question: Question, outcome: Outcome, scaled: Sequence[Scaled]) -> list[dict[str, Any]]:
-    """Return what was weighed as JSON, a row for each group, then the rows of a mix."""
+    """Return the weights as JSON: a row for each group, then the rows of a mix."""
     groups = sorted(outcome.weights.items(), key=lambda item: str(item[0]))
     return [
         *({"api": question.api_name(group.api_key), **group._asdict(), **row_of(weight)} for group, weight in groups),

@@ -1,4 +1,4 @@
-"""What the page shows of sizes, formats, times and topics: each function draws one card from the report."""
+"""Draw the report's cards on sizes, compression, formats, times and topics. Each function draws one card."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from kafkaframes.records.layout import CODECS
 MOST_BARS = 15
 MOST_LAYERS = 5
 MOST_TOPICS = 2000
-MOST_ROWS = 200  # of other tables
+MOST_ROWS = 200  # rows of other tables
 _PLURALS = {"batch": "batches"}
 _FORMATS = {"v0": "before 0.10", "v1": "0.10", "v2": "since 0.11"}
 
 
 def card(name: str, title: str, *children: Any, note: Any = None, wide: bool = False) -> Markup:
-    """Return a card with a heading and a line on what it shows."""
+    """Return a card with a heading and an explanation."""
     said = tag("p", note, class_="note") if note else None
     return tag("section", tag("h2", title), said, children, id=name, class_="card wide-card" if wide else "card")
 
 
 def empty(words: str) -> Markup:
-    """Return what stands where there is nothing to draw."""
+    """Return the text of a card without data."""
     return tag("p", words, class_="empty")
 
 
 def shown_text(shown: int, whole: int, what: str) -> str:
-    """Say that a list is cut; nothing where it is not."""
+    """Return how many entries of a cut list are shown; "" if all are."""
     return f" {shown:,} of {whole:,} {what} shown; --json has all." if shown < whole else ""
 
 
 def codec_legend(topics: Sequence[TopicReport]) -> Markup:
-    """Return the legend of the codecs that occur."""
+    """Return the legend of the codecs in the topics."""
     used = {cell.codec for topic in topics for cell in topic.cells}
     unread = any(topic.size_bytes > topic.log_bytes for topic in topics)
     entries = [(f"codec-{name}", name) for name in CODECS if name in used]
@@ -88,7 +88,7 @@ def _size_bar(name: str, remark: str, topics: Sequence[TopicReport]) -> Bar:
 
 
 def compression(report: Report) -> Markup:
-    """Draw, for each topic that is compressed, how much smaller it is; and a table of codecs."""
+    """Draw the compression ratio of each compressed topic, and a table of codecs."""
     topics = [topic for topic in report.topics if any(cell.codec != "none" for cell in topic.cells)]
     codecs = _by(report.topics, "codec")
     rows = [
@@ -128,7 +128,7 @@ def _ratio_tip(topic: TopicReport) -> str:
 
 
 def _by(topics: Iterable[TopicReport], name: str) -> list[Cell]:
-    """Sum the cells of all topics by format or by codec, the most bytes first."""
+    """Sum the cells of all topics by format or by codec, and sort them by size, the largest first."""
     result: dict[str, Cell] = {}
     for cell in (cell for topic in topics for cell in topic.cells):
         result.setdefault(getattr(cell, name), Cell(cell.format, cell.codec)).merge(cell)
@@ -136,7 +136,7 @@ def _by(topics: Iterable[TopicReport], name: str) -> list[Cell]:
 
 
 def formats(report: Report) -> Markup:
-    """Draw the share of the record formats, and which topics are not in the newest."""
+    """Draw the shares of the record formats, and list the topics with older formats."""
     result = sorted(_by(report.topics, "format"), key=lambda entry: entry.format)
     title = "Record formats"
     if not result:
@@ -170,7 +170,7 @@ def size_histogram(name: str, title: str, sizes: SizeReport, *, of: str, note: s
 
 
 def quantiles(sizes: SizeReport, text: charts.Text) -> Markup:
-    """Return the figures of a histogram."""
+    """Return the quantiles of a histogram as figures."""
     mean = sizes.total / sizes.count if sizes.count else 0
     figures = (
         ("smallest", sizes.smallest), ("median", sizes.median), ("mean", mean),
@@ -208,7 +208,7 @@ def durations(sizes: SizeReport) -> Markup:
 
 
 def times(report: Report) -> Markup:
-    """Draw the records of the whole log over time, the most active topics in colours of their own."""
+    """Draw the records of the whole log over time. The most active topics have their own colours."""
     result, title = report.times, "Records over time"
     if not result.counts:
         return card("times", title, empty("No record has a timestamp that a calendar has."), wide=True)
@@ -238,7 +238,7 @@ def times(report: Report) -> Markup:
 
 
 def drawn_range(times: TimeReport) -> tuple[int, int]:
-    """Return from when to when the chart shows records, in milliseconds; implausible times are outside."""
+    """Return the time range of the chart, in milliseconds. Implausible times are outside."""
     shown = [edge for edge, count in zip(times.edges, times.counts, strict=False) if count]
     return shown[0] if times.before else times.first, shown[-1] if times.after else times.last
 
@@ -253,7 +253,7 @@ def _time_column(
 
 
 def time_ticks(edges: Sequence[int]) -> list[Tick]:
-    """Return the marks of an axis of times."""
+    """Return the ticks of a time axis."""
     result = histograms.ticks(list(edges))
     return [
         Tick(_position(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
@@ -262,7 +262,7 @@ def time_ticks(edges: Sequence[int]) -> list[Tick]:
 
 
 def _position(edges: Sequence[int], at: int) -> float:
-    """Return where a time lies, counted in columns: these may differ in milliseconds (months)."""
+    """Return the position of a time, in columns. Columns may cover different durations (months)."""
     position = max(index for index, edge in enumerate(edges) if edge <= at)
     if position == len(edges) - 1:
         return position
@@ -270,7 +270,7 @@ def _position(edges: Sequence[int], at: int) -> float:
 
 
 def topics(report: Report) -> Markup:
-    """List every topic."""
+    """Draw the table of all topics."""
     shown = report.topics[:MOST_TOPICS]
     fields = [
         Field("Topic", lambda entry: tag("b", entry.name, class_="soft" if entry.is_internal else None), wide=True),

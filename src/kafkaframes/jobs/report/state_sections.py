@@ -1,4 +1,4 @@
-"""What the page shows of producers, transactions, keys, copies, damage, partitions, and of what it is a report."""
+"""Draw the report's cards on producers, transactions, keys, copies, damage, partitions and the input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkaframes.storage.files.findings import Finding, Severity
 
 
 def producers(report: Report) -> Markup:
-    """Draw who wrote most."""
+    """Draw the producers with the most data."""
     title = "Producers"
     known = [one for one in report.producers if one.producer_id >= 0]
     if not report.producers:
@@ -60,7 +60,7 @@ def _producer_tip(entry: ProducerReport) -> str:
 
 
 def transactions(report: Report) -> Markup:
-    """Draw how transactions ended, how long they took, and list the open ones."""
+    """Draw the outcomes and durations of transactions, and list the open ones."""
     result, title = report.transactions, "Transactions"
     if not result.count:
         return card("transactions", title, empty("No batch belongs to a transaction."), wide=True)
@@ -106,7 +106,7 @@ def _of(shown: int, whole: int) -> str:
 
 
 def keys(report: Report) -> Markup:
-    """Draw how many distinct keys compacted topics have beside their records; list the others with keys."""
+    """Draw the numbers of distinct keys and of records of compacted topics, and list other topics with keys."""
     title = "Keys of compacted topics"
     keyed = [one for one in report.topics if one.keys.keyed]
     compacted = sorted((one for one in keyed if one.keys.compacted), key=lambda entry: (-entry.keys.keyed, entry.name))
@@ -172,7 +172,7 @@ _SEVERITIES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "
 
 
 def replicas(report: Report) -> Markup:
-    """List the copies of partitions of which not all are the same, and what was decided."""
+    """List the copies of partitions whose copies differ, with the decisions."""
     title = "Copies"
     if not report.copies:
         return card("copies", title, empty("Every partition was found once."), wide=True)
@@ -208,7 +208,7 @@ def _verdict(entry: CopyReport) -> Markup:
 
 
 def damage(report: Report) -> Markup:
-    """List what verification found, the gravest first, and what was lost."""
+    """List the findings of the verification, the most severe first, and the lost records."""
     title = "Damage"
     if not report.findings:
         said = "Every CRC, offset, index and checkpoint is as a broker would have it."
@@ -240,7 +240,7 @@ def damage(report: Report) -> Markup:
 
 
 def _first_of_each(findings: Sequence[Finding]) -> list[Finding]:
-    """Leave out what repeats: hundreds of one check would hide the others."""
+    """Return a few findings of each check, because hundreds of one check would hide the others."""
     seen: Counter[str] = Counter()
     shown: list[Finding] = []
     for finding in findings:
@@ -263,7 +263,7 @@ def _loss_text(loss: Loss | None) -> Markup | None:
 
 
 def lost_text(report: Report) -> str | None:
-    """Say what the damaged batches held."""
+    """Return how many records the damaged batches have; None without damage."""
     if not report.losses:
         return None
     records = sum(max(one.declared, 0) for one in report.losses)
@@ -274,7 +274,7 @@ def lost_text(report: Report) -> str | None:
 
 
 def partitions(report: Report) -> Markup:
-    """List partitions, folded away."""
+    """Draw the collapsed table of partitions."""
     order = sorted(
         report.partitions, key=lambda entry: (-entry.errors, -entry.size_bytes, entry.topic, entry.partition)
     )
@@ -303,7 +303,7 @@ def partitions(report: Report) -> Markup:
 
 
 def source(report: Report) -> Markup:
-    """Say what was read, and what was not."""
+    """List the directories that were read, and the files that were not measured."""
     fields = [
         Field("Directory", lambda entry: path_code(entry.path), wide=True),
         number("Broker", "node_id", str),

@@ -1,8 +1,7 @@
-"""Make a report of what was discovered: one pass over every segment, then what needs several of them.
+"""Make a report of log directories: one pass over all segments, then the numbers that need several segments.
 
-Copies of a partition are verified each, and measured as the one log that they make. The pass (``measure_segment``) may
-run in many processes; what comes back is folded into its topic at once, so memory does not grow with the number of
-segments.
+Each copy of a partition is verified, and the merged log is measured once. The pass (``measure_segment``) may run in
+many processes. Each result is added to its topic at once, so memory use does not grow with the number of segments.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.filesystem import plain_path
 from kafkaframes.storage.files.findings import Finding, Severity
 
-MOST_PRODUCERS = 1000  # that are named; the others are counted together
+MOST_PRODUCERS = 1000  # producers that are listed; the rest is counted as ``OTHERS``
 MOST_OPEN = 100
-OTHERS = -2  # the producer id of all that are not named
+OTHERS = -2  # producer id for all producers that are not listed
 Topics = Mapping[str, TopicState]
 
 
 def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> PartitionReport:
-    """Return what is said of a partition."""
+    """Return the report of a partition."""
     partition, total = joined.partition, whole.total
     firsts = [one.first_offset for one in facts if one.first_offset >= 0]
     lasts = [one.last_offset for one in facts if one.last_offset >= 0]
     start = partition.log_start_offset
     end = max(start, max(lasts, default=-1) + 1, *(one.base_offset for one in partition.segments), 0)
-    span = max(lasts) + 1 - min(firsts) if firsts and lasts else 0  # short by a wrapper's first records, in format 1
+    span = max(lasts) + 1 - min(firsts) if firsts and lasts else 0  # format 1: too small by a wrapper's first records
     return PartitionReport(
         topic=partition.topic,
         partition=partition.partition,
@@ -78,7 +77,7 @@ def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> P
 
 
 def topics_of(topics: Topics, compacted: Mapping[str, str], findings: Iterable[Finding]) -> list[TopicReport]:
-    """Return what is said of each topic, the largest first."""
+    """Return the reports of topics, sorted by size, the largest first."""
     errors = errors_by_directory(findings)
     result = [_topic(name, state, compacted.get(name, ""), errors) for name, state in topics.items()]
     return sorted(result, key=lambda entry: (-entry.size_bytes, entry.name))
@@ -121,18 +120,18 @@ def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -
 
 
 def errors_by_directory(findings: Iterable[Finding]) -> Counter[str]:
-    """Count errors by the directory in which their files lie."""
+    """Count errors by the directory of their files."""
     return Counter(one.file.rpartition("/")[0] for one in findings if one.severity == Severity.ERROR)
 
 
 def partitions_of(topics: Topics) -> list[PartitionReport]:
-    """Return what is said of each partition, in their order."""
+    """Return the reports of all partitions, in order."""
     result = (one for state in topics.values() for one in state.partitions)
     return sorted(result, key=lambda entry: (entry.topic, entry.partition, entry.directories))
 
 
 def times_of(topics: Topics, reports: list[TopicReport]) -> TimeReport:
-    """Choose the timeline of all records, and give each topic its counts in the same buckets."""
+    """Choose a timeline for all records, and count each topic's records in its buckets."""
     whole = Times()
     for state in topics.values():
         whole.merge(state.measure.times)
@@ -154,7 +153,7 @@ def sizes_of(topics: Topics, name: str) -> SizeReport:
 
 
 def producers_of(topics: Topics, ids: Mapping[int, str]) -> list[ProducerReport]:
-    """Return what each producer wrote, the most bytes first; those beyond ``MOST_PRODUCERS`` together, last."""
+    """Return the producers by size, the largest first. Those beyond ``MOST_PRODUCERS`` are one entry at the end."""
     counts: dict[int, ProducerCounts] = {}
     written: dict[int, list[str]] = {}
     for name, state in sorted(topics.items()):
@@ -177,7 +176,7 @@ def _producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]
 
 
 def _transactions_of(ended_of_partitions: Iterable[Transactions]) -> TransactionReport:
-    """Sum up the transactions of partitions."""
+    """Add up the transactions of partitions."""
     durations, report, still = Sizes(), TransactionReport(), list[OpenTransaction]()
     for ended in ended_of_partitions:
         report.committed += ended.committed
@@ -193,7 +192,7 @@ def _transactions_of(ended_of_partitions: Iterable[Transactions]) -> Transaction
 
 @dataclass(slots=True)
 class Survey:
-    """Everything that the pass brought."""
+    """The results of the pass over all segments."""
 
     topics: dict[str, TopicState] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
@@ -209,13 +208,17 @@ def make_report(
     options: Mapping[str, Any] | None = None,
     run: Runner = run_here,
 ) -> Report:
-    """Read everything that was discovered and report it; no partition is an ``OptionError``.
+    """Read log directories and return a report.
 
     Args:
-        paths: what the caller named; a renamed directory (``-delete``) counts only where one of them leads to it.
-        version: of kafkaframes.
-        generated_at: what time it is, in milliseconds; the report of the same files is otherwise the same.
-        options: of the stores.
+        paths: paths that the caller passed. A deleted partition's directory (``-delete``) is measured only if it is one
+            of them.
+        version: version of kafkaframes.
+        generated_at: time of the report, in milliseconds. Reports of the same files differ only in it.
+        options: options of the object stores.
+
+    Raises:
+        OptionError: the directories have no partitions.
     """
     listed = list(directories)
     if not any(directory.partitions for directory in listed):
@@ -246,10 +249,10 @@ def make_report(
 
 
 def _pass(directories: list[LogDirectory], joined: list[Joined], run: Runner) -> Survey:
-    """Verify every segment, in the order in which ``verify`` asks for them; measure each log once.
+    """Verify all segments, in the order of ``verify``, and measure each log once.
 
-    A log of which there is one copy is measured in the same pass. One that was merged follows after all: its bytes lie
-    in several copies.
+    A log with one copy is measured in the same pass. Merged logs are measured after it, because their data is in
+    several copies.
     """
     survey = Survey()
     alone = {one.partition.directory: one for one in joined if one.merged is None}

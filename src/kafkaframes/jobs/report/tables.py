@@ -1,8 +1,8 @@
-"""Tables of the page: columns said once, rows drawn from values, sorted and searched by the page's script.
+"""Build HTML safely: tables of typed columns and whole pages.
 
-HTML as values: what is text is escaped, always; only what these functions made is taken as it is.
-
-Topic names, paths and transactional ids are outside input; nothing else in this package writes a ``<``.
+The page's script sorts and searches tables. HTML is a value of type ``Markup``. All other text is escaped, without
+exception, because topic names, paths and transactional ids are foreign input. No other module of this package writes
+HTML tags.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _VOID = frozenset({"meta", "input", "rect", "path", "line"})
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """A text that is HTML and must not be escaped."""
 
     __slots__ = ()
 
 
-Child = Any  # text, Markup, None, or an iterable of such
+Child = Any  # text, Markup, None, or an iterable of these
 
 
 def join(children: Iterable[Child]) -> Markup:
-    """Return children one after the other; ``None`` is left out.
+    """Return children as one piece of HTML. ``None`` is omitted.
 
     >>> join(["a < b", None, tag("br", void=True)])
     'a &lt; b<br>'
@@ -39,7 +39,7 @@ def join(children: Iterable[Child]) -> Markup:
 
 
 def path_code(path: str) -> Markup:
-    """Return a path as code that may be broken behind its slashes.
+    """Return a path as code that may be broken after its slashes.
 
     >>> path_code("/a/b")
     '<code>/<wbr>a/<wbr>b</code>'
@@ -48,13 +48,13 @@ def path_code(path: str) -> Markup:
 
 
 def path_codes(paths: Sequence[str], most: int) -> Markup:
-    """Return the first of some paths, and how many more there are."""
+    """Return the first of some paths, and the number of the others."""
     codes = ([", " if number else None, path_code(path)] for number, path in enumerate(paths[:most]))
     return join([codes, f" and {len(paths) - most:,} more" if len(paths) > most else None])
 
 
 def breakable(text: str, sign: str) -> Markup:
-    """Return text that may be broken behind each of a sign."""
+    """Return text that may be broken after each occurrence of a character."""
     return Markup(_text(text).replace(sign, f"{sign}<wbr>"))
 
 
@@ -69,14 +69,14 @@ def _text(child: Child) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace what a page cannot hold or would hide: control characters and halves of surrogate pairs."""
+    """Replace characters that are invalid or invisible in HTML: control characters and lone surrogates."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def tag(name: str, /, *children: Child, void: bool = False, **attributes: Any) -> Markup:
-    """Return an element. ``class_`` and ``data_v`` are written ``class`` and ``data-v``; ``None`` is left out.
+    """Return an element. ``class_`` and ``data_v`` become ``class`` and ``data-v``. ``None`` is omitted.
 
     >>> tag("a", "x & y", href='"quoted"', class_=None)
     '<a href="&quot;quoted&quot;">x &amp; y</a>'
@@ -92,18 +92,19 @@ def tag(name: str, /, *children: Child, void: bool = False, **attributes: Any) -
 
 
 _SORTED_AS_TEXT = (count_mark, str, minute_text, time_text)
-_TALL_ROWS = 25  # more scroll in a box of their own
+_TALL_ROWS = 25  # tables with more rows scroll in a box
 
 
 class Field(NamedTuple):
-    """A column.
+    """A column of a table.
 
     Attributes:
-        show: a row's cell, text or ``Markup``.
-        value: what the column is sorted by; makes it a column of numbers.
-        says_all: the text alone sorts as well: counts and times do, sizes in KiB and MiB do not.
-        is_minor: left out on a phone.
-        wide: may be broken into lines.
+        show: returns a row's cell, as text or ``Markup``.
+        value: returns a row's sort key; if set, the column is numeric.
+        says_all: whether the cell's text can be sorted instead of ``value``, as counts and times can and sizes in KiB
+            and MiB cannot.
+        is_minor: whether the column is hidden on a phone.
+        wide: whether the cells may be broken into lines.
     """
 
     name: str
@@ -117,7 +118,7 @@ class Field(NamedTuple):
 def number(
     name: str, attribute: str, show: Callable[[Any], str] = count_mark, *, is_minor: bool = False, none: float = -1
 ) -> Field:
-    """Return a column of numbers: ``show`` writes an attribute (``keys.distinct``) of the row; ``none`` is a dash."""
+    """Return a numeric column. ``show`` formats the row's attribute (``keys.distinct``); ``none`` is a dash."""
     get = attrgetter(attribute)
 
     def value(row: Any) -> float:
@@ -131,9 +132,9 @@ def number(
 def table(
     rows: Sequence[Any], fields: Sequence[Field], *, name: str, searchable: bool = False, stacked: bool = False
 ) -> Markup:
-    """Return a table, called ``name`` for who does not see it.
+    """Return a table. ``name`` describes it to screen readers.
 
-    If ``searchable``, a search field looks at the first column; if ``stacked``, each row is a paragraph on a phone.
+    If ``searchable``, a search field filters by the first column. If ``stacked``, each row is a paragraph on a phone.
     """
     head = tag(
         "tr", (tag("th", tag("button", one.name, type="button"), class_=_class(one), scope="col") for one in fields)
@@ -173,15 +174,17 @@ def html_page(
     sections: Mapping[str, str] | None = None,
     data: Any = None,
 ) -> str:
-    """Return a whole page: one file, no network.
+    """Return a whole page in one file that needs no network.
 
     Args:
-        title: of the window; ``heading`` of the page.
-        where, made: what the page is about, and when and by what it was made.
-        tiles: the figures at its head, each with its name, words on it, and ``good``, ``warn``, ``bad`` or nothing.
-        version: of kafkaframes.
+        title: title of the window.
+        heading: heading of the page.
+        where: description of the input.
+        made: when and by which program the page was written.
+        tiles: figures at the top, each with a name, an explanation, and ``good``, ``warn``, ``bad`` or "".
+        version: version of kafkaframes.
         sections: links to cards, by their ids.
-        data: what can be saved as JSON; without it the page has no script, so nothing is sorted or searched.
+        data: data that the reader can save as JSON. Without it the page has no script, so tables cannot be sorted.
     """
     head = tag("div", (_tile(*one) for one in tiles), class_="tiles")
     lines = tag("div", tag("h1", heading), tag("p", where, class_="paths"), tag("p", made, class_="soft"))

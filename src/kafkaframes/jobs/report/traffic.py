@@ -1,4 +1,4 @@
-"""What recorded traffic amounts to, in one pass: calls by API and version, latency, errors, clients, connections."""
+"""Measure recorded traffic in one pass: calls by API and version, latency, errors, clients and connections."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _COLUMNS: Final = (
     "errors",
     "_error",
 )
-_FINENESS: Final = 8  # bins of an octave
+_FINENESS: Final = 8  # bins per octave
 _BINS: Final = 40 * _FINENESS
 _SMALLEST_MS: Final = 0.001
 
 
 @dataclass
 class ApiTraffic:
-    """One version of one API."""
+    """The calls of one version of one API."""
 
     api: str
     version: int
@@ -52,7 +52,7 @@ class ApiTraffic:
     latency: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BINS, np.int64))
 
     def quantile(self, share: float) -> float | None:
-        """Return a quantile of the latency in ms, right within 9 %; None where no call was answered.
+        """Return a quantile of the latency in ms, right within 9 %; None if no calls were answered.
 
         >>> ApiTraffic("Metadata", 12).quantile(0.5) is None
         True
@@ -66,7 +66,7 @@ class ApiTraffic:
 
 @dataclass
 class TrafficReport:
-    """The numbers of the page."""
+    """The numbers of the traffic page."""
 
     paths: tuple[str, ...]
     apis: dict[tuple[str, int], ApiTraffic] = field(default_factory=dict)
@@ -81,26 +81,26 @@ class TrafficReport:
 
     @property
     def calls(self) -> int:
-        """How many calls there are."""
+        """The number of calls."""
         return sum(one.calls for one in self.apis.values())
 
     @property
     def judged(self) -> str:
-        """How much of the input the numbers rest on: all, part or nothing."""
+        """How much of the input was measured: ``all``, ``part`` or ``nothing``."""
         if not self.calls:
             return NOTHING
         return PART if self.coverage.unread else ALL
 
     @property
     def judged_text(self) -> str:
-        """The same as a sentence, with what was not read; empty if all was."""
+        """The same as a sentence, with a summary of the unread parts; "" if everything was read."""
         unread = summary(self.coverage.unread)
         if self.judged == NOTHING:
             return f"Judged: nothing. No call in the input could be read{': ' + unread if unread else ''}."
         return f"Judged: part. Not read: {unread}." if self.judged == PART else ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the numbers as JSON."""
+        """Return the numbers as a JSON object."""
         return {
             "judged": self.judged,
             "paths": list(self.paths),
@@ -141,9 +141,9 @@ def make_traffic_report(
     """Measure captures and request logs.
 
     Args:
-        ports: on which brokers listen.
-        target: the release that the clients are audited for.
-        specs: a user's own; what they lack is read by the catalog's.
+        ports: ports of the brokers.
+        target: release for the audit of the clients.
+        specs: user-defined message specs. The catalog's are used for all other messages.
 
     Raises:
         DecodeError: the only file is neither a capture nor a request log.
@@ -190,7 +190,7 @@ def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
 
 
 def _bins(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the bin of each latency; -1 where there is none."""
+    """Return the bin of each latency; -1 for a call without a latency."""
     known = ~np.isnan(latency)
     result = np.full(len(latency), -1, np.int64)
     scaled = np.log2(np.maximum(latency[known], _SMALLEST_MS) / _SMALLEST_MS) * _FINENESS

@@ -1,4 +1,4 @@
-"""The pages on recorded traffic and on an audit, in the design of that on logs: one file, no network."""
+"""Draw recorded traffic, or an audit, as one HTML page without network access, in the design of the log report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine":
 
 
 def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
-    """Return the page."""
+    """Return an audit as HTML."""
     names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     cards = [
@@ -64,7 +64,7 @@ def _judged_tile(judged: str) -> tuple[str, str, str, str]:
 
 
 def _unread_cards(words: str, entries: Sequence[UnreadData]) -> list[Markup]:
-    """Return the card on what was not read; none if there is nothing to say."""
+    """Return the card on unread parts of the input, if there are any."""
     if not words:
         return []
     fields = [
@@ -91,7 +91,7 @@ def _audited_clients(audit: Audit) -> Markup:
 
 
 def _client_rows(judged: ClientAudit, audit: Audit) -> Markup:
-    """Return a client's row, and one below it with the findings, folded."""
+    """Return a client's row, and a collapsed row with its findings."""
     shown = [finding for finding in judged.findings if finding.verdict != FINE] or list(judged.findings)
     evidence = None if judged.guess is None else tag("p", f"A guess: {judged.guess.evidence}", class_="note")
     count = count_text(len(shown), "finding")
@@ -107,7 +107,7 @@ def _client_rows(judged: ClientAudit, audit: Audit) -> Markup:
 
 
 def verdict_badge(judged: ClientAudit) -> Markup:
-    """Return a client's verdict, red where the upgrade breaks it."""
+    """Return a client's verdict as a badge, red if the upgrade breaks it."""
     return tag("span", judged.verdict, class_=f"badge {_STATES[judged.verdict]}".strip())
 
 
@@ -147,7 +147,7 @@ _SECTIONS: Final = {
 
 
 def traffic_page(report: TrafficReport, *, version: str, generated_at: int) -> str:
-    """Return the page as HTML."""
+    """Return a traffic report as HTML."""
     return html_page(
         "Kafka traffic report",
         heading="Kafka traffic report",
@@ -198,7 +198,7 @@ def _tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _upgrade_state(report: TrafficReport) -> str:
-    """Return the state of an upgrade that breaks no known client: good only if everything was judged."""
+    """Return the tile's state if the upgrade breaks no known client: ``good`` only if everything was judged."""
     return "good" if report.judged == ALL else ""
 
 
@@ -241,7 +241,7 @@ def _times(report: TrafficReport) -> Markup:
     ]
     label = f"calls per {unit}"
     drawn = charts.columns(columns, time_ticks(edges), x_name="time, UTC", y_name=label, label=label)
-    return card("time", "Calls over time", drawn, wide=not report.error_codes)  # else beside the errors
+    return card("time", "Calls over time", drawn, wide=not report.error_codes)  # narrow next to the card of errors
 
 
 def _milliseconds(value: float | None) -> str:

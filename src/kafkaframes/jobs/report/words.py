@@ -1,4 +1,4 @@
-"""Numbers as people read them: sizes, counts, times, shares; and round numbers for axes."""
+"""Format numbers for people: sizes, counts, times and shares. Choose round numbers for axes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def count_mark(count: int) -> str:
 
 
 def share_text(part: float, whole: float) -> str:
-    """Write a share in percent; what is little is not written as nothing.
+    """Format a share in percent. A small share is not rounded to 0 %, and a large one not to 100 %.
 
     >>> share_text(1, 3), share_text(1, 10_000), share_text(9_999, 10_000), share_text(0, 5)
     ('33 %', '< 0.1 %', '> 99.9 %', '0 %')
@@ -86,7 +86,7 @@ def share_text(part: float, whole: float) -> str:
 
 
 def ratio_text(raw: int, stored: int) -> str:
-    """Write how many times smaller compression made it.
+    """Format a compression ratio.
 
     >>> ratio_text(250, 100), ratio_text(5, 0)
     ('2.50×', '–')
@@ -95,7 +95,7 @@ def ratio_text(raw: int, stored: int) -> str:
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Return a time in UTC; a dash for a missing one (-1); milliseconds for one outside of the years 1 to 9999.
+    """Return a time in UTC; a dash for None or -1; milliseconds for a time outside of the years 1 to 9999.
 
     >>> time_text(1_700_000_000_123), time_text(-1), time_text(-2), time_text(2**62)
     ('2023-11-14 22:13:20', '–', '1969-12-31 23:59:59', '4611686018427387904 ms')
@@ -109,7 +109,7 @@ def time_text(timestamp_ms: int | None) -> str:
 
 
 def minute_text(timestamp_ms: int) -> str:
-    """Write a time without its seconds."""
+    """Format a time without its seconds."""
     text = time_text(timestamp_ms)
     return text if text.endswith("ms") else text[:16]
 
