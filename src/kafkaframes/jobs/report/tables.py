@@ -30,7 +30,7 @@ Child = Any  # text, Markup, None, or an iterable of these
 
 
 def join(children: Iterable[Child]) -> Markup:
-    """Return children as one piece of HTML. ``None`` is omitted.
+    """Return children as one HTML value. ``None`` is omitted.
 
     >>> join(["a < b", None, tag("br", void=True)])
     'a &lt; b<br>'
