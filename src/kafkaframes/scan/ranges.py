@@ -257,6 +257,15 @@ def was_made_anew(topic: str, then: str, now: str) -> str:
     )
 
 
+def describe_replaced_log(name: object, offset: int, expected: object, actual: object) -> str:
+    """Return the message for a partition that has another record at an offset than the checkpoint."""
+    return (
+        f"{name} is not the log from which the checkpoint was written: at offset {offset} the checkpoint has a record "
+        f"with {expected}, and the log has one with {actual}. The topic was deleted and created again, or its log was "
+        "truncated and has grown again. Use the log of the checkpoint, or start with a new checkpoint"
+    )
+
+
 def report_loss(problem: str, *, fail: bool) -> None:
     """Report that records of the requested range are lost, as an error or as a warning.
 

@@ -7,6 +7,8 @@ because they have no partitions:
 ``"orders@ID": {}``         id of a topic
 ``"orders@ID/0=42,1=7": {}`` offsets of partitions that were missing in the metadata when the micro-batch was planned;
                             ID is empty if brokers have no topic ids
+``"orders@/0:41:T:K:V:D"``  fingerprints of the last records before the offsets of partitions without a topic id, each
+                            with offset, timestamp, sizes of key and value ("-" means none) and digest
 =========================== ============================================================================================
 
 If a topic is missing in the metadata, it is not necessarily deleted: a change of its ACLs or a restart of the cluster
@@ -19,11 +21,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafkaframes.scan.fingerprints import Fingerprint
 from kafkaframes.scan.ranges import Name, Nested, flat, nest_by_topic
 
 _ID: Final = "@"  # these three characters are invalid in topic names
 _ABSENT: Final = "/"
 _OFFSET: Final = "="
+_FIELD: Final = ":"
+_NONE: Final = "-"
 
 
 class AbsentPartition(NamedTuple):
@@ -41,11 +46,14 @@ class StreamOffsets:
         offsets: next offset of each partition in the metadata.
         ids: topic ids, by topic; empty if brokers have no topic ids.
         absent: next offset of each partition that is missing in the metadata.
+        fingerprints: fingerprints of the last records before the offsets, in offset order, of partitions in a log
+            directory without a topic id.
     """
 
     offsets: Mapping[Name, int]
     ids: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[Name, AbsentPartition] = field(default_factory=dict)
+    fingerprints: Mapping[Name, tuple[Fingerprint, ...]] = field(default_factory=dict)
 
     def to_json(self) -> Nested:
         """Return the offsets in the form of a checkpoint.
@@ -60,6 +68,10 @@ class StreamOffsets:
         for (topic, partition), (topic_id, offset) in sorted(self.absent.items()):
             by_topic.setdefault((topic, topic_id), []).append(f"{partition}{_OFFSET}{offset}")
         names += [f"{topic}{_ID}{topic_id}{_ABSENT}{','.join(texts)}" for (topic, topic_id), texts in by_topic.items()]
+        records_by_topic: dict[str, list[str]] = {}
+        for (topic, partition), rows in sorted(self.fingerprints.items()):
+            records_by_topic.setdefault(topic, []).extend(_fingerprint_text(partition, row) for row in rows)
+        names += [f"{topic}{_ID}{_ABSENT}{','.join(texts)}" for topic, texts in records_by_topic.items() if texts]
         return {**result, **{name: {} for name in names}}
 
     @classmethod
@@ -67,6 +79,7 @@ class StreamOffsets:
         """Parse the form of ``to_json``. Other entries without partitions are ignored, as in Spark's connector."""
         ids: dict[str, str] = {}
         absent: dict[Name, AbsentPartition] = {}
+        fingerprints: dict[Name, tuple[Fingerprint, ...]] = {}
         for name, partitions in nested_offsets.items():
             topic, mark, rest = name.partition(_ID)
             if not mark or partitions:
@@ -76,11 +89,32 @@ class StreamOffsets:
                 ids[topic] = topic_id
                 continue
             for text in texts.split(","):
+                if (parsed := _parse_fingerprint(text)) is not None:
+                    name_of_row = topic, parsed[0]
+                    fingerprints[name_of_row] = (*fingerprints.get(name_of_row, ()), parsed[1])
+                    continue
                 partition, _, offset = text.partition(_OFFSET)
                 if partition.isdecimal() and offset.isdecimal():
                     absent[topic, int(partition)] = AbsentPartition(topic_id, int(offset))
-        return cls(flat(nested_offsets), ids, absent)
+        return cls(flat(nested_offsets), ids, absent, fingerprints)
 
     def with_all_listed(self) -> Nested:
         """Return the checkpoint form without topic ids, with absent partitions among the others."""
         return nest_by_topic({**{name: partition.offset for name, partition in self.absent.items()}, **self.offsets})
+
+
+def _fingerprint_text(partition: int, row: Fingerprint) -> str:
+    return _FIELD.join(_NONE if value is None else str(value) for value in (partition, *row))
+
+
+def _parse_fingerprint(text: str) -> tuple[int, Fingerprint] | None:
+    """Return the partition and the fingerprint of a text; None if it has another form."""
+    fields = text.split(_FIELD)
+    if len(fields) != 1 + len(Fingerprint._fields):
+        return None
+    try:
+        partition, offset = int(fields[0]), int(fields[1])
+        timestamp, key_size, value_size = (None if one == _NONE else int(one) for one in fields[2:5])
+    except ValueError:
+        return None
+    return partition, Fingerprint(offset, timestamp, key_size, value_size, fields[5])

@@ -1,5 +1,6 @@
 """A growing log as a stream: every row once, whatever grows, rolls and goes between the micro-batches."""
 
+import json
 import shutil
 import sys
 
@@ -148,6 +149,149 @@ def test_a_topic_that_was_recreated_is_reported_although_its_log_is_longer(tmp_p
     assert "topic t was deleted" in caplog.text
     assert [offset for _, offset in rows(lenient, at, end)] == list(range(50))
     assert follow.next_offsets(StreamOffsets({("t", 0): 20})).offsets == {("t", 0): 50}  # an older checkpoint
+
+
+def write_log(folder, records, partition=0):
+    """Write a log without a topic id in place of another one, with as many records of this value."""
+    count, value = records
+    shutil.rmtree(folder / f"t-{partition}", ignore_errors=True)
+    (folder / f"t-{partition}").mkdir()
+    with (folder / f"t-{partition}" / f"{0:020}.log").open("wb") as file:
+        for first in range(0, count, 10):
+            batch_rows = [
+                {"offset": n, "key": b"k", "value": value, "timestamp": 1000 + n} for n in range(first, first + 10)
+            ]
+            file.write(kafkaframes.build_records(batch_rows))
+
+
+@pytest.mark.parametrize("count", [30, 50])
+@pytest.mark.parametrize("max_offsets", [None, 7])
+def test_a_log_without_topic_id_that_was_replaced_is_reported_at_any_length(tmp_path, caplog, count, max_offsets):
+    write_log(tmp_path, (30, b"old"))
+    write_log(tmp_path, (20, b"same"), partition=1)
+    at = follower(tmp_path).next_offsets(StreamOffsets({}))
+    nested = json.loads(json.dumps(at.to_json()))
+    assert nested["t"] == {"0": 30, "1": 20}
+    assert [name.startswith("t@/") and len(name.split(",")) == 6 for name in nested if nested[name] == {}] == [True]
+    at = StreamOffsets.from_json(nested)
+    assert follower(tmp_path).next_offsets(at) == at
+    write_log(tmp_path, (count, b"new"))
+    running = follower(tmp_path)
+    with pytest.raises(OptionError, match=r"t-0 is not the log .* at offset 27 .* value of 3 bytes") as refusal:
+        running.next_offsets(at)
+    assert str(refusal.value).count("digest") == 2
+    end = StreamOffsets({("t", 0): count, ("t", 1): 20})
+    with pytest.raises(OptionError, match="t-0 is not the log"):  # a micro-batch that is repeated after a restart
+        running.plan(at, StreamOffsets({**end.offsets, ("t", 0): 50}), cores=1)
+    lenient, offsets_read, start = follower(tmp_path, failOnDataLoss="false"), [], at
+    while (end := lenient.next_offsets(start, max_offsets=max_offsets)) != start:
+        offsets_read += rows(lenient, start, end)
+        start = end
+    assert offsets_read == [(0, n) for n in range(count)]
+    assert "t-0 is not the log" in caplog.text
+    assert follower(tmp_path).next_offsets(start) == start
+    assert follower(tmp_path).next_offsets(StreamOffsets(at.offsets)).offsets == start.offsets  # an older checkpoint
+
+
+def test_a_log_that_is_replaced_under_a_running_stream_is_reported(tmp_path):
+    write_log(tmp_path, (30, b"old"))
+    follow = follower(tmp_path)
+    at = follow.next_offsets(follow.start())
+    write_log(tmp_path, (40, b"new"))
+    with pytest.raises(OptionError, match="t-0 is not the log"):
+        follow.next_offsets(at)
+
+
+def test_fingerprints_are_read_only_after_the_files_have_changed(tmp_path, monkeypatch):
+    append(tmp_path, 0, 200)
+    compared = []
+    find_fingerprints = following.find_fingerprints
+
+    def find(entry, expected):
+        compared.append([row.offset for row in expected])
+        return find_fingerprints(entry, expected)
+
+    monkeypatch.setattr(following, "find_fingerprints", find)
+    follow = follower(tmp_path)
+    at = follow.start()
+    while (end := follow.next_offsets(at, max_offsets=15)) != at:
+        rows(follow, at, end)
+        at = end
+    assert (compared, [row.offset for row in at.fingerprints["t", 0]]) == ([], [197, 198, 199])
+    append(tmp_path, 200, 10)
+    rows(follow, at, follow.next_offsets(at))
+    assert compared == [[197, 198, 199]]
+    follower(tmp_path).next_offsets(at)
+    assert len(compared) == 2
+
+
+def test_fingerprints_of_markers_gaps_and_lost_records(tmp_path, caplog):
+    append(tmp_path, 0, 10)
+    path = append(tmp_path, 10, 10, roll=True)
+    marker = {"offset": 20, "timestamp": 1, "key": b"\0\0\0\1", "value": b"\0" * 6}
+    with path.open("ab") as file:
+        file.write(build_records([marker], control=True, transactional=True, producer_id=1, producer_epoch=0))
+    at = follower(tmp_path).next_offsets(StreamOffsets({}))
+    assert at.offsets == {("t", 0): 21}
+    assert [row.offset for row in at.fingerprints["t", 0]] == [17, 18, 19]
+    shutil.rmtree(tmp_path / "t-0")
+    append(tmp_path, 21, 10)  # after retention or compaction
+    assert follower(tmp_path).next_offsets(at).offsets == {("t", 0): 31}
+    assert "nothing shows that t-0 is the log" in caplog.text
+    write_topic_id(tmp_path, "A" * 21 + "Q")
+    assert follower(tmp_path).next_offsets(at).fingerprints == {}
+
+
+@pytest.mark.parametrize(("record_format", "codec"), [(0, "none"), (1, "none"), (1, "gzip")])
+def test_fingerprints_of_older_message_formats(tmp_path, record_format, codec):
+    def write(value):
+        (tmp_path / "t-0").mkdir(exist_ok=True)
+        raw = b"".join(
+            build_records(
+                [{"offset": n, "value": value, "timestamp": 5} for n in range(first, first + 10)],
+                record_format=record_format,
+                codec=codec,
+            )
+            for first in (0, 10)
+        )
+        (tmp_path / "t-0" / f"{0:020}.log").write_bytes(raw)
+
+    write(b"old")
+    at = follower(tmp_path).next_offsets(StreamOffsets({}))
+    assert [row.offset for row in at.fingerprints["t", 0]] == [17, 18, 19]
+    assert follower(tmp_path).next_offsets(at) == at
+    write(b"new")
+    with pytest.raises(OptionError, match="t-0 is not the log"):
+        follower(tmp_path).next_offsets(at)
+
+
+def test_a_damaged_batch_is_no_other_log(tmp_path):
+    path = append(tmp_path, 0, 30)
+    at = follower(tmp_path).next_offsets(StreamOffsets({}))
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    assert follower(tmp_path).next_offsets(at) == at
+
+
+def test_spark_s_reader_stores_fingerprints_and_compares_them_after_a_restart(tmp_path):
+    log_stream = pytest.importorskip("kafkaframes.spark.sources.log_stream")
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    def reader(**given):
+        return log_stream.KafkaLogStreamReader(log_options({"path": str(tmp_path), **given}), COLUMNS)
+
+    write_log(tmp_path, (30, b"old"))
+    at = reader().latestOffset(reader(startingOffsets="earliest").initialOffset(), ReadAllAvailable())
+    assert reader().latestOffset(at, ReadAllAvailable()) == at
+    older_checkpoint = {"t": {"0": 30}}
+    assert reader().latestOffset(older_checkpoint, ReadAllAvailable()) == older_checkpoint
+    write_log(tmp_path, (30, b"new"))
+    with pytest.raises(OptionError, match="t-0 is not the log"):
+        reader().latestOffset(at, ReadAllAvailable())
+    lenient = reader(failOnDataLoss="false")
+    end = lenient.latestOffset(at, ReadAllAvailable())
+    assert (end["t"], end != at, len(lenient.partitions(at, end)) > 0) == ({"0": 30}, True, True)
 
 
 def test_an_open_transaction_that_holds_the_stream_back_is_logged_once(tmp_path, caplog):

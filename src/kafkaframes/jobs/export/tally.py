@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.jobs.dump.chunks import Filter
-from kafkaframes.jobs.export.fingerprints import MAX_FINGERPRINTS, Fingerprint, last_fingerprints
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint, last_fingerprints
 
 SOURCE_COLUMNS = (
     "key", "value", "offset", "timestamp", "timestamp_type", "headers", "codec", "control", "position", "batch_size",

@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.dump.chunks import Filter
-from kafkaframes.jobs.export.fingerprints import Fingerprint, fingerprint_rows
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import check_row_counts, json_object
@@ -36,6 +35,7 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.reasons import SPARK_MODES
 from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, End, Source
+from kafkaframes.scan.fingerprints import Fingerprint, collector
 from kafkaframes.storage.copies.reading import Alternate, Healer
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import printable
@@ -368,18 +368,6 @@ def read_fingerprints(
     except LogDirError:  # the export reports the segment
         pass
     return result
-
-
-def collector(expected: Sequence[Fingerprint], result: dict[int, Fingerprint]) -> Callable[[pa.RecordBatch], None]:
-    """Return a function that adds the fingerprints of a batch's records at the expected offsets to ``result``."""
-    offsets = np.array([one.offset for one in expected], np.int64)
-
-    def collect(batch: pa.RecordBatch) -> None:
-        rows = np.isin(batch.column("offset").to_numpy(), offsets)
-        rows &= ~batch.column("control").to_numpy(zero_copy_only=False)
-        result.update({one.offset: one for one in fingerprint_rows(batch, np.flatnonzero(rows))})
-
-    return collect
 
 
 def _copy(

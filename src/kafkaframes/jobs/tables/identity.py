@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.stretch import Stretch
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.fingerprints import Fingerprint
 from kafkaframes.jobs.export.planning import task_of
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
-from kafkaframes.jobs.export.task import collector, read_fingerprints
+from kafkaframes.jobs.export.task import read_fingerprints
 from kafkaframes.jobs.tables.state import Fingerprints, TableState
+from kafkaframes.scan.fingerprints import Fingerprint, collector
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
 from kafkaframes.scan.log.resolve import Logs, cut_slices

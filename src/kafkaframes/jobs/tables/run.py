@@ -21,7 +21,6 @@ from operator import attrgetter
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.fingerprints import MAX_FINGERPRINTS
 from kafkaframes.jobs.export.planning import part_bytes
 from kafkaframes.jobs.export.run import Outcome, summed_up
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
@@ -40,6 +39,7 @@ from kafkaframes.jobs.tables.state import (
     TopicPartition,
     staging_directory,
 )
+from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS
 from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 

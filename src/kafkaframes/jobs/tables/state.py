@@ -5,7 +5,7 @@ records and their end offsets atomically. ``before`` are the end offsets on whic
 only if the table still has these end offsets, so that concurrent writers never add a record twice.
 
 An end offset does not show which log it belongs to. A commit therefore also stores topic ids, and fingerprints of the
-last records that were read (``export.fingerprints``).
+last records that were read (``scan.fingerprints``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from kafkaframes.jobs.export.fingerprints import Fingerprint
 from kafkaframes.jobs.export.task import OWN, Settings
 from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.files import DataFile
+from kafkaframes.scan.fingerprints import Fingerprint
 from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.files.filesystem import join
 

@@ -5,6 +5,8 @@ directory is listed for each micro-batch, so that new batches, segments and part
 read from its start. A micro-batch ends before an incomplete batch and, with ``read_committed``, at the last stable
 offset. If retention deleted unread records, this is an error, or with ``failOnDataLoss=false`` a warning. The same
 holds for a topic whose id changed: it was deleted and created again, even if its log is longer than the old offset.
+Directories of brokers before 2.8 have no topic ids. Their offsets have fingerprints of the last records before them,
+which are compared whenever the files of the partition have changed since the last comparison.
 
 ``AppendedRows`` is a reader for terminals. It returns the records since the last call and does not store offsets.
 """
@@ -22,7 +24,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.scan import FILE
+from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint
 from kafkaframes.scan.log.discovery import DiscoveredLogs, Log, OneOfEach, discover_logs
+from kafkaframes.scan.log.last_records import find_fingerprints, fingerprints_before
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import check_no_replicas, select_segments
 from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_discovered, resolve_offsets
@@ -32,6 +36,7 @@ from kafkaframes.scan.ranges import (
     Bound,
     Name,
     describe_lost_start,
+    describe_replaced_log,
     limit_offsets,
     offset_of_bound,
     per_partition,
@@ -56,6 +61,7 @@ from kafkaframes.wire.primitives import uuid_from_text
 
 _LOG = logging.getLogger("kafkaframes.scan")
 Ends = dict[tuple[str, int], int]
+Rows = tuple[Fingerprint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class Follower:
     _reported_transactions: set[tuple[str, int, int, int]] = field(
         default_factory=set, compare=False
     )  # open transactions
+    # State of a log's files at the last comparison, and the last fingerprints that the log has or cannot refute.
+    _comparisons: dict[Name, tuple[object, tuple[Rows, ...]]] = field(default_factory=dict, compare=False)
 
     def check_options(self) -> Follower:
         """Return the planner itself after a check of its options.
@@ -84,7 +92,7 @@ class Follower:
     def start(self) -> StreamOffsets:
         """Return the start offsets of the first micro-batch, with the topic ids.
 
-        A topic without ``partition.metadata`` has no id.
+        A topic without ``partition.metadata`` has no id. Its partitions have fingerprints.
 
         Raises:
             OptionError: A topic, partition or offset in the options does not exist, or is lost.
@@ -95,7 +103,8 @@ class Follower:
         if result.whole:
             check_loss(resolved_offsets, logs)
         starts = per_partition("start", resolved_offsets.start, logs)
-        return StreamOffsets({name: _first(one, starts[name]) for name, one in logs.items()}, _topic_ids(logs, {}))
+        offsets, ids = {name: _first(one, starts[name]) for name, one in logs.items()}, _topic_ids(logs, {})
+        return StreamOffsets(offsets, ids, fingerprints=self._fingerprints(offsets, ids, logs, StreamOffsets({})))
 
     def ends(self) -> Ends:
         """Return the current end offset of each topic partition."""
@@ -110,26 +119,28 @@ class Follower:
         max_bytes: int | None = None,
         is_first: bool = False,
     ) -> StreamOffsets:
-        """Return the end of the micro-batch that begins at ``at``, with the topic ids.
+        """Return the end of the micro-batch that begins at ``at``, with the topic ids and fingerprints.
 
-        A topic with another id was deleted and created again. This is an error; with ``failOnDataLoss=false`` it is a
-        warning, and the topic is read from its start.
+        A topic with another id was deleted and created again; a partition with another record at the offset of a
+        fingerprint has another log. This is an error; with ``failOnDataLoss=false`` it is a warning, and the topic or
+        partition is read from its start.
 
         Args:
-            at: Start of the micro-batch. A topic without an id in it counts as the same topic.
+            at: Start of the micro-batch. A topic without an id and without fingerprints in it counts as the same topic.
             ends: Largest end. None: the current end offsets.
             max_offsets: Largest number of offsets, divided in proportion to the backlogs, as in Spark's Kafka source.
             max_bytes: Largest number of log bytes, divided equally. Each partition contributes at least one batch.
             is_first: Whether it is the first micro-batch of the query.
 
         Raises:
-            OptionError: A topic was created again; or a partition was deleted, ends below its start, or is new and has
-                lost its first records. With ``failOnDataLoss=false`` a warning is logged instead.
+            OptionError: A topic was created again; or a partition was deleted, has another log, ends below its start,
+                or is new and has lost its first records. With ``failOnDataLoss=false`` a warning is logged instead.
             LogDirError: A path cannot be read.
         """
         logs = self._logs()[1]
         ids = _topic_ids(logs, at.ids)
         start = self._drop_recreated(at.offsets, at.ids, ids)
+        start = self._drop_replaced(start, at, logs)
         begins = {name: start.get(name, one.partition.log_start_offset) for name, one in logs.items()}
         for name, begin in begins.items():
             if name not in start and begin > 0 and not is_first:
@@ -144,18 +155,30 @@ class Follower:
             limits = limit_offsets(begins, limits, max_offsets)
         if max_bytes is not None:
             limits = _limit_by_bytes(begins, limits, max_bytes, logs)
-        return StreamOffsets({**start, **limits}, ids)
+        offsets = {**start, **limits}
+        is_same = offsets == at.offsets and start == at.offsets
+        rows = at.fingerprints if is_same else self._fingerprints(offsets, ids, logs, replace(at, offsets=start))
+        return StreamOffsets(offsets, ids, fingerprints=rows)
 
     def plan(self, start: StreamOffsets, end: StreamOffsets, *, cores: int) -> ReadPlan:
         """Return the tasks of a micro-batch, which may be a repetition after a restart.
 
         Raises:
-            OptionError: Offsets of the micro-batch are lost, or a topic was created again.
+            OptionError: Offsets of the micro-batch are lost, a topic was created again, or a partition has another
+                log.
             LogDirError: A path cannot be read.
         """
         result, logs = self._logs()
         begins = self._drop_recreated(start.offsets, start.ids, end.ids)
         ends = self._drop_recreated(end.offsets, end.ids, _topic_ids(logs, {}))
+        rows_before, rows_after = start.fingerprints, end.fingerprints
+        ends = {
+            name: at
+            for name, at in ends.items()
+            if at != begins.get(name) or rows_before.get(name) != rows_after.get(name)
+        }
+        ends = self._drop_replaced(ends, end, logs)
+        begins = self._drop_replaced({name: at for name, at in begins.items() if name in ends}, start, logs)
         pending = {name: at for name, at in ends.items() if at > begins.get(name, EARLIEST)}
         segments = [one for one in result.segments if (one.topic, one.partition) in pending]
         there = {(one.topic, one.partition) for one in segments}
@@ -185,6 +208,67 @@ class Follower:
         for topic in recreated_topics:
             report_loss(was_made_anew(topic, then[topic], now[topic]), fail=self.options.fail_on_data_loss)
         return {name: offset for name, offset in offsets.items() if name[0] not in recreated_topics}
+
+    def _drop_replaced(self, offsets: Mapping[Name, int], then: StreamOffsets, logs: Logs) -> Ends:
+        """Return the offsets without those of partitions that have another record at the offset of a fingerprint.
+
+        Raises:
+            OptionError: There is such a partition, and ``failOnDataLoss`` is set.
+        """
+        result = dict(offsets)
+        for name in sorted(offsets.keys() & then.fingerprints.keys() & logs.keys()):
+            rows = then.fingerprints[name]
+            files, compared_rows = self._comparisons.get(name, (None, ()))
+            if files == _files_of(logs[name]) and rows in compared_rows:
+                continue
+            log_rows = find_fingerprints(logs[name], rows)
+            differing_row = next((row for row in rows if log_rows.get(row.offset, row) != row), None)
+            if differing_row is not None:
+                offset = differing_row.offset
+                problem = describe_replaced_log(text_of(name), offset, differing_row, log_rows[offset])
+                report_loss(problem, fail=self.options.fail_on_data_loss)
+                del result[name]
+                continue
+            if not log_rows:
+                _LOG.warning(
+                    "nothing shows that %s is the log from which the checkpoint was written: it has no topic id, and "
+                    "the records at the offsets %s of the checkpoint are missing or unreadable; the stream continues",
+                    text_of(name),
+                    ", ".join(str(row.offset) for row in rows),
+                )
+            self._store_comparison(name, rows, logs[name])
+        return result
+
+    def _store_comparison(self, name: Name, rows: Rows, entry: Log) -> None:
+        """Store that a log has fingerprints. Those of the micro-batch's start and end are needed in its plan."""
+        files = _files_of(entry)
+        earlier_files, compared_rows = self._comparisons.get(name, (None, ()))
+        self._comparisons[name] = files, (rows, *(compared_rows[:1] if files == earlier_files else ()))
+
+    def _fingerprints(
+        self, offsets: Mapping[Name, int], ids: Mapping[str, str], logs: Logs, before: StreamOffsets
+    ) -> dict[Name, Rows]:
+        """Return the fingerprints of the last records before offsets, for partitions without a topic id.
+
+        Args:
+            offsets: Next offset of each partition.
+            ids: Topic ids.
+            logs: Logs of the partitions.
+            before: Earlier offsets of the same logs. Their fingerprints are completed, since the last batches may have
+                no records.
+        """
+        result: dict[Name, Rows] = {}
+        for name, offset in offsets.items():
+            rows = before.fingerprints.get(name, ()) if name in before.offsets else ()
+            if name[0] in ids:
+                continue
+            if name in logs and (not rows or offset != before.offsets[name]):
+                by_offset = {row.offset: row for row in (*rows, *fingerprints_before(logs[name], offset))}
+                rows = tuple(by_offset[at] for at in sorted(by_offset))[-MAX_FINGERPRINTS:]
+                self._store_comparison(name, rows, logs[name])
+            if rows:
+                result[name] = rows
+        return result
 
     def _logs(self) -> tuple[DiscoveredLogs, Logs]:
         result = discover_logs(self.options.paths, storage=self.options.storage)
@@ -229,6 +313,11 @@ def _topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:
         if metadata is not None and metadata.topic_id and ids.get(topic, known_ids.get(topic)) == known_ids.get(topic):
             ids[topic] = str(uuid_from_text(metadata.topic_id))
     return ids
+
+
+def _files_of(entry: Log) -> object:
+    """Return a value that differs after a change of a log's files."""
+    return tuple((one.path, one.size_bytes, one.log.mtime_ms) for one in entry.partition.segments)
 
 
 def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:

@@ -54,8 +54,12 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
             max_bytes=self.options.max_bytes_per_trigger if limited else None,
             is_first=self.first.is_at(start),
         )
-        is_same = result.offsets == at.offsets and all(at.ids.get(name, id_) == id_ for name, id_ in result.ids.items())
-        return dict(start) if is_same else result.to_json()  # adding ids to old checkpoints needs no micro-batch
+        is_same = (
+            result.offsets == at.offsets
+            and all(at.ids.get(name, id_) == id_ for name, id_ in result.ids.items())
+            and all(at.fingerprints.get(name, rows) == rows for name, rows in result.fingerprints.items())
+        )  # adding ids or fingerprints to old checkpoints needs no micro-batch
+        return dict(start) if is_same else result.to_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch."""

@@ -7,7 +7,7 @@ records that it has read. The next run compares them with the records that the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from kafkaframes.errors.words import count_text
 
 MAX_FINGERPRINTS: Final = 3  # of a topic partition; a compaction may have removed the records of some
+COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
 _DIGEST_CHARACTERS: Final = 16
 
 
@@ -51,7 +52,7 @@ def last_fingerprints(batch: pa.RecordBatch, selected: npt.NDArray[np.bool_]) ->
     """Return the fingerprints of the last selected rows of a batch.
 
     Args:
-        batch: rows with ``tally.SOURCE_COLUMNS``, in offset order.
+        batch: rows with ``COLUMNS``, in offset order.
         selected: a flag for each row.
     """
     return fingerprint_rows(batch, np.flatnonzero(selected)[-MAX_FINGERPRINTS:])
@@ -67,6 +68,18 @@ def fingerprint_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> tupl
         Fingerprint(offset, time if kind >= 0 else None, _size(key), _size(value), _digest(key, value, headers or ()))
         for time, offset, kind, key, value, headers in zip(times, *columns, strict=True)
     )
+
+
+def collector(expected: Sequence[Fingerprint], result: dict[int, Fingerprint]) -> Callable[[pa.RecordBatch], None]:
+    """Return a function that adds the fingerprints of a batch's records at the expected offsets to ``result``."""
+    offsets = np.array([one.offset for one in expected], np.int64)
+
+    def collect(batch: pa.RecordBatch) -> None:
+        rows = np.isin(batch.column("offset").to_numpy(), offsets)
+        rows &= ~batch.column("control").to_numpy(zero_copy_only=False)
+        result.update({one.offset: one for one in fingerprint_rows(batch, np.flatnonzero(rows))})
+
+    return collect
 
 
 def _size(value: bytes | None) -> int | None:

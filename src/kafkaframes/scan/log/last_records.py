@@ -1,0 +1,87 @@
+"""Fingerprints of a log's records: the last ones before an offset, and those at given offsets.
+
+Each function reads a few batches, which the offset index finds, and not the whole segment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.records.scan import FILE
+from kafkaframes.scan.fingerprints import COLUMNS, MAX_FINGERPRINTS, Fingerprint, collector, last_fingerprints
+from kafkaframes.scan.log.discovery import Log
+from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.segment_reader import open_segment
+from kafkaframes.storage.log.open_segment import open_planned_on
+
+
+def fingerprints_before(entry: Log, end: int) -> tuple[Fingerprint, ...]:
+    """Return fingerprints of the last records before an offset, in offset order.
+
+    The result has at most ``MAX_FINGERPRINTS``. It has fewer, or none, if the batches before the offset have no more
+    records, or are damaged or unreadable.
+    """
+    result: tuple[Fingerprint, ...] = ()
+    for segment in reversed([one for one in entry.partition.segments if one.base_offset < end]):
+        try:
+            headers = _last_headers(entry, segment, end)
+            options = ReadOptions(COLUMNS, on_damage="drop", rules=FILE, control_records=False, end_offset=end)
+            rows: tuple[Fingerprint, ...] = ()
+            for batch in _read(entry, segment, headers, options):
+                rows = (*rows, *last_fingerprints(batch, np.ones(batch.num_rows, np.bool_)))[-MAX_FINGERPRINTS:]
+        except LogDirError:  # the read of the micro-batch reports the segment
+            break
+        result = (*rows, *result)[-MAX_FINGERPRINTS:]
+        if result:
+            break
+    return result
+
+
+def find_fingerprints(entry: Log, expected: Sequence[Fingerprint]) -> Mapping[int, Fingerprint]:
+    """Return the fingerprints of a log's records at the offsets of ``expected``.
+
+    Records that do not exist any more, and damaged or unreadable ones, are missing.
+    """
+    result: dict[int, Fingerprint] = {}
+    collect = collector(expected, result)
+    for row in expected:
+        segments = [one for one in entry.partition.segments if one.base_offset <= row.offset]
+        if not segments or row.offset in result:
+            continue
+        try:
+            with open_segment(entry.filesystem, segments[-1]) as reader:
+                header = reader.find_batch(row.offset)
+            options = ReadOptions(COLUMNS, on_damage="drop", rules=FILE)
+            for batch in _read(entry, segments[-1], [] if header is None else [header], options):
+                collect(batch)
+        except LogDirError:  # the read of the micro-batch reports the segment
+            continue
+    return result
+
+
+def _last_headers(entry: Log, segment: Segment, end: int) -> list[BatchHeader]:
+    headers: deque[BatchHeader] = deque(maxlen=MAX_FINGERPRINTS)
+    with open_segment(entry.filesystem, segment) as reader:
+        for header in reader.headers(reader.start_before(max(end - MAX_FINGERPRINTS, segment.base_offset))):
+            if not header.is_control:
+                headers.append(header)
+            if header.last_offset >= end - 1:
+                break
+    return list(headers)
+
+
+def _read(
+    entry: Log, segment: Segment, headers: Sequence[BatchHeader], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    if not headers:
+        return
+    start, end = headers[0].position, headers[-1].end
+    with open_planned_on(entry.filesystem, segment.path, end) as opened:
+        yield from RecordReader(opened.source, options, start=start, end=end)
