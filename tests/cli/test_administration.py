@@ -196,7 +196,7 @@ def test_groups_without_a_description_are_listed_once(run, servers, monkeypatch)
     for name in names:
         run(f"groups reset {name} listed-once:0=0")
     monkeypatch.setattr(Admin, "list_groups", count)
-    monkeypatch.setattr(groups, "_described", lambda admin, name: None)
+    monkeypatch.setattr(groups, "_describe_group", lambda admin, name: None)
     assert {row["group"] for row in rows_of(run, f"groups describe {' '.join(names)}")} == set(names)
     assert len(calls) == 1
     assert set(names) <= {row["group"] for row in rows_of(run, "groups describe")}

@@ -3,7 +3,7 @@
 import pytest
 
 import kafkaframes
-from kafkaframes.cli.options import MOST_DECISIONS, decision_lines, has_copies, one_log
+from kafkaframes.cli.options import MAX_DECISIONS, decision_lines, has_copies, one_log
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
@@ -39,7 +39,7 @@ def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(bro
 
 
 def test_many_decisions_of_one_check_are_counted():
-    made = [Decision("missing", TopicPartition("t", 0), n, n + 1, f"offset {n}") for n in range(MOST_DECISIONS + 3)]
+    made = [Decision("missing", TopicPartition("t", 0), n, n + 1, f"offset {n}") for n in range(MAX_DECISIONS + 3)]
     lines = decision_lines([*made, Decision("damaged", TopicPartition("t", 0), 1, 2, "x")])
-    assert len(lines) == MOST_DECISIONS + 2
+    assert len(lines) == MAX_DECISIONS + 2
     assert lines[-1] == "missing: and 3 more"

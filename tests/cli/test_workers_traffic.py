@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.cli import workers as module
-from kafkaframes.cli.workers import measured, traffic_tasks
+from kafkaframes.cli.workers import run_measured, traffic_tasks
 from kafkaframes.errors import OptionError
 
 
@@ -30,4 +30,4 @@ def test_ports_that_are_no_numbers_are_refused(capture):
 def test_answers_come_in_the_order_of_the_tasks(capture, monkeypatch):
     monkeypatch.setattr(module, "_WORTH_A_TASK", 100)
     tasks, share_bytes = traffic_tasks((capture,), "", 5)
-    assert list(measured(repr, tasks, share_bytes, on_spark=False, jobs=1)) == list(map(repr, tasks))
+    assert list(run_measured(repr, tasks, share_bytes, on_spark=False, jobs=1)) == list(map(repr, tasks))

@@ -21,7 +21,7 @@ from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_segment_work
 from kafkaframes.scan.rows import RowOrigin
-from kafkaframes.spark.dataframes.scan_tasks import converted, spark_schema
+from kafkaframes.spark.dataframes.scan_tasks import convert_batch, spark_schema
 from kafkaframes.spark.options.log_options import log_options
 
 RELEASE = tuple(map(int, pyspark.__version__.split(".")[:2]))
@@ -66,7 +66,7 @@ def test_a_scan_names_what_its_rows_know():
     for names, known in ((("timestamp",), "a record"), (("offset", "timestamp"), "the record at offset 1")):
         (batch,) = kafkaframes.read_records(records(TIMES), columns=names)
         with pytest.raises(OptionError, match=f"^{known} has the timestamp {NANOSECONDS}, .* Select the other columns"):
-            converted(batch, spark_schema(batch.schema))
+            convert_batch(batch, spark_schema(batch.schema))
 
 
 @pytest.mark.spark

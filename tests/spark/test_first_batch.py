@@ -28,7 +28,7 @@ def test_a_first_micro_batch_of_an_earlier_run_is_known(first, start, end, is_re
         return
     with pytest.raises(OptionError, match=r"Give startingOffsets as JSON where it began"):
         batch.check(start, end)
-    batch.looked()
+    batch.note_look_up()
     batch.check(start, end)  # planned by this run
 
 

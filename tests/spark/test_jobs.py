@@ -14,7 +14,7 @@ from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.build import build_records
-from kafkaframes.spark.runtime.jobs import runner, split
+from kafkaframes.spark.runtime.jobs import make_split, runner
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.recover import RecoverySettings
@@ -74,7 +74,9 @@ def test_a_partition_shared_out_by_segments_is_compacted_to_the_same_files(spark
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15, segment_bytes=20_000)
     here = compact(source, tmp_path / "here", settings)
-    shared = replace(split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500, here_bytes=0)
+    shared = replace(
+        make_split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500, here_bytes=0
+    )
     there = compact(source, tmp_path / "there", settings, run=runner(spark), work_split=shared)
     assert there.partitions == here.partitions
     assert here.partitions[0].records_kept == 1333
@@ -97,7 +99,7 @@ class Deadly:
 def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spark, tmp_path):
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15)
-    shared = replace(split(spark), above_bytes=0, here_bytes=0)
+    shared = replace(make_split(spark), above_bytes=0, here_bytes=0)
 
     def deadly(function, tasks):
         return runner(spark)(function, [Deadly() if isinstance(one, RewriteTask) else one for one in tasks])

@@ -10,7 +10,7 @@ from tests.spark.truth import SHOP
 
 import kafkaframes
 from kafkaframes.spark import read
-from kafkaframes.spark.dataframes.scan_tasks import converted, reader_of, spark_schema
+from kafkaframes.spark.dataframes.scan_tasks import convert_batch, reader_of, spark_schema
 
 
 def test_a_task_reads_the_slices_that_it_is_given():
@@ -20,7 +20,7 @@ def test_a_task_reads_the_slices_that_it_is_given():
     plan = scan.plan()
     schema = spark_schema(plan.schema)
     assert [str(field.type) for field in schema][:3] == ["int64", "timestamp[us, tz=UTC]", "string"]
-    expected = [converted(batch, schema) for batch in scan.to_batches()]
+    expected = [convert_batch(batch, schema) for batch in scan.to_batches()]
     for limit in (None, 5):
         rows = pa.record_batch({"slice": [pickle.dumps(replace(plan, limit=limit))]})
         read_rows = pa.Table.from_batches(reader_of(schema)([rows]), schema)

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.log_options import split_storage
+from kafkaframes.spark.options.log_options import separate_storage
 
 
 def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
@@ -15,7 +15,7 @@ def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
         "fs.s3a.connection.ssl.enabled": "false",
         "anon": "TRUE",
     }
-    others, storage = split_storage(given)
+    others, storage = separate_storage(given)
     assert others == {"path": "s3://b/logs"}
     assert storage == {
         "endpoint_url": "https://127.0.0.1:9000",
@@ -27,13 +27,13 @@ def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
 
 
 def test_one_object_is_stronger_than_single_names():
-    assert split_storage({"key": "a", "storageOptions": '{"key": "b", "x": 1}'})[1] == {"key": "b", "x": 1}
+    assert separate_storage({"key": "a", "storageOptions": '{"key": "b", "x": 1}'})[1] == {"key": "b", "x": 1}
     for text in ("[]", "{", "7"):
         with pytest.raises(OptionError, match="storageOptions: must be JSON such as"):
-            split_storage({"storageOptions": text})
+            separate_storage({"storageOptions": text})
 
 
 def test_a_value_that_cannot_be_read_is_not_shown():
     with pytest.raises(OptionError, match="option anon: must be true or false") as refused:
-        split_storage({"anon": "hunter2"})
+        separate_storage({"anon": "hunter2"})
     assert "hunter2" not in str(refused.value)

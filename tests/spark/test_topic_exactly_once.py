@@ -21,7 +21,7 @@ from tests.spark.topics import make_anew
 
 import kafkaframes
 from kafkaframes.client import Consumer, Producer
-from kafkaframes.spark.exactly_once.topic_stream_writer import _qualified
+from kafkaframes.spark.exactly_once.topic_stream_writer import _qualify_path
 from kafkaframes.spark.progress.checkpoint_files import HadoopFiles
 
 pytestmark = pytest.mark.spark
@@ -171,7 +171,7 @@ def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers,
 
 def test_a_checkpoint_has_one_name_however_it_is_given(spark, tmp_path):
     for path in (f"{tmp_path}/c", f"{tmp_path}/c/", f"file://{tmp_path}/c", f"file:{tmp_path}/d/../c"):
-        assert _qualified(path) == HadoopFiles(spark, path).path == f"file:{tmp_path}/c"
+        assert _qualify_path(path) == HadoopFiles(spark, path).path == f"file:{tmp_path}/c"
 
 
 CLUSTER = """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkaframes.cli.connecting import Connect, as_json_option, confirmed, connecting_group, print_rows, with_admin
+from kafkaframes.cli.connecting import Connect, as_json_option, ask_to_confirm, connecting_group, print_rows, with_admin
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
@@ -164,9 +164,9 @@ def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) ->
         raise OptionError("--consumer needs --topic and --group")
     if "producer" in roles and not {"topic", "transactional_id"} & kinds:
         raise OptionError("--producer needs --topic or --transactional-id")
-    unused = kinds - {kind for role in roles for kind in _ROLES[role]}
-    if unused:
-        raise OptionError(f"--{' and --'.join(roles)} need no rules of type {', '.join(sorted(unused))}")
+    unused_flags = kinds - {kind for role in roles for kind in _ROLES[role]}
+    if unused_flags:
+        raise OptionError(f"--{' and --'.join(roles)} need no rules of type {', '.join(sorted(unused_flags))}")
     rules = [
         (kind, name, operation, pattern)
         for role in roles
@@ -193,7 +193,7 @@ def _to_operation(text: str) -> str:
 @_filter_pattern_option
 @_principals_option("--principal", "principals", "Select the rules of this principal.")
 @click.option("--operation", "operations", multiple=True, metavar="NAME", help="Select the rules for this operation.")
-@confirmed("Delete the access rules that match?")
+@ask_to_confirm("Delete the access rules that match?")
 @as_json_option
 def delete_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
     """Delete the access rules that match, and print them. A resource or a principal is required."""

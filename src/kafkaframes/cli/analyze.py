@@ -15,7 +15,7 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
 from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, specs_option, workers_option
 from kafkaframes.cli.text import print_table, say
-from kafkaframes.cli.workers import exit_if_unread, measured, spark_option, traffic_tasks
+from kafkaframes.cli.workers import exit_if_unread, run_measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec import catalog
@@ -101,7 +101,9 @@ def _measure_captures(
 
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-    for part in measured(partial(measure_share, apis=Apis(specs)), tasks, share_bytes, on_spark=on_spark, jobs=jobs):
+    for part in run_measured(
+        partial(measure_share, apis=Apis(specs)), tasks, share_bytes, on_spark=on_spark, jobs=jobs
+    ):
         coverage.update(part.coverage.entries)
         for what, sizes in part.sizes.items():
             result[what].merge(sizes)
@@ -128,10 +130,12 @@ def _summary(totals: list[int], records: int, batches: int, left_out: int) -> st
             f"no record can be measured; {count_text(left_out, 'batch', 'batches')} "
             "left out (control batches, LogAppendTime, damage)"
         )
-    saved = [f"{100 * (old - totals[2]) / old:.1f} % against format {number}" for number, old in enumerate(totals[:2])]
+    saved_text = [
+        f"{100 * (old - totals[2]) / old:.1f} % against format {number}" for number, old in enumerate(totals[:2])
+    ]
     return (
         f"{count_text(records, 'record')} in {count_text(batches, 'batch', 'batches')}: "
-        f"format 2 saves {' and '.join(saved)}, uncompressed; "
+        f"format 2 saves {' and '.join(saved_text)}, uncompressed; "
         f"{count_text(left_out, 'batch', 'batches')} left out (control batches, LogAppendTime, damage)"
     )
 
@@ -165,7 +169,7 @@ def tag_headers(
     text_bytes = scale.TEXT_BYTES if text_bytes is None else text_bytes
     headers = scale.header_sizes(lengths, tags)
     specs = [catalog.load(name) for name in names or catalog.names()]
-    newest = [(spec, _newest(spec, named=bool(names))) for spec in specs]
+    newest = [(spec, _newest(spec, header_names=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
     fields = [one for spec, version in flexible for one in scale.find_tagged_fields(spec, version, text_bytes)]
     sizes = [scale.message_size(spec, version, text_bytes) for spec, version in flexible]
@@ -177,12 +181,12 @@ def tag_headers(
     _print_messages(sizes, each=bool(names))
 
 
-def _newest(spec: MessageSpec, *, named: bool) -> int | None:
+def _newest(spec: MessageSpec, *, header_names: bool) -> int | None:
     """Return the newest version if it has tag sections."""
     version = spec.valid_versions.highest
     if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):
         return version
-    if named:
+    if header_names:
         raise OptionError(f"{spec.name}: no version has tagged fields")
     return None
 

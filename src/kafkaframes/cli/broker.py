@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _USERS = "KAFKAFRAMES_SASL_USERS"
 _CONTROL_TOKEN = "KAFKAFRAMES_CONTROL_TOKEN"
-MOST_REMARKS = 20  # largest number of printed remarks about copies and stores
+MAX_REMARKS = 20  # largest number of printed remarks about copies and stores
 
 
 @click.command("broker")
@@ -157,16 +157,16 @@ def command(
         flags["metrics"] = Metrics(port, host)
     flags["cluster"] = flags.pop("nodes")
     serve, replicas = flags.pop("serve"), flags.pop("replicas")
-    known, unknown = _settings(config, settings)
-    directory = known.pop("log.dirs", known.pop("log.dir", ""))
+    known_settings, unknown = _settings(config, settings)
+    directory = known_settings.pop("log.dirs", known_settings.pop("log.dir", ""))
     if directory and not flags["data_dir"] and not serve:
         flags["data_dir"] = directory.partition(",")[0]
     storage = SourceSettings(key_files=key_files, follow_links=follow_links).storage
-    flags["listeners"] = listeners = listeners_of(known)
+    flags["listeners"] = listeners = listeners_of(known_settings)
     if sasl is not None:
-        known["sasl.enabled.mechanisms"] = sasl
+        known_settings["sasl.enabled.mechanisms"] = sasl
     users += _users(sasl_users_file)
-    flags["security"] = security_of(known, listeners=listeners, users=users, certificate=certificate, key=key)
+    flags["security"] = security_of(known_settings, listeners=listeners, users=users, certificate=certificate, key=key)
     with ExitStack() as stack:
         write = None
         if request_log is not None:
@@ -174,7 +174,7 @@ def command(
             file = stack.enter_context(open_request_log(request_log))
             write = partial(print, file=file, flush=True)
         broker = Broker(
-            config=known,
+            config=known_settings,
             journal=control is not None,
             request_log=write,
             serve=Served(serve, replicas, storage) if serve else None,
@@ -202,16 +202,16 @@ def _users(file: str | None) -> tuple[str, ...]:
 def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
     from kafkaframes.broker.settings.properties import is_known, read_properties
 
-    known: dict[str, str] = {}
+    known_settings: dict[str, str] = {}
     unknown: tuple[str, ...] = ()
     if config is not None:
-        known, unknown = read_properties(Path(config).read_bytes(), file=config)
+        known_settings, unknown = read_properties(Path(config).read_bytes(), file=config)
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not is_known(key):
             raise OptionError(f"--set takes KEY=VALUE with a key that has a meaning here, not {key!r}")
-        known[key] = value
-    return resolve_placeholders(known), unknown
+        known_settings[key] = value
+    return resolve_placeholders(known_settings), unknown
 
 
 async def _run(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:
@@ -299,9 +299,9 @@ def _nature(broker: Broker, flags: dict[str, Any]) -> list[str]:
 
 
 def _remarks(broker: Broker, unknown: tuple[str, ...]) -> list[str]:
-    lines = list(broker.remarks[:MOST_REMARKS])
-    if len(broker.remarks) > MOST_REMARKS:
-        lines.append(f"and {len(broker.remarks) - MOST_REMARKS:,} more (kafkaframes verify names them)")
+    lines = list(broker.remarks[:MAX_REMARKS])
+    if len(broker.remarks) > MAX_REMARKS:
+        lines.append(f"and {len(broker.remarks) - MAX_REMARKS:,} more (kafkaframes verify names them)")
     if unknown:
         lines.append(f"without a meaning here: {', '.join(unknown)}")
     return lines

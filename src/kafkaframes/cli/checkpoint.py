@@ -55,10 +55,10 @@ def _advise(result: Checkpoint) -> None:
 
     if not result.first_is_in_flight:
         return
-    known = starting_offsets(result)
-    for number, text in known.items():
+    offset_texts = starting_offsets(result)
+    for number, text in offset_texts.items():
         say(f"source {number} with kafka-topic: give startingOffsets={text} until that micro-batch is done")
-    if len(known) < len([one for one in result.sources if one.planned is not None]):
+    if len(offset_texts) < len([one for one in result.sources if one.planned is not None]):
         say("it is the query's first one, and where it begins is not noted: give startingOffsets as JSON")
 
 
@@ -90,11 +90,13 @@ def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tu
     """
     from kafkaframes.jobs.checkpoint import convert_checkpoint
 
-    renamed = dict(pair_of(text, "--topic ", "OLD=NEW", has_value=True) for text in topics)
-    made = convert_checkpoint(path, to, target=target, topics=renamed, begins=dict(enumerate(map(_offsets, begins))))
-    say(f"{to}: query {made.query_id} goes on after micro-batch {made.done}")
+    new_names = dict(pair_of(text, "--topic ", "OLD=NEW", has_value=True) for text in topics)
+    converted_path = convert_checkpoint(
+        path, to, target=target, topics=new_names, begins=dict(enumerate(map(_offsets, begins)))
+    )
+    say(f"{to}: query {converted_path.query_id} goes on after micro-batch {converted_path.done}")
     if target != "kafka":
-        _advise(made)
+        _advise(converted_path)
 
 
 def _offsets(text: str) -> Offsets:

@@ -51,8 +51,8 @@ def connecting_group(name: str, help_text: str) -> click.Group:
     @click.pass_context
     def group(context: click.Context, /, **settings: Any) -> None:
         del settings["properties"]  # `_with_those_before` collects them
-        known = {key: value for key, value in settings.items() if value is not None}
-        context.default_map = dict.fromkeys(group.list_commands(context), known)
+        client_settings = {key: value for key, value in settings.items() if value is not None}
+        context.default_map = dict.fromkeys(group.list_commands(context), client_settings)
 
     return group
 
@@ -85,14 +85,14 @@ def with_admin(function: Function) -> Function:
         def connect() -> Admin:
             from kafkaframes.client import Admin
 
-            return Admin(**reached(servers, properties, timeout))
+            return Admin(**reach_broker(servers, properties, timeout))
 
         return function(connect=connect, **options)
 
     return connecting(run)  # type: ignore[return-value]
 
 
-def reached(
+def reach_broker(
     servers: str | None,
     properties: tuple[str, ...],
     timeout: float,
@@ -121,11 +121,11 @@ def reached(
     from kafkaframes.client.reaching import reach
     from kafkaframes.client.settings import ClientSettings
 
-    typed = [settings for name, settings in (flags or {}).items() if is_typed(name)]
+    typed_flags = [settings for name, settings in (flags or {}).items() if is_typed(name)]
     defaults = [settings for name, settings in (flags or {}).items() if not is_typed(name)]
-    settings = merge_settings(*defaults, settings_of(servers, properties), *typed)
-    known = (kind or ClientSettings).of(settings)
-    asyncio.run(reach(known, waiting=note, timeout_s=timeout, new_topic=new_topic))
+    settings = merge_settings(*defaults, settings_of(servers, properties), *typed_flags)
+    client_settings = (kind or ClientSettings).of(settings)
+    asyncio.run(reach(client_settings, waiting=note, timeout_s=timeout, new_topic=new_topic))
     return settings
 
 
@@ -138,8 +138,8 @@ def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, A
     from kafkaframes.client.properties import merge_settings
 
     default = {"bootstrap.servers": os.environ.get(SERVERS) or "localhost:9092"}
-    typed = {"bootstrap.servers": servers} if servers else {}
-    return merge_settings(default, client_properties_of(properties, option="-X "), typed)
+    typed_flags = {"bootstrap.servers": servers} if servers else {}
+    return merge_settings(default, client_properties_of(properties, option="-X "), typed_flags)
 
 
 def is_typed(name: str) -> bool:
@@ -149,19 +149,19 @@ def is_typed(name: str) -> bool:
     return source not in (None, ParameterSource.DEFAULT)
 
 
-def confirmed(question: str) -> Callable[[Function], Function]:
+def ask_to_confirm(question: str) -> Callable[[Function], Function]:
     """Let a command ask for confirmation before it deletes. ``--yes`` confirms without a terminal."""
 
     def ask(context: click.Context, option: click.Parameter, is_sure: bool) -> None:
         if is_sure or context.resilient_parsing:
             return
         try:
-            agreed = click.confirm(question, err=True)
+            has_agreed = click.confirm(question, err=True)
         except click.Abort:
             if sys.stdin.isatty():
                 raise
             raise OptionError("nothing is deleted: without a terminal, --yes confirms it") from None
-        if not agreed:
+        if not has_agreed:
             raise click.Abort
 
     return click.option("--yes", is_flag=True, expose_value=False, callback=ask, help="Delete without asking.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import connecting, is_typed, reached
+from kafkaframes.cli.connecting import connecting, is_typed, reach_broker
 from kafkaframes.cli.options import opens_batches
 from kafkaframes.cli.text import records_out
 from kafkaframes.errors import OptionError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import Range
 
-_MOST = 2**63 - 1
+_MAX_RECORDS = 2**63 - 1
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 Row = dict[str, Any]
 Writer = Callable[[Row], bytes]
@@ -58,28 +58,28 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
-    requested = parse_offsets(flags["offsets"])
+    offset_flags = parse_offsets(flags["offsets"])
     client = {
         "read_committed": {"isolation.level": "read_committed" if flags["read_committed"] else "read_uncommitted"},
-        "offsets": {"auto.offset.reset": _reset(requested)},
+        "offsets": {"auto.offset.reset": _reset(offset_flags)},
         "group": {} if flags["group"] is None else {"group.id": flags["group"]},
     }
     write = None if flags["form"] == "arrow" and not flags["pattern"] else _writer(flags["pattern"], flags["form"])
-    settings = reached(servers, properties, flags["timeout"], flags=client, kind=ConsumerSettings)
+    settings = reach_broker(servers, properties, flags["timeout"], flags=client, kind=ConsumerSettings)
     consumer_settings = ConsumerSettings.of(settings)
     flags["group"] = consumer_settings.group_id
     if not is_typed("offsets"):
-        requested = _start_of(consumer_settings)
+        offset_flags = _start_of(consumer_settings)
     with Consumer(**settings) as consumer:
-        tables = _tables(consumer, topic, requested, flags)
+        tables = _tables(consumer, topic, offset_flags, flags)
         if write is None:
             _write_arrow(tables)
         else:
             _write_rows(tables, write)
 
 
-def _reset(requested: Range) -> str:
-    return "latest" if requested.start_offset == _MOST else "earliest"
+def _reset(offset_flags: Range) -> str:
+    return "latest" if offset_flags.start_offset == _MAX_RECORDS else "earliest"
 
 
 def _start_of(settings: ConsumerSettings) -> Range:
@@ -93,61 +93,63 @@ def _start_of(settings: ConsumerSettings) -> Range:
     return parse_offsets(("end" if settings.auto_offset_reset == "latest" else "beginning",))
 
 
-def _tables(consumer: Consumer, topic: str, requested: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
+def _tables(consumer: Consumer, topic: str, offset_flags: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
     """Yield the requested records, up to the requested number or (with -e) the end."""
     partitions = _partitions_of(consumer, topic, flags["partitions"])
-    ends = _ends(consumer, partitions, requested) if flags["ends"] or requested.end_timestamp is not None else None
+    ends = (
+        _ends(consumer, partitions, offset_flags) if flags["ends"] or offset_flags.end_timestamp is not None else None
+    )
     if flags["group"] is not None:
         consumer.subscribe([topic])
     else:
-        consumer.assign(_starts(consumer, partitions, requested))
-    left = flags["count"]
-    while left is None or left > 0:
+        consumer.assign(_starts(consumer, partitions, offset_flags))
+    remaining = flags["count"]
+    while remaining is None or remaining > 0:
         if ends is not None and _is_through(consumer, ends):
             return
         table = consumer.fetch_arrow(500, columns=_COLUMNS)
         if ends is not None and not table.num_rows:
             _skip_gaps(consumer, ends)
         table = _before(table, ends)
-        if left is not None:
-            table = table.slice(0, left)
-            left -= table.num_rows
+        if remaining is not None:
+            table = table.slice(0, remaining)
+            remaining -= table.num_rows
         if table.num_rows:
             yield table
 
 
-def _partitions_of(consumer: Consumer, topic: str, requested: tuple[int, ...]) -> list[TopicPartition]:
+def _partitions_of(consumer: Consumer, topic: str, offset_flags: tuple[int, ...]) -> list[TopicPartition]:
     from kafkaframes.client import TopicPartition
 
-    known = consumer.partitions_for(topic)
-    missing = [number for number in requested if TopicPartition(topic, number) not in known]
+    existing_partitions = consumer.partitions_for(topic)
+    missing = [number for number in offset_flags if TopicPartition(topic, number) not in existing_partitions]
     if missing:
-        raise OptionError(f"topic {topic} has no partition {missing[0]}, it has {len(known)}")
-    return [one for one in known if not requested or one.partition in requested]
+        raise OptionError(f"topic {topic} has no partition {missing[0]}, it has {len(existing_partitions)}")
+    return [one for one in existing_partitions if not offset_flags or one.partition in offset_flags]
 
 
-def _starts(consumer: Consumer, partitions: list[TopicPartition], requested: Range) -> dict[TopicPartition, int]:
+def _starts(consumer: Consumer, partitions: list[TopicPartition], offset_flags: Range) -> dict[TopicPartition, int]:
     first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    if requested.start_timestamp is not None:
-        result = consumer.offsets_for_times(dict.fromkeys(partitions, requested.start_timestamp))
+    if offset_flags.start_timestamp is not None:
+        result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_flags.start_timestamp))
         return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
-    if requested.start_offset is None:
+    if offset_flags.start_offset is None:
         return first
-    needed = requested.start_offset
-    return {one: min(max(needed if needed >= 0 else last[one] + needed, first[one]), last[one]) for one in partitions}
+    start = offset_flags.start_offset
+    return {one: min(max(start if start >= 0 else last[one] + start, first[one]), last[one]) for one in partitions}
 
 
-def _ends(consumer: Consumer, partitions: list[TopicPartition], requested: Range) -> dict[TopicPartition, int]:
+def _ends(consumer: Consumer, partitions: list[TopicPartition], offset_flags: Range) -> dict[TopicPartition, int]:
     last = consumer.end_offsets(partitions)
-    if requested.end_timestamp is None:
+    if offset_flags.end_timestamp is None:
         return last
-    result = consumer.offsets_for_times(dict.fromkeys(partitions, requested.end_timestamp))
+    result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_flags.end_timestamp))
     return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
 
 
 def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
-    held = consumer.assignment()
-    return bool(held) and all(consumer.position(one) >= ends.get(one, 0) for one in held)
+    assignment = consumer.assignment()
+    return bool(assignment) and all(consumer.position(one) >= ends.get(one, 0) for one in assignment)
 
 
 def _skip_gaps(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
@@ -164,7 +166,7 @@ def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table
         return table
     numbers, offsets = table["partition"].to_pylist(), table["offset"].to_pylist()
     by_number = {one.partition: end for one, end in ends.items()}
-    keep = [offset < by_number.get(number, _MOST) for number, offset in zip(numbers, offsets, strict=True)]
+    keep = [offset < by_number.get(number, _MAX_RECORDS) for number, offset in zip(numbers, offsets, strict=True)]
     return table if all(keep) else table.filter(pa.array(keep))
 
 

@@ -52,7 +52,7 @@ def run_options(kind: type[SourceSettings], *leave_out: str) -> Callable[[Comman
     return with_options(*shared, reads("sources", kind=kind, leave_out=leave_out))
 
 
-def split(master: str | None, jobs: int | None) -> Split:
+def choose_split(master: str | None, jobs: int | None) -> Split:
     """Return how to split large partitions between the workers of ``runner``."""
     from kafkaframes.jobs.compact.staged_compaction import Split
     from kafkaframes.spark.runtime import jobs as spark_jobs
@@ -60,7 +60,7 @@ def split(master: str | None, jobs: int | None) -> Split:
 
     if master is None:
         return Split(secret=spark_jobs.new_secret(), workers=jobs or os.cpu_count() or 1)
-    return spark_jobs.split(session())
+    return spark_jobs.make_split(session())
 
 
 @contextmanager
@@ -171,12 +171,12 @@ def command(
 
     Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
-    record_format, to = _said(record_format, directories)
+    record_format, to = _read_form(record_format, directories)
     settings = replace(settings, record_format=RECORD_FORMATS[record_format])
     rewrite(sources, settings, to=to, **options)
 
 
-def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str | None]:
+def _read_form(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str | None]:
     """Return record format and directory. ``--to v2`` specifies the format if ``--record-format`` does not."""
     directories = list(flags)
     if record_format is None:
@@ -258,7 +258,7 @@ def compact(
                     settings.cleaner(time.time_ns() // 1_000_000),
                     topics=settings.topics,
                     run=run,
-                    work_split=split(master, jobs),
+                    work_split=choose_split(master, jobs),
                     scratch=directory,
                     storage=settings.storage,
                 )
@@ -280,8 +280,8 @@ def _key(text: str) -> bytes:
 
 def _print(report: CompactionReport | None, proof: Proof | None, *, as_json: bool) -> None:
     if as_json:
-        said = {} if report is None else report.as_json()
-        click.echo(json.dumps(said | ({} if proof is None else {"proof": _proof_json(proof)})))
+        report_json = {} if report is None else report.as_json()
+        click.echo(json.dumps(report_json | ({} if proof is None else {"proof": _proof_json(proof)})))
         return
     if report is not None:
         _show_compaction(report)
@@ -307,9 +307,16 @@ def _show_compaction(report: CompactionReport) -> None:
         if not partition.cleaned:
             why = f"nothing to clean ({partition.reason})"
         span = f"{partition.first_dirty_offset:,} to {partition.end_offset:,}"
-        gone = f"{partition.records_read - partition.records_kept:,} of {partition.records_read:,}"
+        cleaned_text = f"{partition.records_read - partition.records_kept:,} of {partition.records_read:,}"
         rows.append(
-            (partition.name, span, gone, size_text(partition.bytes_read), size_text(partition.bytes_written), why)
+            (
+                partition.name,
+                span,
+                cleaned_text,
+                size_text(partition.bytes_read),
+                size_text(partition.bytes_written),
+                why,
+            )
         )
     goes = "removed" if report.destination else "would go"
     print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)

@@ -167,7 +167,7 @@ def _side(data: bytes, run: Run | None) -> str:
 
 
 _BYTES_A_LINE: Final = 16
-_MOST_LINES: Final = 4  # largest number of lines of one run; --all shows every byte
+_MAX_LINES: Final = 4  # largest number of lines of one run; --all shows every byte
 
 
 @click.command("decode")
@@ -257,8 +257,8 @@ def drawing_lines(drawings: list[Drawing], *, start: int = 0, show_all: bool = F
         if drawing.error is not None and drawing.position < len(drawing.data):
             rest = drawing.data[drawing.position :]
             at = first + drawing.position
-            shown = rest[:_BYTES_A_LINE].hex(" ")
-            yield f"{at:08x}  {shown:<47}  ... {count_text(len(rest), 'byte')} not understood: {drawing.error}"
+            hex_text = rest[:_BYTES_A_LINE].hex(" ")
+            yield f"{at:08x}  {hex_text:<47}  ... {count_text(len(rest), 'byte')} not understood: {drawing.error}"
         elif drawing.error is not None:
             yield f"          {drawing.error}"
 
@@ -270,14 +270,16 @@ def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, dep
     width = min(max((len(_label(run)) for run in annotated.runs), default=0), 70)
     for run in annotated.runs:
         if depth and run.what == "records" and run.value:
-            held = data[run.end - len(run.value) : run.end]
+            nested_runs = data[run.end - len(run.value) : run.end]
             yield from _lines(
-                data[run.start : run.end - len(held)],
+                data[run.start : run.end - len(nested_runs)],
                 run.start,
-                f"{_label(run)}  {count_text(len(held), 'byte')}",
+                f"{_label(run)}  {count_text(len(nested_runs), 'byte')}",
                 False,
             )
-            yield from drawing_lines(draw_records(held, depth=depth), start=run.end - len(held), show_all=show_all)
+            yield from drawing_lines(
+                draw_records(nested_runs, depth=depth), start=run.end - len(nested_runs), show_all=show_all
+            )
             continue
         yield from _lines(data[run.start : run.end], run.start, f"{_label(run):<{width}}  {run.text()}", show_all)
     if annotated.error is not None:
@@ -298,12 +300,12 @@ def _label(run: Run) -> str:
 def _lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
     """Yield the lines of the bytes at ``start``, with their description in the first line."""
     lines = [raw[at : at + _BYTES_A_LINE] for at in range(0, len(raw), _BYTES_A_LINE)] or [b""]
-    shown = lines if show_all else lines[:_MOST_LINES]
-    for index, line in enumerate(shown):
+    hex_text = lines if show_all else lines[:_MAX_LINES]
+    for index, line in enumerate(hex_text):
         text = f"{start + index * _BYTES_A_LINE:08x}  {line.hex(' '):<47}"
         yield f"{text}  {words}" if index == 0 else text.rstrip()
-    if len(shown) < len(lines):
-        yield f"          ... {count_text(len(raw) - len(shown) * _BYTES_A_LINE, 'byte')} more"
+    if len(hex_text) < len(lines):
+        yield f"          ... {count_text(len(raw) - len(hex_text) * _BYTES_A_LINE, 'byte')} more"
 
 
 @click.command("encode")

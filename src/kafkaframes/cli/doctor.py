@@ -84,12 +84,12 @@ def check_spark() -> Iterator[Finding]:
     if search.java is not None:
         yield Finding("Java", "ok", str(search.java))
     else:
-        requested = java.words(_compat.fit_java_versions(version))
+        fit_versions = java.words(_compat.fit_java_versions(version))
         yield Finding(
             "Java",
             "note",
             "; ".join(search.refused) or "none in JAVA_HOME or on PATH",
-            f"Spark needs {requested}: {_java_advice(version)}",
+            f"Spark needs {fit_versions}: {_java_advice(version)}",
         )
 
 
@@ -104,12 +104,14 @@ def check_workers() -> Iterator[Finding]:
     ``kafkaframes.spark.session()`` ensures this. Any other session runs PYSPARK_PYTHON, or else the first ``python3``
     in PATH, which may be another interpreter or lack kafkaframes.
     """
-    what, chosen = "Spark's workers", os.environ.get("PYSPARK_PYTHON")
-    runs = chosen or shutil.which("python3")
+    what, worker_python = "Spark's workers", os.environ.get("PYSPARK_PYTHON")
+    runs = worker_python or shutil.which("python3")
     if runs is not None and os.path.realpath(runs) == os.path.realpath(sys.executable):
         yield Finding(what, "ok", "will run this Python")
-    elif chosen:
-        yield Finding(what, "note", f"PYSPARK_PYTHON={chosen}", "unset it, or see that kafkaframes is installed there")
+    elif worker_python:
+        yield Finding(
+            what, "note", f"PYSPARK_PYTHON={worker_python}", "unset it, or see that kafkaframes is installed there"
+        )
     else:
         advice = f"kafkaframes.spark.session(), or PYSPARK_PYTHON={sys.executable} before another session starts"
         yield Finding(what, "ok", f"this Python; of a session that is not ours: {runs or 'none'}", advice)

@@ -66,17 +66,17 @@ class _Options:
         self.paths = [*flags["paths"], *(path for text in flags["named"] for path in text.split(",") if path)]
         if not self.paths:
             raise OptionError("no files are named: give PATHS or --files")
-        chosen = [name for name in ("pattern", "envelopes") if flags[name]]
-        if len(chosen) + (flags["form"] != "text") > 1:
+        value_decoder = [name for name in ("pattern", "envelopes") if flags[name]]
+        if len(value_decoder) + (flags["form"] != "text") > 1:
             raise OptionError("one of --format, -f and -J can be given")
-        self.printer = chosen[0] if chosen else flags["form"]
+        self.printer = value_decoder[0] if value_decoder else flags["form"]
         if flags["output"] is not None:
             refuse_inside(Path(flags["output"]), self.paths)
         self.conditions = _conditions(flags)
         names = TextOptions.__slots__
         self.text = TextOptions(**{name: flags[name] for name in names if name in flags}, decoder=_decoder(flags))
 
-    def requested(self, *, control: bool = True, temporary: bool = False) -> Iterator[Requested]:
+    def files_in_range(self, *, control: bool = True, temporary: bool = False) -> Iterator[Requested]:
         """Yield the files to print, each with its requested part."""
         options = self.flags["storage"]
         result = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
@@ -103,10 +103,10 @@ class _Options:
 
 
 def _decoder(flags: dict[str, Any]) -> str:
-    chosen = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
-    if len(chosen) > 1:
-        raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(chosen)}-decoder")
-    return chosen[0] if chosen else ""
+    value_decoder = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
+    if len(value_decoder) > 1:
+        raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(value_decoder)}-decoder")
+    return value_decoder[0] if value_decoder else ""
 
 
 def _conditions(flags: dict[str, Any]) -> Filter:
@@ -132,7 +132,7 @@ def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
 
 
 def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
-    for requested in options.requested():
+    for requested in options.files_in_range():
         dump = dump_text(requested.file, replace(options.text, keep=requested.keep))
         for chunk in dump:
             out.write(chunk)
@@ -145,7 +145,7 @@ def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
 
 def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
     limit = None if options.flags["full_values"] else VALUE_LIMIT
-    for requested in options.requested(temporary=True):
+    for requested in options.files_in_range(temporary=True):
         dump = JsonDump(requested.file, JsonOptions(limit, options.flags["max_bytes"], requested.keep))
         for chunk in dump:
             out.write(chunk)
@@ -155,7 +155,7 @@ def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
 
 def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Origin]]:
     """Yield the requested part of every segment, without control records."""
-    for requested in options.requested(control=False):
+    for requested in options.files_in_range(control=False):
         reader = ChunkReader(requested.file, options.flags["max_bytes"])
         origin = Origin.of(requested.file.path)
         for chunk in reader:
@@ -175,11 +175,11 @@ def _print_lines(
     plan: Callable[[Origin], Any],
     write: Callable[[Decoded, Any], Part],
 ) -> None:
-    planned: tuple[Origin, Any] | None = None
+    origin_and_plan: tuple[Origin, Any] | None = None
     for chunk, origin in _chunks(options, report):
-        if planned is None or planned[0] is not origin:
-            planned = origin, plan(origin)
-        out.write(write(chunk, planned[1]))
+        if origin_and_plan is None or origin_and_plan[0] is not origin:
+            origin_and_plan = origin, plan(origin)
+        out.write(write(chunk, origin_and_plan[1]))
 
 
 def _print_pattern(options: _Options, out: BinaryIO, report: Report) -> None:

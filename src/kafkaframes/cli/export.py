@@ -120,8 +120,8 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
 
         plan = plan_export(options)
         write = export if flags["output"] is None else _single
-        reported: dict[str, Any] = {"internal_topics": plan.internal_topics, "notes": plan.notes}
-        requested = partial(write, plan.tasks, files, overwrite=flags["overwrite"], **reported)
+        report_values: dict[str, Any] = {"internal_topics": plan.internal_topics, "notes": plan.notes}
+        requested = partial(write, plan.tasks, files, overwrite=flags["overwrite"], **report_values)
     if master is not None and not as_json:
         note(f"starting Spark at {master} ...")
     with workers.runner(master, jobs, label="exporting") as work:
@@ -179,10 +179,10 @@ def _read_options(
 
 def _settings(flags: Mapping[str, Any]) -> ExportSettings:
     """Read the settings of all segments. ``--option`` overrides flags."""
-    named = {entry.name: flags[entry.name] for entry in fields(ExportSettings) if entry.name in flags}
+    storage_settings = {entry.name: flags[entry.name] for entry in fields(ExportSettings) if entry.name in flags}
     form = flags["form"]
     return ExportSettings(
-        **{**named, "keys": tuple(key.encode() for key in flags["keys"])},
+        **{**storage_settings, "keys": tuple(key.encode() for key in flags["keys"])},
         format=form if form in FORMATS else "parquet",
     )
 
@@ -237,11 +237,11 @@ def _print(outcome: Outcome) -> None:
     out = console(width=WIDTH_IN_A_PIPE)
     for part in tables_of(summary):
         out.print(part)
-    resumed = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
+    resumed_text = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
     out.print(
         f"{count_text(summary.records, 'record')}, of {outcome.records_read:,} read, "
         f"{size_text(outcome.output_bytes)}, in {printable(str(summary.output))}; "
-        f"{count_text(outcome.exported - len(outcome.failed), 'segment')} in {summary.seconds:.1f} s{resumed}",
+        f"{count_text(outcome.exported - len(outcome.failed), 'segment')} in {summary.seconds:.1f} s{resumed_text}",
         soft_wrap=True,
         style="bold red" if outcome.failed else "bold green",
         markup=False,

@@ -65,13 +65,13 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     """
     from kafkaframes.jobs.dump.chunks import Pattern, matching
 
-    sought = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
+    search_pattern = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
     fields = flags["fields"] or SEARCHED
     result = 0
     errors: list[Any] = []
     notes: list[Any] = []
     for batch in _batches(paths, flags, errors, notes):
-        rows = matching(batch, sought, fields)
+        rows = matching(batch, search_pattern, fields)
         rows = rows if flags["most"] is None else rows.slice(0, flags["most"] - result)
         result += rows.num_rows
         if rows.num_rows and not flags["counts"]:
@@ -96,7 +96,7 @@ def _batches(
     from kafkaframes.scan.functions import scan_log
 
     if flags["follow"]:
-        yield from _followed(paths, flags)
+        yield from _follow_files(paths, flags)
     scan = scan_log(
         paths,
         topics=flags["topics"],
@@ -115,7 +115,7 @@ def _batches(
         notes += batches.notes
 
 
-def _followed(paths: Sequence[str], flags: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _follow_files(paths: Sequence[str], flags: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     from kafkaframes.scan.log.following import AppendedRows
     from kafkaframes.scan.ranges import EARLIEST, log_bound
     from kafkaframes.scan.where import where_of

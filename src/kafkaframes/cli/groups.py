@@ -12,7 +12,7 @@ import click
 from kafkaframes.cli.connecting import (
     Connect,
     as_json_option,
-    confirmed,
+    ask_to_confirm,
     connecting_group,
     pairs_of,
     print_rows,
@@ -74,7 +74,7 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
     with connect() as admin:
         existing = None if names else {group.group_id for group in admin.list_groups()}
         for name in names or sorted(existing or ()):
-            result = _described(admin, name)
+            result = _describe_group(admin, name)
             if result is None and existing is None:
                 existing = {group.group_id for group in admin.list_groups()}
             if result is None and name not in (existing or ()):
@@ -89,7 +89,7 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
     print_rows(rows, flags["as_json"], none=f"no {content}" if names or existing else "no groups")
 
 
-def _described(admin: Admin, name: str) -> AnyDescription | None:
+def _describe_group(admin: Admin, name: str) -> AnyDescription | None:
     """Return a consumer, share or streams group; None for a group that only has offsets, or does not exist."""
     from kafkaframes.errors import BrokerError, ErrorCode
 
@@ -126,18 +126,18 @@ def _offset_rows(admin: Admin, name: str, result: AnyDescription | None) -> list
     if isinstance(result, ShareGroupDescription):
         return _share_offset_rows(admin, name, result)
     readers = _readers(result)
-    committed = admin.group_offsets(name)
-    partitions = sorted({*committed, *readers}, key=lambda entry: (entry.topic, entry.partition))
+    committed_offsets = admin.group_offsets(name)
+    partitions = sorted({*committed_offsets, *readers}, key=lambda entry: (entry.topic, entry.partition))
     ends = _log_ends(admin, partitions)
     rows = []
     for partition in partitions:
-        offset = committed[partition].offset if partition in committed else None
+        offset = committed_offsets[partition].offset if partition in committed_offsets else None
         reader = readers.get(partition)
-        said = (None,) * 3 if reader is None else (reader.member_id, reader.client_host, reader.client_id)
+        reader_facts = (None,) * 3 if reader is None else (reader.member_id, reader.client_host, reader.client_id)
         row = {"group": name, "topic": partition.topic, "partition": partition.partition, "committed": offset}
         end = ends.get(partition)
         row |= {"log_end_offset": end, "lag": None if offset is None or end is None else end - offset}
-        rows.append(row | dict(zip(_MEMBER, said, strict=True)))
+        rows.append(row | dict(zip(_MEMBER, reader_facts, strict=True)))
     return rows
 
 
@@ -269,7 +269,7 @@ def reset_group(
     from kafkaframes.client import ShareGroupDescription
 
     with connect() as admin:
-        description = _described(admin, group)
+        description = _describe_group(admin, group)
         is_share = isinstance(description, ShareGroupDescription)
         result = resets(admin, ResetOptions(group=group, offsets=offsets, is_share=is_share, **flags))
         if not result:
@@ -327,15 +327,15 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
     from kafkaframes.client import ShareGroupDescription
 
     with connect() as admin:
-        description = _described(admin, group)
+        description = _describe_group(admin, group)
         is_share = isinstance(description, ShareGroupDescription)
         if is_share and (parts := next((text for text in topics if ":" in text), None)) is not None:
             raise OptionError(f"{parts}: {group} is a share group, whose offsets are deleted for whole topics only")
-        committed = _committed(admin, group, is_share=is_share)
+        committed_offsets = _committed_offsets(admin, group, is_share=is_share)
         partitions: list[TopicPartition] = []
         for text in topics:
             named = partitions_of(admin, [text])
-            matches = [partition for partition in named if partition in committed]
+            matches = [partition for partition in named if partition in committed_offsets]
             if not matches or (":" in text and len(matches) < len(named)):
                 missing = ", ".join(str(partition) for partition in named if partition not in matches)
                 raise OptionError(f"group {group} has no committed offsets of {missing}; nothing was deleted")
@@ -348,10 +348,12 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
         say(f"{group}: {partition} forgotten")
 
 
-def _committed(admin: Admin, group: str, *, is_share: bool) -> Offsets:
+def _committed_offsets(admin: Admin, group: str, *, is_share: bool) -> Offsets:
     """Return the committed offsets of a group, or the start offsets of a share group."""
     if not is_share:
-        return {partition: committed.offset for partition, committed in admin.group_offsets(group).items()}
+        return {
+            partition: committed_offsets.offset for partition, committed_offsets in admin.group_offsets(group).items()
+        }
     starts = admin.share_group_offsets(group).items()
     return {partition: entry.start_offset for partition, entry in starts if entry.start_offset is not None}
 
@@ -359,7 +361,7 @@ def _committed(admin: Admin, group: str, *, is_share: bool) -> Offsets:
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @with_admin
-@confirmed("Delete these groups and their offsets?")
+@ask_to_confirm("Delete these groups and their offsets?")
 def delete_groups(names: tuple[str, ...], connect: Connect) -> None:
     """Delete groups that have no members."""
     with connect() as admin:
@@ -397,7 +399,7 @@ def resets(admin: Admin, options: ResetOptions) -> Offsets:
 
     More than one option that defines offsets is rejected, and so is no option for the specified topics.
     """
-    offsets = _named(admin, options.offsets)
+    offsets = _select_offsets(admin, options.offsets)
     if options.from_file is not None:
         offsets |= _in_file(options.from_file, options.group)
     if not (options.topics or options.all_topics):
@@ -406,7 +408,7 @@ def resets(admin: Admin, options: ResetOptions) -> Offsets:
         return offsets
     if len(options.targets) != 1:
         raise OptionError("choose one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
-    partitions = list(_committed(admin, options.group, is_share=options.is_share)) if options.all_topics else []
+    partitions = list(_committed_offsets(admin, options.group, is_share=options.is_share)) if options.all_topics else []
     partitions += [one for one in partitions_of(admin, options.topics) if one not in partitions]
     return offsets | (_TARGETS[options.targets[0]](admin, options, partitions) if partitions else {})
 
@@ -420,12 +422,14 @@ def partitions_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
         topic, _, numbers = text.partition(":")
         if numbers and not all(one.isdecimal() for one in numbers.split(",")):
             raise OptionError(f"{text}: must be TOPIC:N,N, with numbers of partitions")
-        known = sorted(admin.describe_topics([topic])[topic].partitions)
-        partitions += [TopicPartition(topic, int(one)) for one in (numbers.split(",") if numbers else known)]
+        existing_partitions = sorted(admin.describe_topics([topic])[topic].partitions)
+        partitions += [
+            TopicPartition(topic, int(one)) for one in (numbers.split(",") if numbers else existing_partitions)
+        ]
     return partitions
 
 
-def _named(admin: Admin, texts: tuple[str, ...]) -> Offsets:
+def _select_offsets(admin: Admin, texts: tuple[str, ...]) -> Offsets:
     from kafkaframes.client import EARLIEST, LATEST, TopicPartition
 
     offsets = {}
@@ -460,8 +464,8 @@ def _to_end(which: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]],
 
 
 def _to_current(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
-    committed = _committed(admin, options.group, is_share=options.is_share)
-    return {partition: committed[partition] for partition in partitions if partition in committed}
+    committed_offsets = _committed_offsets(admin, options.group, is_share=options.is_share)
+    return {partition: committed_offsets[partition] for partition in partitions if partition in committed_offsets}
 
 
 def _to_offset(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 EXIT_UNREAD = 1
 MAX_UNREAD = 20  # largest number of unreadable segments whose reasons are shown
-MOST_PARTITIONS = 60  # above this number, the table has one row per topic by default
+MAX_PARTITIONS = 60  # above this number, the table has one row per topic by default
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
 _NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that narrower ones omit
 _SHORT_TIMES_WIDTH = 140  # narrower terminals show days instead of times
@@ -136,7 +136,7 @@ def _as_json(directory: LogDirectory, partitions: list[PartitionSummary]) -> dic
 
 
 def _rows(partitions: list[PartitionSummary], *, by: str | None) -> list[_Row]:
-    if by == "partition" or (by is None and len(partitions) <= MOST_PARTITIONS):
+    if by == "partition" or (by is None and len(partitions) <= MAX_PARTITIONS):
         return [_Row(one.topic, [one]) for one in partitions]
     topics: dict[str, list[PartitionSummary]] = {}
     for partition in partitions:
@@ -153,17 +153,17 @@ def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSumma
     rows = [(row.topic, row.cells(is_deep=is_deep, width=to.width)) for row in _rows(partitions, by=by)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     left_out = {name for width, columns in _NARROWER if to.width < width for name in columns}
-    used = [
+    used_columns = [
         column
         for column, name in enumerate(_HEADINGS)
         if name not in left_out and any(cells[column] for _, cells in rows)
     ]
-    for column in used:
+    for column in used_columns:
         justify: Any = "right" if _HEADINGS[column] in _RIGHT else "left"
         table.add_column(_HEADINGS[column], justify=justify, no_wrap=column < 8, style="bold" if column == 0 else "")
     for topic, cells in rows:
         style = "dim" if topic.startswith("__") else ""
-        table.add_row(*(Text(printable(cells[column])) for column in used), style=style)
+        table.add_row(*(Text(printable(cells[column])) for column in used_columns), style=style)
     show(to, _heading(directory), style="bold cyan")
     to.print(table)
     show(to, _footing(partitions, is_deep=is_deep))
@@ -197,9 +197,9 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     size = size_text(sum(one.size_bytes for one in partitions))
     topics = len({one.topic for one in live})
     amounts = ((topics, "topic"), (len(live), "partition"), (segments, "segment"))
-    counted = ", ".join([*starmap(count_text, amounts), size])
+    counts = ", ".join([*starmap(count_text, amounts), size])
     how = "every header was walked" if is_deep else "from the first and last batch of each segment (--deep walks all)"
-    return f"{counted}; times are UTC; {how}"
+    return f"{counts}; times are UTC; {how}"
 
 
 @click.command("info")
@@ -230,8 +230,8 @@ def command(
     discovered, decisions = discover(paths, options=settings.storage), list[Decision]()
     directories = selected(discovered, settings.topics, settings.partitions)
     if replicas == MERGE and has_copies(directories, paths):
-        merged = one_log(directories, paths, check=False, options=settings.storage)
-        directories, decisions = merged.directories, merged.decisions
+        merged_log = one_log(directories, paths, check=False, options=settings.storage)
+        directories, decisions = merged_log.directories, merged_log.decisions
     result = _summaries(directories, deep=settings.deep, jobs=jobs)
     is_unread = any(segment.problem for _, summaries in result for one in summaries for segment in one.segments)
     if as_json:

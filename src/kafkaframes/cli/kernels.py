@@ -39,16 +39,16 @@ def warm(packages: tuple[str, ...], decoders: bool) -> None:
     folder = _folder()
     for old in list(demand.unused_files(folder)):
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
-    chosen = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
-    requested = [unit for unit in demand.units() if unit.module.startswith(chosen)]
-    missing = [unit.module for unit in requested if unit.file is None]
+    package_prefixes = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
+    kernel_files = [unit for unit in demand.units() if unit.module.startswith(package_prefixes)]
+    missing = [unit.module for unit in kernel_files if unit.file is None]
     if missing:
         demand.compile_modules(missing, folder=folder, report=demand.print_progress, on_done=_progress(len(missing)))
     if decoders:
         from kafkaframes.protocol.messages._kernels_hot import make_hot
 
         make_hot(_progress)
-    click.echo(f"{len(requested)} kernel files ready")
+    click.echo(f"{len(kernel_files)} kernel files ready")
 
 
 @command.command()
@@ -94,13 +94,13 @@ def _folder() -> Path:
 
 def _progress(count: int) -> Callable[[workers.Job], None]:
     """Return a function that reports each finished job with the time since the first start, in seconds."""
-    finished, started = 0, time.monotonic()
+    finished_jobs, start = 0, time.monotonic()
 
     def tell(job: workers.Job) -> None:
-        nonlocal finished
-        finished += 1
-        seconds = time.monotonic() - started
-        click.echo(f"  {finished}/{count} {job[1].removeprefix('kafkaframes.')} ({seconds:.0f} s)")
+        nonlocal finished_jobs
+        finished_jobs += 1
+        seconds = time.monotonic() - start
+        click.echo(f"  {finished_jobs}/{count} {job[1].removeprefix('kafkaframes.')} ({seconds:.0f} s)")
 
     return tell
 
@@ -138,8 +138,8 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
     temporary = partial(tempfile.TemporaryDirectory, prefix="kafkaframes-")
     with temporary() as folder, temporary() as space:
         count = _fill(Path(folder), decoders)
-        made = shutil.make_archive(str(Path(space) / "pack"), kind, folder)
-        with open_output(str(to)) as out, open(made, "rb") as archive:
+        make_directory = shutil.make_archive(str(Path(space) / "pack"), kind, folder)
+        with open_output(str(to)) as out, open(make_directory, "rb") as archive:
             shutil.copyfileobj(archive, out)
     click.echo(f"{count_text(count, 'library', 'libraries')} in {to}")
 
@@ -150,12 +150,12 @@ def _fill(folder: Path, decoders: bool) -> int:
     jobs: list[workers.Job] = []
     for module in demand.sort_by_size(demand.modules()):
         name = directories.file_name(module)
-        if not _copied(name, folder):
+        if not _copy_kernel(name, folder):
             jobs.append(("kafkaframes.kernels.demand:compile_unit", module, str(folder)))
     if decoders:
         from kafkaframes.protocol.messages import _kernels_hot
 
-        jobs += [job for name, job in _kernels_hot.jobs(folder) if not _copied(name, folder)]
+        jobs += [job for name, job in _kernels_hot.jobs(folder) if not _copy_kernel(name, folder)]
     if jobs:
         click.echo(
             f"compiling {count_text(len(jobs), 'library', 'libraries')} in "
@@ -166,7 +166,7 @@ def _fill(folder: Path, decoders: bool) -> int:
     return sum(1 for _ in folder.glob(f"*{directories.SUFFIX}"))
 
 
-def _copied(name: str, folder: Path) -> bool:
+def _copy_kernel(name: str, folder: Path) -> bool:
     result = directories.find_unit(name)
     if result is None:
         return (folder / name).exists()

@@ -295,15 +295,15 @@ def _stop(number: int, _: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _send_again(ignored: sys.UnraisableHookArgs) -> None:
+def _send_again(unraisable: sys.UnraisableHookArgs) -> None:
     """Send a signal again after a moment, because its exception was ignored.
 
     Python ignores exceptions in callbacks of weak references, which every import uses. A broker that received a signal
     during its start would otherwise not stop.
     """
-    number = next((number for kind, number in _SIGNAL_OF.items() if issubclass(ignored.exc_type, kind)), None)
+    number = next((number for kind, number in _SIGNAL_OF.items() if issubclass(unraisable.exc_type, kind)), None)
     if number is None:
-        sys.__unraisablehook__(ignored)
+        sys.__unraisablehook__(unraisable)
         return
     threading.Thread(target=_send_when_heard, args=(number,), daemon=True).start()
 

@@ -236,7 +236,7 @@ def reads(
         def run(**flags: Any) -> Any:
             settings = made(**{name: flags.pop(name) for name in own})
             if not settings.follow_links:
-                name_links([path for name in names for path in _listed(flags[name])])
+                name_links([path for name in names for path in _as_list(flags[name])])
             return command(**flags, **({"settings": settings} if kind else {"storage": settings.storage}))
 
         return settings_options(made, *leave_out)(run)  # type: ignore[return-value]
@@ -260,7 +260,7 @@ def opens_batches(command: Command) -> Command:
     return _budget_option(run)  # type: ignore[return-value]
 
 
-def _listed(value: Any) -> Sequence[str]:
+def _as_list(value: Any) -> Sequence[str]:
     return [value] if isinstance(value, str) else value
 
 
@@ -284,10 +284,10 @@ def name_links(paths: Sequence[str]) -> None:
         say(f"kafkaframes: left out: {len(links) - MAX_LINKS:,} more symbolic links", err=True)
 
 
-MOST_DECISIONS = 20  # largest number of printed decisions of one check
+MAX_DECISIONS = 20  # largest number of printed decisions of one check
 
 
-def _named(paths: Iterable[str]) -> set[str]:
+def _plain_paths(paths: Iterable[str]) -> set[str]:
     from kafkaframes.storage.files.filesystem import plain_path
 
     return {plain_path(path).rstrip("/") for path in paths}
@@ -295,7 +295,7 @@ def _named(paths: Iterable[str]) -> set[str]:
 
 def has_copies(directories: Iterable[LogDirectory], paths: Iterable[str]) -> bool:
     """Return whether a partition exists more than once. Only then the readers of headers are imported for a merge."""
-    named = _named(paths)
+    named = _plain_paths(paths)
     result = [
         one.topic_partition
         for directory in directories
@@ -314,7 +314,7 @@ def one_log(
     """
     from kafkaframes.storage.copies.one_log import OneLog, one_log_of, refusal
 
-    named = _named(paths)
+    named = _plain_paths(paths)
     reason = refusal(directories, named)
     if reason is not None:
         say(f"kafkaframes: not merged: {reason}", err=True)
@@ -324,11 +324,13 @@ def one_log(
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:
     """Return decisions as lines, with a limited number for each check."""
-    seen: dict[str, int] = {}
+    paths_so_far: dict[str, int] = {}
     lines = []
     for decision in decisions:
-        seen[decision.check] = seen.get(decision.check, 0) + 1
-        if seen[decision.check] <= MOST_DECISIONS:
+        paths_so_far[decision.check] = paths_so_far.get(decision.check, 0) + 1
+        if paths_so_far[decision.check] <= MAX_DECISIONS:
             lines.append(str(decision))
-    more = [f"{check}: and {count - MOST_DECISIONS:,} more" for check, count in seen.items() if count > MOST_DECISIONS]
+    more = [
+        f"{check}: and {count - MAX_DECISIONS:,} more" for check, count in paths_so_far.items() if count > MAX_DECISIONS
+    ]
     return lines + more

@@ -37,8 +37,8 @@ def _value_of(setting: str, match: re.Match[str]) -> str:
         return os.environ[reference]
     path, colon, key = reference.rpartition(":")
     if not path or not colon or not key:
-        shown = "${file:PATH:KEY}" if provider == "file" else "${directory:DIR:FILE}"
-        raise OptionError(f"{setting}: {match[0]} is not of the form {shown}")
+        placeholder_form = "${file:PATH:KEY}" if provider == "file" else "${directory:DIR:FILE}"
+        raise OptionError(f"{setting}: {match[0]} is not of the form {placeholder_form}")
     return _read_key(setting, path, key) if provider == "file" else _read_file(os.path.join(path, key))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkaframes.cli.connecting import connecting, reached
+from kafkaframes.cli.connecting import connecting, reach_broker
 from kafkaframes.cli.line_input import StopSignal, catch_signals, read_lines
 from kafkaframes.cli.options import ExistingPath
 from kafkaframes.cli.text import say
@@ -75,7 +75,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
         "codec": {"compression.type": flags["codec"]},
         "record_format": {} if flags["record_format"] is None else {"record_format": flags["record_format"]},
     }
-    settings = reached(servers, properties, flags["timeout"], new_topic=topic, flags=client, kind=ProducerSettings)
+    settings = reach_broker(servers, properties, flags["timeout"], new_topic=topic, flags=client, kind=ProducerSettings)
     used = ProducerSettings.of(settings)
     linger_s = used.linger_ms / 1000
     count = rows_before = 0
@@ -212,8 +212,8 @@ def _schema() -> pa.Schema:
 
 
 def _is_file(file: str) -> bool:
-    with open(file, "rb") as opened:
-        return opened.read(6) == b"ARROW1"
+    with open(file, "rb") as arrow_file:
+        return arrow_file.read(6) == b"ARROW1"
 
 
 def _line_reader(flags: dict[str, Any]) -> Any:
@@ -251,5 +251,5 @@ def _in_partition(table: pa.Table, partition: int) -> pa.Table:
     import pyarrow as pa
 
     column = pa.array([partition] * table.num_rows, pa.int32())
-    kept = table.drop_columns(["partition"]) if "partition" in table.schema.names else table
-    return kept.append_column("partition", column)
+    columns_to_send = table.drop_columns(["partition"]) if "partition" in table.schema.names else table
+    return columns_to_send.append_column("partition", column)

@@ -79,7 +79,7 @@ def command(
     except OSError as error:
         raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from None
     stop = threading.Event()
-    with _closing(file), _removed_if_refused(target), _stopped_by_signals(stop):
+    with _closing(file), _remove_if_refused(target), _stop_on_signals(stop):
         unknown = partial(_report_unknown, strict)
         recorder = Recorder(settings, file, on_slow=_report_slow, on_unknown=unknown, on_failure=stop.set)
         try:
@@ -110,7 +110,7 @@ def _closing(file: IO[bytes]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
     """Set an event at the first Ctrl-C or SIGTERM, which end a recording normally. A second signal interrupts."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -131,7 +131,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _removed_if_refused(target: Path) -> Iterator[None]:
+def _remove_if_refused(target: Path) -> Iterator[None]:
     """Remove the empty file if the recorder cannot start to listen."""
     try:
         yield
@@ -189,13 +189,13 @@ def _server_tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
     return context
 
 
-def _client_tls(requested: bool, trusted: str | None) -> ssl.SSLContext | None:
-    if not requested and trusted is None:
+def _client_tls(requested: bool, ca_path: str | None) -> ssl.SSLContext | None:
+    if not requested and ca_path is None:
         return None
     try:
-        return ssl.create_default_context(cafile=trusted)
+        return ssl.create_default_context(cafile=ca_path)
     except (OSError, ssl.SSLError) as error:
-        raise OptionError(f"--upstream-ca {trusted}: {error}") from None
+        raise OptionError(f"--upstream-ca {ca_path}: {error}") from None
 
 
 @click.command("redact")
@@ -230,7 +230,7 @@ def redact(
     refuse_inside(target, paths)
     listening, files, apis = ports_in(ports), find_files(paths), Apis(specs)
     with new_file(target, durable=False) as file:
-        done = redact(
+        redaction = redact(
             files,
             file,
             ports=listening,
@@ -238,14 +238,18 @@ def redact(
             keep_client_ids=keep_client_ids,
             apis=apis,
         )
-    zeroed = f"; {count_text(done.frames_zeroed, 'frame')} zeroed" if done.frames_zeroed else ""
-    unknown = f"; {count_text(done.frames_left_out, 'frame')} of no known API left out" if done.frames_left_out else ""
-    say(f"{output}: {count_text(done.calls, 'call')}, {size_text(done.bytes_written)}{zeroed}{unknown}")
-    if done.frames_not_decoded:
-        say(f"kafkaframes: {count_text(done.frames_not_decoded, 'message')} could not be decoded", err=True)
-    if done.coverage.unread:
-        say(f"kafkaframes: not read: {summary(done.coverage.unread)}", err=True)
-    if not done.calls:
+    zeroed_text = f"; {count_text(redaction.frames_zeroed, 'frame')} zeroed" if redaction.frames_zeroed else ""
+    unknown = (
+        f"; {count_text(redaction.frames_left_out, 'frame')} of no known API left out"
+        if redaction.frames_left_out
+        else ""
+    )
+    say(f"{output}: {count_text(redaction.calls, 'call')}, {size_text(redaction.bytes_written)}{zeroed_text}{unknown}")
+    if redaction.frames_not_decoded:
+        say(f"kafkaframes: {count_text(redaction.frames_not_decoded, 'message')} could not be decoded", err=True)
+    if redaction.coverage.unread:
+        say(f"kafkaframes: not read: {summary(redaction.coverage.unread)}", err=True)
+    if not redaction.calls:
         say("kafkaframes: no call of Kafka's was found", err=True)
-    if not done.is_complete or not done.calls:
+    if not redaction.is_complete or not redaction.calls:
         sys.exit(EXIT_UNREAD)

@@ -38,8 +38,8 @@ def _print(report: RepairReport) -> None:
                 say(f"{name}: {segment['name']}: {size} are left out: {loss['reason']}")
             for first, after in segment["holes"]:
                 say(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
-    lost = sum(one["bytes_lost"] for one in report.partitions)
-    say(f"{count_text(len(report.partitions), 'partition')}; {size_text(lost)} of segments are not kept")
+    lost_bytes = sum(one["bytes_lost"] for one in report.partitions)
+    say(f"{count_text(len(report.partitions), 'partition')}; {size_text(lost_bytes)} of segments are not kept")
     read, written = (
         sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
     )

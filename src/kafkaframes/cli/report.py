@@ -88,8 +88,8 @@ _STANDARD_OUTPUT = "-"
 def _milliseconds(text: str | None) -> int:
     """Return an ISO 8601 time in milliseconds; for None, SOURCE_DATE_EPOCH or the current time."""
     if text is None:
-        fixed = os.environ.get("SOURCE_DATE_EPOCH")
-        return int(fixed) * 1000 if fixed and fixed.isdecimal() else time.time_ns() // 1_000_000
+        fixed_time = os.environ.get("SOURCE_DATE_EPOCH")
+        return int(fixed_time) * 1000 if fixed_time and fixed_time.isdecimal() else time.time_ns() // 1_000_000
     try:
         flags = datetime.fromisoformat(text)
     except ValueError as error:
@@ -115,13 +115,13 @@ def _check(output: str, sources: Sequence[str]) -> None:
         refuse_inside(target, sources)
 
 
-def _said(report: Report, output: str) -> str:
+def _report_text(report: Report, output: str) -> str:
     errors = report.errors()
     verdict = f"{count_text(errors, 'error')} found" if errors else "no damage found"
     if report.caveats and not errors:
         verdict += f", but {' and '.join(report.caveats)}"
-    counted = f"{count_text(len(report.topics), 'topic')}, {count_text(report.total('records'), 'record')}"
-    return f"{output}: {counted}, {size_text(report.total('size_bytes'))}; {verdict}"
+    counts = f"{count_text(len(report.topics), 'topic')}, {count_text(report.total('records'), 'record')}"
+    return f"{output}: {counts}, {size_text(report.total('size_bytes'))}; {verdict}"
 
 
 def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: str | None) -> None:
@@ -154,6 +154,6 @@ def _report_logs(
         report = make_report(result, paths=paths, version=__version__, generated_at=when, options=options, run=work)
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
-        say(_said(report, to))
+        say(_report_text(report, to))
     if any(one.check == "unreadable" for one in report.findings):
         sys.exit(EXIT_UNREAD)

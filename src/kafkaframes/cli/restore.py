@@ -106,9 +106,9 @@ def _with_ids_in(path: str, settings: RestoreSettings) -> RestoreSettings:
     ids = read_topic_ids(text, file=path)
     olds = {new: old for old, new in settings.topic_map}
     topics = settings.topics or tuple(olds.get(name, name) for name in ids)
-    requested = {settings.new_name(name) for name in topics}
-    chosen = tuple((name, topic_id) for name, topic_id in ids.items() if name in requested)
-    return replace(settings, topics=topics, topic_ids=(*chosen, *settings.topic_ids))
+    topics_to_restore = {settings.new_name(name) for name in topics}
+    selected_ids = tuple((name, topic_id) for name, topic_id in ids.items() if name in topics_to_restore)
+    return replace(settings, topics=topics, topic_ids=(*selected_ids, *settings.topic_ids))
 
 
 # --------------------------------------------------------------------------------------------------------- the report
@@ -130,8 +130,8 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
     print_table(("partition", "segments", "offsets", "size", "topic id"), rows)
     if not report.dry_run:
         say(report.counted)
-    for said in _remarks(report):
-        say(said)
+    for remarks in _remarks(report):
+        say(remarks)
     if report.dry_run:
         say("nothing was written (--dry-run)")
         return
@@ -140,30 +140,31 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
 
 
 def _remarks(report: RestoreReport) -> list[str]:
-    said = [f"{one['severity']}: {one['topic']}-{one['partition']}: {one['message']}" for one in report.decisions]
-    said += [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not selected"]
+    remarks = [f"{one['severity']}: {one['topic']}-{one['partition']}: {one['message']}" for one in report.decisions]
+    remarks += [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not selected"]
     for entry in report.partitions:
         name = f"{entry.topic}-{entry.partition}"
-        said += [
-            f"{lost.file}: bytes {lost.start:,} to {lost.end:,} are left out: {lost.reason}" for lost in entry.lost
+        remarks += [
+            f"{lost_counts.file}: bytes {lost_counts.start:,} to {lost_counts.end:,} are left out: {lost_counts.reason}"
+            for lost_counts in entry.lost
         ]
-        said += [f"{name}: {number:,} {kind} left out" for kind, number in sorted(entry.dropped.items()) if number]
+        remarks += [f"{name}: {number:,} {kind} left out" for kind, number in sorted(entry.dropped.items()) if number]
         if entry.open_transactions:
-            said.append(
+            remarks.append(
                 f"{name}: {count_text(len(entry.open_transactions), 'open transaction')}: "
                 "read_committed ends before that "
                 "(--open-transactions abort ends them)"
             )
     if report.groups is not None:
         groups = report.groups
-        said.append(
+        remarks.append(
             f"{groups.commits:,} committed offsets of {count_text(groups.groups, 'group')}, "
             f"{groups.moved:,} of them moved"
         )
-        said += [f"{number:,} committed offsets left out: {why}" for why, number in sorted(groups.dropped.items())]
+        remarks += [f"{number:,} committed offsets left out: {why}" for why, number in sorted(groups.dropped.items())]
     if report.held:
-        said.append(f"retention.ms=-1 for {', '.join(report.held)}: nothing expires until you alter it")
-    return said
+        remarks.append(f"retention.ms=-1 for {', '.join(report.held)}: nothing expires until you alter it")
+    return remarks
 
 
 def _how_to_go_on(report: RestoreReport, settings: RestoreSettings) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.spec_import import load_specs, published
+from kafkaframes.cli.spec_import import load_specs, read_published
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.errors import SpecError
 from kafkaframes.errors.words import count_text
@@ -38,7 +38,7 @@ def lint_files(paths: tuple[str, ...], strict: bool, tagged_errors: bool) -> Non
 
     Exit status: 0 clean or warnings only, 1 errors, 2 not readable.
     """
-    files = [one for path in paths for one in published(path)]
+    files = [one for path in paths for one in read_published(path)]
     errors = warnings = 0
     specs: list[MessageSpec] = []
     for file in files:
@@ -68,9 +68,9 @@ def _judge(entry: Published, specs: list[MessageSpec], *, tagged_errors: bool) -
     problems = list(problems_of(document, dialect))
     is_good = not problems
     if is_good:
-        declared = declaration(document, dialect)
-        specs.append(build(declared))
-        problems = list(lint(document, declared, tagged_errors=tagged_errors))
+        declared_message = declaration(document, dialect)
+        specs.append(build(declared_message))
+        problems = list(lint(document, declared_message, tagged_errors=tagged_errors))
         if document.trailing:
             yield False, f"{entry.file}:{document.trailing_line}: text after the closing brace (one-object)"
     for problem in problems:
@@ -157,12 +157,12 @@ def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
         result = compare(*before.values(), *after.values())
     else:
         result = list(check_sets(before, after))
-    shown = [one for one in result if SEVERITY[one.verdict] >= SEVERITY[level]]
+    rows = [one for one in result if SEVERITY[one.verdict] >= SEVERITY[level]]
     if as_json:
-        for entry in shown:
+        for entry in rows:
             click.echo(json.dumps(_row(entry)))
     else:
-        _print(shown, result, len(after))
+        _print(rows, result, len(after))
     verdict = worst(result)
     raise SystemExit(int(verdict == "breaking" or (strict and verdict == "note")))
 
@@ -185,14 +185,14 @@ def _row(entry: Finding) -> dict[str, Any]:
     }
 
 
-def _print(shown: Iterable[Finding], result: list[Finding], messages: int) -> None:
+def _print(rows: Iterable[Finding], result: list[Finding], messages: int) -> None:
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(highlight=False, soft_wrap=True)
     message = None
     reasons: dict[str, str] = {}
-    for entry in shown:
+    for entry in rows:
         if entry.message != message:
             message = entry.message
             console.print(f"[bold]{escape(message)}[/bold]")

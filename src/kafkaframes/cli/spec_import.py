@@ -26,11 +26,11 @@ from kafkaframes.protocol.spec.model import MessageSpec
 
 _RELEASE = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
 _JAR_VERSION = re.compile(r"(?<=.)-\d+\.\d")
-_MOST_BYTES = 4 << 20  # largest size of a spec; larger members of an archive are not read
+_MAX_SPEC_BYTES = 4 << 20  # largest size of a spec; larger members of an archive are not read
 _GIT_REF = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
 
 
-def published(origin: str) -> list[Published]:
+def read_published(origin: str) -> list[Published]:
     """Return every spec file of a source, sorted by path. A source without specs is an ``OptionError``.
 
     ``origin`` is a ``.json`` file, a directory (searched recursively), a jar or zip file, or ``REF:path`` in the git
@@ -58,7 +58,7 @@ def load_specs(source: str, dialect: Dialect = PUBLISHED) -> dict[str, MessageSp
 def load_files(source: str, dialect: Dialect = PUBLISHED) -> dict[str, tuple[MessageSpec, bytes]]:
     """Return the specs of a source by name, each with the bytes of its file."""
     specs: dict[str, tuple[MessageSpec, bytes]] = {}
-    for file in published(source):
+    for file in read_published(source):
         spec = load_message(file.text, file=file.file, dialect=dialect)
         if spec.name in specs:
             raise SpecError(f"{source} has two specs of {spec.name}: give one release", file=file.file)
@@ -91,15 +91,15 @@ def _archive(name: str, raw: bytes) -> Iterator[Published]:
         for info in sorted(archive.infolist(), key=lambda entry: entry.filename):
             if info.filename.endswith(".jar"):
                 yield from _archive(info.filename, archive.read(info))
-            elif info.filename.endswith(".json") and info.file_size <= _MOST_BYTES:
+            elif info.filename.endswith(".json") and info.file_size <= _MAX_SPEC_BYTES:
                 module = file_name[: version.start()] if version else PurePosixPath(info.filename).parent.name
                 yield from _member(f"{name}/{info.filename}", archive.read(info), module=module)
 
 
 def _git(path: str) -> Iterator[Published]:
     ref, _, folder = path.partition(":")
-    listed = _run_git("ls-tree", "-r", "--name-only", "-z", ref, "--", folder or ".")
-    for name in sorted(filter(None, listed.decode().split("\0"))):
+    listing = _run_git("ls-tree", "-r", "--name-only", "-z", ref, "--", folder or ".")
+    for name in sorted(filter(None, listing.decode().split("\0"))):
         if name.endswith(".json"):
             yield from _member(name, _run_git("show", f"{ref}:{name}"), module=PurePosixPath(name).parent.name)
 
@@ -182,24 +182,24 @@ def import_releases(paths: tuple[str, ...], output: Path, check: bool) -> None:
     Give every release at once: jars (kafka-clients-4.4.0.jar), zips or directories of them. The newest release that
     speaks a version of a message gives its layout; versions that later releases removed come from the older ones.
     """
-    texts = import_catalog(one for origin in paths for one in published(origin))
-    changed = [name for name, text in texts.items() if _read(output / name) != text]
-    surplus = [output / name for name in _listed(output) if name not in texts]
+    texts = import_catalog(one for origin in paths for one in read_published(origin))
+    changed_files = [name for name, text in texts.items() if _read(output / name) != text]
+    surplus = [output / name for name in _list_files(output) if name not in texts]
     if not check:
-        _write_catalog(output, {name: texts[name] for name in changed}, surplus)
-    for name in changed:
+        _write_catalog(output, {name: texts[name] for name in changed_files}, surplus)
+    for name in changed_files:
         click.echo(f"{'differs' if check else 'written'}: {name}")
     for path in surplus:
         click.echo(f"{'surplus' if check else 'removed'}: {path.name}")
     click.echo(
-        f"{count_text(len(json.loads(texts['index.json'])['messages']), 'message')}, {len(changed)} changed, "
+        f"{count_text(len(json.loads(texts['index.json'])['messages']), 'message')}, {len(changed_files)} changed, "
         f"{len(surplus)} surplus"
     )
-    if check and (changed or surplus):
+    if check and (changed_files or surplus):
         raise SystemExit(1)
 
 
-def _listed(folder: Path) -> list[str]:
+def _list_files(folder: Path) -> list[str]:
     """Return the existing files that an earlier import wrote here, according to its index."""
     index = _read(folder / "index.json")
     names = [f"{name}.json" for name in json.loads(index)["messages"]] if index else []

@@ -13,7 +13,7 @@ import click
 from kafkaframes.cli.options import json_option_of, ports_in, ports_option, workers_option
 from kafkaframes.cli.spec_import import load_specs
 from kafkaframes.cli.text import print_table, say
-from kafkaframes.cli.workers import exit_if_unread, measured, spark_option, traffic_tasks
+from kafkaframes.cli.workers import exit_if_unread, run_measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.scale import Scaled
 
 _COUNTS = ("count", "before", "after", "saved", "%")
-_MOST_LINES = 60
+_MAX_LINES = 60
 _NAMED = ("kip-636", "flexible", "tag-header")
 
 
@@ -75,8 +75,8 @@ def command(
     if paths:
         tasks, share_bytes = traffic_tasks(paths, ports, jobs)
         work = [Weighing(task, question) for task in tasks]
-        outcome = merge_outcomes(measured(weigh, work, share_bytes, on_spark=on_spark, jobs=jobs))
-    rows = _scaled(mix, outcome, question, ports) if mix is not None else []
+        outcome = merge_outcomes(run_measured(weigh, work, share_bytes, on_spark=on_spark, jobs=jobs))
+    rows = _scale_mix(mix, outcome, question, ports) if mix is not None else []
     if output is not None:
         _write_page(output, question, outcome, rows, paths)
     if as_json:
@@ -100,7 +100,7 @@ def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tu
     return Question(proposal, load_specs(proposal), old, values, by)
 
 
-def _scaled(mix: str, outcome: Outcome, question: Question, ports: str) -> list[Scaled]:
+def _scale_mix(mix: str, outcome: Outcome, question: Question, ports: str) -> list[Scaled]:
     from kafkaframes.capture.files import find_files, is_traffic
     from kafkaframes.jobs.analyze.scale import mix_of_traffic, read_mix, scale_outcome
 
@@ -127,13 +127,13 @@ def _write_page(
 def _print_changes(question: Question, *, is_whole: bool) -> None:
     from kafkaframes.jobs.analyze.proposals import spec_changes
 
-    changed = list(spec_changes(question))
+    changed_rows = list(spec_changes(question))
     lines = 0
-    for message, changes in changed:
-        if lines > _MOST_LINES and not is_whole:
+    for message, changes in changed_rows:
+        if lines > _MAX_LINES and not is_whole:
             say(
-                f"... and more: {count_text(len(changed), 'message')} "
-                f"{verb_text(len(changed), 'changes', 'change')}; --output lists them all"
+                f"... and more: {count_text(len(changed_rows), 'message')} "
+                f"{verb_text(len(changed_rows), 'changes', 'change')}; --output lists them all"
             )
             return
         lines += 1 + len(changes)
@@ -153,14 +153,14 @@ def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
     from kafkaframes.jobs.analyze.proposals import SAME
 
     for kind, title in question.proposal.kinds.items():
-        chosen = outcome.by("api_key", "api_version", "direction", kind=kind)
-        weighed = {where: weight for where, weight in chosen.items() if weight.messages}
-        if not weighed:
+        selection = outcome.by("api_key", "api_version", "direction", kind=kind)
+        weights = {where: weight for where, weight in selection.items() if weight.messages}
+        if not weights:
             continue
-        names = sorted({name for weight in weighed.values() for name in weight.counts} - _INNER)
+        names = sorted({name for weight in weights.values() for name in weight.counts} - _INNER)
         rows = [
             [f"{question.api_name(key)} {version} {direction}", *_cells(weight, names)]
-            for (key, version, direction), weight in sorted(weighed.items())
+            for (key, version, direction), weight in sorted(weights.items())
             if kind != SAME
         ]
         say(f"{title}:")
@@ -171,7 +171,7 @@ def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
             say(f"{title}, by {dimension}:")
             print_table([dimension, *_COUNTS, *names, "break-even"], cells)
         _print_lengths(outcome.by(kind=kind)[()])
-    for line in _left_out(outcome):
+    for line in _omitted_lines(outcome):
         say(line)
 
 
@@ -212,7 +212,7 @@ def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
     return [*map(str, numbers), f"{100 * weight.share:.2f}", *(str(weight.counts[name]) for name in names), even]
 
 
-def _left_out(outcome: Outcome) -> Iterator[str]:
+def _omitted_lines(outcome: Outcome) -> Iterator[str]:
     """Yield the lines after the tables: omitted messages with reasons, and the comparison with the wire sizes."""
     totals = outcome.by().values()
     checked, mismatched = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
@@ -234,8 +234,8 @@ def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
     from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, TEXT_BYTES
 
     for kind, title in question.proposal.kinds.items():
-        chosen = [row for row in rows if row.kind == kind]
-        if not chosen:
+        selection = [row for row in rows if row.kind == kind]
+        if not selection:
             continue
         cells = [
             [
@@ -244,9 +244,9 @@ def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
                 *(f"{size:,.0f}" for size in (row.before, row.after, row.saved * SECONDS_A_DAY)),
                 row.basis,
             ]
-            for row in chosen
+            for row in selection
         ]
-        before, after = (sum(getattr(row, name) for row in chosen) for name in ("before", "after"))
+        before, after = (sum(getattr(row, name) for row in selection) for name in ("before", "after"))
         total = ["all", "", f"{before:,.0f}", f"{after:,.0f}", f"{(before - after) * SECONDS_A_DAY:,.0f}", ""]
         say(f"{title}, scaled:")
         print_table(["message", "calls/s", "bytes/s before", "after", "saved a day", "basis"], [*cells, total])

@@ -54,17 +54,17 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     kip = Kip(before)
     _function(file)(kip)
     after = kip.specs()
-    changed = {name: spec for name, spec in after.items() if spec != before[name]}
-    for name, spec in changed.items():
+    changed_specs = {name: spec for name, spec in after.items() if spec != before[name]}
+    for name, spec in changed_specs.items():
         load_message(to_text(spec), file=f"{name}.json")  # checks all rules of the language
     write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in after.items()})
-    for name, spec in sorted(changed.items()):
+    for name, spec in sorted(changed_specs.items()):
         click.echo(f"{name} {before[name].valid_versions.highest} -> {spec.valid_versions.highest}")
     findings = list(check_sets(before, after))
     for line in _breaking(findings):
         click.echo(line)
     click.echo(
-        f"{worst(findings)} (spec check): {count_text(len(changed), 'message')} "
+        f"{worst(findings)} (spec check): {count_text(len(changed_specs), 'message')} "
         f"changed; {count_text(len(after), 'spec')} in {target}"
     )
 
@@ -113,16 +113,16 @@ def rewrite_specs(
     files = read_files(source)
     specs = {name: spec for name, (spec, _) in files.items()}
     check_target(source, target)
-    done = rewrite(specs, suffix=suffix, as_written=as_written)
-    write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in done.specs.items()})
+    rewrite_result = rewrite(specs, suffix=suffix, as_written=as_written)
+    write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in rewrite_result.specs.items()})
     if style == "json":
-        click.echo(json.dumps(list(_rows(done)), indent=1))
+        click.echo(json.dumps(list(_rows(rewrite_result)), indent=1))
     elif style == "csv":
         table = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
         table.writeheader()
-        table.writerows(_rows(done))
+        table.writerows(_rows(rewrite_result))
     else:
-        for line in _text(specs, done, target):
+        for line in _text(specs, rewrite_result, target):
             click.echo(line)
 
 
@@ -133,9 +133,11 @@ def read_files(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
     """
     if source is None:
         names = [name for api in catalog.apis() for name in (api.request, api.response)]
-        loaded = map(catalog.load, (*_HEADERS, *names))
-        kept = [replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in loaded]
-        return {one.name: (one, to_text(one).encode()) for one in kept}
+        specs_by_name = map(catalog.load, (*_HEADERS, *names))
+        kept_fields = [
+            replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in specs_by_name
+        ]
+        return {one.name: (one, to_text(one).encode()) for one in kept_fields}
     return load_files(source)
 
 
@@ -171,41 +173,42 @@ def write_files(target: Path, texts: Mapping[str, bytes]) -> None:
         raise OptionError(f"--to {target} cannot be written: {error.strerror}") from None
 
 
-def _rows(done: Rewrite) -> Iterator[dict[str, Any]]:
+def _rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:
     """Yield a row for each tagged field, and for each message or field that was not changed."""
-    for field in done.fields:
+    for field in rewrite_result.fields:
         default = "" if field.kind == "code" else "null"
         yield _row(
-            done, field.message, field.path, kind=field.kind, tag=field.tag, tagged_versions=f"{field.version}+",
+            rewrite_result, field.message, field.path, kind=field.kind, tag=field.tag,
+            tagged_versions=f"{field.version}+",
             default=f"{default} (was empty)" if field.is_null_default_new else default, arrays=field.arrays,
             outcome="tagged",
         )  # fmt: skip
-    for kept in done.kept:
-        yield _row(done, kept.message, kept.path, outcome=f"left: {kept.reason}")
+    for kept_fields in rewrite_result.kept:
+        yield _row(rewrite_result, kept_fields.message, kept_fields.path, outcome=f"left: {kept_fields.reason}")
 
 
-def _row(done: Rewrite, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
-    about = {"api_key": done.specs[message].api_key, "message": message, "field": ".".join(path)}
+def _row(rewrite_result: Rewrite, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
+    about = {"api_key": rewrite_result.specs[message].api_key, "message": message, "field": ".".join(path)}
     return dict.fromkeys(_COLUMNS) | about | cells
 
 
-def _text(before: Mapping[str, MessageSpec], done: Rewrite, target: Path) -> Iterator[str]:
-    for api in done.apis:
+def _text(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, target: Path) -> Iterator[str]:
+    for api in rewrite_result.apis:
         notes = ", flexible now" if api.is_flexible_new else ""
         notes += ", in place: not released yet" if api.before == api.version else ""
         yield f"{api.response} {api.before} -> {api.version}{notes}"
-        for field in done.fields:
+        for field in rewrite_result.fields:
             if field.message == api.response:
                 null = "; null is its default now" if field.is_null_default_new else ""
                 yield f"  {'.'.join(field.path)}: tag {field.tag}{null}"
-    for kept in done.kept:
-        yield f"left: {'.'.join((kept.message, *kept.path))}: {kept.reason}"
+    for kept_fields in rewrite_result.kept:
+        yield f"left: {'.'.join((kept_fields.message, *kept_fields.path))}: {kept_fields.reason}"
     yield ""
     yield f"{'':<36} {'here':>6}  trunk of October 2024, --suffix --as-written"
-    for name, count in numbers(done).items():
+    for name, count in numbers(rewrite_result).items():
         yield f"{name:<36} {count:>6}  {TRUNK_OF_OCTOBER_2024[name]:>6}"
     yield ""
-    result = list(check_sets(before, done.specs))
+    result = list(check_sets(before, rewrite_result.specs))
     yield from _breaking(result)
     counts = ", ".join(f"{sum(one.verdict == v for one in result)} {v}" for v in ("breaking", "note", "compatible"))
-    yield f"{worst(result)} (spec check): {counts} changes; {count_text(len(done.specs), 'spec')} in {target}"
+    yield f"{worst(result)} (spec check): {counts} changes; {count_text(len(rewrite_result.specs), 'spec')} in {target}"

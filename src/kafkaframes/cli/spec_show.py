@@ -19,7 +19,7 @@ from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.releases import first_release_with
 
 
-def named(name: str) -> list[MessageSpec]:
+def find_specs(name: str) -> list[MessageSpec]:
     """Return the specs of a name: ``MetadataResponse``, ``Metadata`` (request and response), or ``Foo.json``."""
     if name.endswith(".json"):
         try:
@@ -32,7 +32,7 @@ def named(name: str) -> list[MessageSpec]:
     return [catalog.load(name)]
 
 
-def checked_version(spec: MessageSpec, version: int | None) -> int:
+def check_version(spec: MessageSpec, version: int | None) -> int:
     """Return the given version of a spec, or its newest if None. An unknown version is an ``OptionError``."""
     valid = spec.valid_versions
     if valid.is_empty:
@@ -126,8 +126,8 @@ def diff(name: str, before: int, after: int, as_json: bool) -> None:
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
     """
-    for spec in named(name):
-        result = changes(spec, checked_version(spec, before), checked_version(spec, after))
+    for spec in find_specs(name):
+        result = changes(spec, check_version(spec, before), check_version(spec, after))
         if as_json:
             for entry in result:
                 row = {"message": spec.name, "kind": entry.kind, "field": ".".join(entry.path), "change": entry.text}
@@ -161,17 +161,17 @@ def show(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
     """
-    for spec in named(name):
+    for spec in find_specs(name):
         if as_bnf:
-            click.echo(bnf(spec, checked_version(spec, version)))
+            click.echo(bnf(spec, check_version(spec, version)))
         elif as_json:
             click.echo(
-                to_text(spec) if version is None else json.dumps(layout_as_json(spec, checked_version(spec, version)))
+                to_text(spec) if version is None else json.dumps(layout_as_json(spec, check_version(spec, version)))
             )
         elif version is None:
             _print_all(spec)
         else:
-            _print_version(spec, checked_version(spec, version))
+            _print_version(spec, check_version(spec, version))
 
 
 def _print_version(spec: MessageSpec, version: int) -> None:

@@ -123,7 +123,7 @@ def tables_of(summary: Summary) -> Iterable[Any]:
     yield ""
     yield _topics_table(summary)
     yield _codecs_table(summary)
-    yield _dropped_table(summary) if summary.dropped else "[bold]Left out[/]  nothing"
+    yield _table_of_dropped(summary) if summary.dropped else "[bold]Left out[/]  nothing"
     if summary.internal_topics:
         names = _plain(", ".join(summary.internal_topics))
         yield f"[bold]Not read[/]  internal topics: {names} [dim](--option includeInternalTopics=true)[/]"
@@ -166,9 +166,11 @@ def _codecs_table(summary: Summary) -> Table:
     return table
 
 
-def _dropped_table(summary: Summary) -> Table:
+def _table_of_dropped(summary: Summary) -> Table:
     table = _table("Left out", "what", "batches", "records", "in the log")
-    for dropped in summary.dropped:
-        records = "?" if dropped.records is None else f"{dropped.records:,}"
-        table.add_row(_plain(dropped.reason), f"{dropped.batches:,}", records, size_text(dropped.log_bytes))
+    for dropped_rows in summary.dropped:
+        records = "?" if dropped_rows.records is None else f"{dropped_rows.records:,}"
+        table.add_row(
+            _plain(dropped_rows.reason), f"{dropped_rows.batches:,}", records, size_text(dropped_rows.log_bytes)
+        )
     return table

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import SERVERS, connecting, reached
+from kafkaframes.cli.connecting import SERVERS, connecting, reach_broker
 from kafkaframes.cli.export import lines_of, say_notes
 from kafkaframes.cli.options import (
     json_option,
@@ -137,7 +137,9 @@ def _live(topics: tuple[str, ...], settings: TableSettings, flags: Mapping[str, 
     from kafkaframes.jobs.tables.planning import live_plan
 
     isolation = {"isolation": {"isolation.level": settings.isolation}}
-    client = reached(flags["servers"], flags["properties"], flags["timeout"], flags=isolation, kind=ConsumerSettings)
+    client = reach_broker(
+        flags["servers"], flags["properties"], flags["timeout"], flags=isolation, kind=ConsumerSettings
+    )
     return live_plan(topics, client, allow_loss=settings.allow_loss), Settings("", on_damage="fail")
 
 

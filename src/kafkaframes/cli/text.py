@@ -96,9 +96,9 @@ def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    made = Console(highlight=False, stderr=stderr, width=None if stream.isatty() else width)
-    setattr(made, "on_broken_pipe", _closed)  # noqa: B010  # rich would exit with 1
-    return made
+    new_console = Console(highlight=False, stderr=stderr, width=None if stream.isatty() else width)
+    setattr(new_console, "on_broken_pipe", _end_closed_output)  # noqa: B010  # rich would exit with 1
+    return new_console
 
 
 def records_out(*, is_text: bool = True) -> BinaryIO:
@@ -133,7 +133,7 @@ class _Shown(RawIOBase):
         self._terminal.flush()
 
 
-def _closed() -> NoReturn:
+def _end_closed_output() -> NoReturn:
     raise BrokenPipeError
 
 
@@ -163,13 +163,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: S
     from rich.table import Table
     from rich.text import Text
 
-    used = [index for index, _ in enumerate(columns) if any(row[index] for row in rows)]
+    used_columns = [index for index, _ in enumerate(columns) if any(row[index] for row in rows)]
     bold = columns.index("name") if "name" in columns else 0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for index in used:
-        is_last = index == used[-1]
+    for index in used_columns:
+        is_last = index == used_columns[-1]
         table.add_column(columns[index], no_wrap=not is_last, style="bold" if index == bold else "")
     for number, row in enumerate(rows):
         style = "dim" if number < len(dim) and dim[number] else ""
-        table.add_row(*(Text(printable(row[index])) for index in used), style=style)
+        table.add_row(*(Text(printable(row[index])) for index in used_columns), style=style)
     console().print(table)

@@ -10,7 +10,7 @@ import click
 from kafkaframes.cli.connecting import (
     Connect,
     as_json_option,
-    confirmed,
+    ask_to_confirm,
     connecting_group,
     pairs_of,
     print_rows,
@@ -88,10 +88,13 @@ def describe_topics(names: tuple[str, ...], connect: Connect, replicas: bool, as
             first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
             last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
             for partition in partitions:
-                known = topic.partitions[partition.partition]
-                row = {"topic": name, "partition": partition.partition, "leader": known.leader}
-                row |= {"leader_epoch": known.leader_epoch, "replicas": ",".join(map(str, known.replicas))}
-                row |= {"isr": ",".join(map(str, known.isr))}
+                partition_info = topic.partitions[partition.partition]
+                row = {"topic": name, "partition": partition.partition, "leader": partition_info.leader}
+                row |= {
+                    "leader_epoch": partition_info.leader_epoch,
+                    "replicas": ",".join(map(str, partition_info.replicas)),
+                }
+                row |= {"isr": ",".join(map(str, partition_info.isr))}
                 rows.append(row | {"log_start_offset": first[partition], "log_end_offset": last[partition]})
     print_rows(rows, as_json, none="no topics")
 
@@ -134,11 +137,11 @@ def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: 
     """Elect leaders. Default: of every partition whose leader is not the preferred replica."""
     from kafkaframes.client import TopicPartition
 
-    requested = [TopicPartition(*topic_partition_of(text)) for text in partitions] or None
-    if requested is None and election_type == "unclean":
+    topic_partitions = [TopicPartition(*topic_partition_of(text)) for text in partitions] or None
+    if topic_partitions is None and election_type == "unclean":
         raise OptionError("--type unclean can lose records: name the partitions")
     with connect() as admin:
-        results = admin.elect_leaders(requested, election_type=election_type)
+        results = admin.elect_leaders(topic_partitions, election_type=election_type)
     rows = [
         {"topic": one.topic, "partition": one.partition, "elected": "yes" if changed else "not needed"}
         for one, changed in sorted(results.items())
@@ -210,7 +213,7 @@ def alter_topic(name: str, connect: Connect, partitions: int) -> None:
 @command.command("delete-records")
 @click.argument("offsets", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET...")
 @with_admin
-@confirmed("Delete all records before these offsets?")
+@ask_to_confirm("Delete all records before these offsets?")
 def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
     """Delete the records before an offset, or all with latest."""
     from kafkaframes.client import TopicPartition
@@ -228,7 +231,7 @@ def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @with_admin
-@confirmed("Delete these topics and all their records?")
+@ask_to_confirm("Delete these topics and all their records?")
 def delete_topics(names: tuple[str, ...], connect: Connect) -> None:
     """Delete topics with all their records."""
     with connect() as admin:

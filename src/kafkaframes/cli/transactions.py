@@ -9,7 +9,7 @@ import click
 from kafkaframes.cli.connecting import (
     Connect,
     as_json_option,
-    confirmed,
+    ask_to_confirm,
     connecting_group,
     print_rows,
     topic_partition_of,
@@ -157,7 +157,7 @@ def _find_hanging_rows(admin: Admin, topics: tuple[str, ...] | list[str]) -> lis
 @click.argument("partition", metavar="TOPIC:PARTITION")
 @with_admin
 @click.option("--start-offset", type=click.IntRange(0), required=True, help="First offset of the transaction.")
-@confirmed("Abort this transaction?")
+@ask_to_confirm("Abort this transaction?")
 def abort_transaction(partition: str, connect: Connect, start_offset: int) -> None:
     """Abort a hanging transaction in one partition. A transaction that is open at its coordinator is rejected."""
     from kafkaframes.client import TopicPartition
@@ -187,7 +187,7 @@ def abort_transaction(partition: str, connect: Connect, start_offset: int) -> No
 @command.command("terminate")
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
 @with_admin
-@confirmed("Fence the producers of these transactional ids, and abort their transactions?")
+@ask_to_confirm("Fence the producers of these transactional ids, and abort their transactions?")
 def fence_producers(names: tuple[str, ...], connect: Connect) -> None:
     """Fence the producers of transactional ids, and abort their open transactions."""
     with connect() as admin:

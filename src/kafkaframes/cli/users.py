@@ -12,7 +12,7 @@ import click
 from kafkaframes.cli.connecting import (
     Connect,
     as_json_option,
-    confirmed,
+    ask_to_confirm,
     connecting_group,
     pairs_of,
     print_rows,
@@ -93,7 +93,7 @@ def _read_password(path: str | None) -> str:
 @click.argument("name", metavar="USER")
 @with_admin
 @click.option("--mechanism", type=_MECHANISM_CHOICE, help="Only this credential.  [default: all of the user's]")
-@confirmed("Delete the credentials of this user?")
+@ask_to_confirm("Delete the credentials of this user?")
 def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
     """Delete a user's SCRAM credentials."""
     with connect() as admin:
@@ -166,7 +166,7 @@ def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None)
 @_entity_options[0]
 @_entity_options[1]
 @_entity_options[2]
-@confirmed("Delete these quotas?")
+@ask_to_confirm("Delete these quotas?")
 def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None) -> None:
     """Delete quotas of an entity. Default: all its quotas."""
     entity = _to_entity(names)

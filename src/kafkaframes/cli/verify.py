@@ -66,35 +66,35 @@ def command(
     result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
     with runner(master, jobs, label="verifying", small=True) as work:
         report = verify(result, deep=settings.deep, run=work)
-    merged = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
-    if merged is not None:
-        report.findings += [decision.as_finding() for decision in merged.decisions]
+    merged_log = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
+    if merged_log is not None:
+        report.findings += [decision.as_finding() for decision in merged_log.decisions]
     if as_json:
-        click.echo(json.dumps(report.as_json() | _merged_json(merged)))
+        click.echo(json.dumps(report.as_json() | _copies_as_json(merged_log)))
     else:
         _print(report, show_all=show_all)
-        _print_merged(merged)
+        _print_merged(merged_log)
     limit = Severity.WARNING if strict else Severity.ERROR
     if any(finding.severity >= limit for finding in report.findings):
         sys.exit(EXIT_DAMAGED)
 
 
-MOST_FINDINGS = 20  # largest number of printed findings of one check; --all shows all
+MAX_FINDINGS = 20  # largest number of printed findings of one check; --all shows all
 _STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
 
 
 def _print(report: Report, *, show_all: bool) -> None:
     out = console()
-    shown: Counter[tuple[Severity, str]] = Counter()
+    printed_findings: Counter[tuple[Severity, str]] = Counter()
     for finding in report.findings:
         kind = finding.severity, finding.check
-        shown[kind] += 1
-        if show_all or shown[kind] <= MOST_FINDINGS:
+        printed_findings[kind] += 1
+        if show_all or printed_findings[kind] <= MAX_FINDINGS:
             show(out, str(finding), style=_STYLES[finding.severity], soft_wrap=True)
-    for (severity, check), count in shown.items():
-        if count > MOST_FINDINGS and not show_all:
-            hidden = f"{severity.name.lower()}: {check}: and {count - MOST_FINDINGS:,} more (--all)"
-            show(out, hidden, style=_STYLES[severity], soft_wrap=True)
+    for (severity, check), count in printed_findings.items():
+        if count > MAX_FINDINGS and not show_all:
+            hidden_text = f"{severity.name.lower()}: {check}: and {count - MAX_FINDINGS:,} more (--all)"
+            show(out, hidden_text, style=_STYLES[severity], soft_wrap=True)
     show(out, _summary(report), style=_style(report), soft_wrap=True)
 
 
@@ -116,20 +116,24 @@ def _summary(report: Report) -> str:
     return f"{report.verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
 
 
-def _lost(merged: OneLog) -> list[Decision]:
-    return [decision for decision in merged.decisions if decision.severity == Severity.ERROR]
+def _lost_decisions(merged_log: OneLog) -> list[Decision]:
+    return [decision for decision in merged_log.decisions if decision.severity == Severity.ERROR]
 
 
-def _merged_json(merged: OneLog | None) -> dict[str, Any]:
-    if merged is None or not merged.merged_partitions:
+def _copies_as_json(merged_log: OneLog | None) -> dict[str, Any]:
+    if merged_log is None or not merged_log.merged_partitions:
         return {}
-    whole = {"merged_partitions": len(merged.merged_partitions), "merged_is_whole": not _lost(merged)}
-    return whole | {"decisions": [decision.as_json() for decision in merged.decisions]}
+    whole = {"merged_partitions": len(merged_log.merged_partitions), "merged_is_whole": not _lost_decisions(merged_log)}
+    return whole | {"decisions": [decision.as_json() for decision in merged_log.decisions]}
 
 
-def _print_merged(merged: OneLog | None) -> None:
-    if merged is not None and merged.merged_partitions:
-        count = len(merged.merged_partitions)
-        lost = len({(one.topic_partition, one.first_offset) for one in _lost(merged)})
-        verdict = f"{lost:,} ranges of offsets are lost or undecided" if lost else "every offset is whole in some copy"
+def _print_merged(merged_log: OneLog | None) -> None:
+    if merged_log is not None and merged_log.merged_partitions:
+        count = len(merged_log.merged_partitions)
+        lost_partitions = len({(one.topic_partition, one.first_offset) for one in _lost_decisions(merged_log)})
+        verdict = (
+            f"{lost_partitions:,} ranges of offsets are lost or undecided"
+            if lost_partitions
+            else "every offset is whole in some copy"
+        )
         say(f"merged: {count_text(count, 'partition')} with several copies; {verdict}")

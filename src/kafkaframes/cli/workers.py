@@ -137,8 +137,8 @@ def _in_turn(
     """
     with _interrupts_waiting():  # new processes start with blocked signals, and unblock them once they can handle them
         memory = current_budget()
-        requested = [pool.submit(_all_of, function, tasks[at : at + size], memory) for at in range(0, len(tasks), size)]
-    return _answers_of(requested[::-1])
+        futures = [pool.submit(_all_of, function, tasks[at : at + size], memory) for at in range(0, len(tasks), size)]
+    return _answers_of(futures[::-1])
 
 
 def _all_of(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budget_bytes: int) -> list[_Answer]:
@@ -247,7 +247,7 @@ def exit_if_unread(coverage: Coverage) -> None:
         sys.exit(EXIT_UNREAD)
 
 
-def measured(
+def run_measured(
     function: Callable[[_Task], _Answer], tasks: list[_Task], share_bytes: int, *, on_spark: bool, jobs: int | None
 ) -> Iterable[_Answer]:
     """Return the results of ``function`` for the tasks of ``traffic_tasks``.

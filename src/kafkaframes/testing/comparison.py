@@ -37,9 +37,9 @@ def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_o
         matches = len(actual) == len(targets) and all(map(_matches, actual, targets))
         if matches:
             return
-        lines = _ordered_difference(actual, targets, names, keys)
+        lines = _difference_in_order(actual, targets, names, keys)
     else:
-        lines = _unordered_difference(actual, targets, names)
+        lines = _difference_in_any_order(actual, targets, names)
         if not lines:
             return
     counts = f"{len(targets)} expected, {len(actual)} found"
@@ -93,12 +93,12 @@ def _format_value(name: str, content: Any) -> str:
     return show_bytes(content) if isinstance(content, bytes) else repr(content)
 
 
-def _ordered_difference(
+def _difference_in_order(
     actual: Sequence[Any], targets: Sequence[Mapping[str, Any]], names: Sequence[str], keys: Sequence[tuple[str, ...]]
 ) -> list[str]:
     is_uniform = len(set(keys)) <= 1
     columns = keys[0] if is_uniform and keys else tuple(names)
-    left = [_format_record(one) for one in targets]
+    remaining_targets = [_format_record(one) for one in targets]
     right = [_format_record({name: _get_field(one, name) for name in columns}) for one in actual]
     if (
         not is_uniform
@@ -108,19 +108,19 @@ def _ordered_difference(
             for at, one in enumerate(actual)
         ]
     lines: list[str] = []
-    for kind, first, last, start, stop in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+    for kind, first, last, start, stop in SequenceMatcher(None, remaining_targets, right, autojunk=False).get_opcodes():
         if kind == "equal":
-            lines += [f"  {at:>5}  {left[at]}" for at in range(first, min(last, first + _MAX_SHOWN_EQUAL))]
+            lines += [f"  {at:>5}  {remaining_targets[at]}" for at in range(first, min(last, first + _MAX_SHOWN_EQUAL))]
             lines += [f"         ... {last - first - _MAX_SHOWN_EQUAL} equal records"] * (
                 last - first > _MAX_SHOWN_EQUAL
             )
             continue
-        lines += [f"- {at:>5}  {left[at]}" for at in range(first, last)]
+        lines += [f"- {at:>5}  {remaining_targets[at]}" for at in range(first, last)]
         lines += [f"+ {at:>5}  {right[at]}" for at in range(start, stop)]
     return lines
 
 
-def _unordered_difference(
+def _difference_in_any_order(
     actual: Sequence[Any], targets: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> list[str]:
     remaining = list(actual)

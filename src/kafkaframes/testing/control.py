@@ -181,11 +181,13 @@ class Control:
 
     def _append(self, request: HttpRequest) -> Any:
         rows = request.field("records", list)
-        taken = [_record(row, index) for index, row in enumerate(rows)]
+        records = [_record(row, index) for index, row in enumerate(rows)]
         base = (
-            self._broker.append(request.path[0], taken, partition=request.field("partition", int, 0)) if taken else None
+            self._broker.append(request.path[0], records, partition=request.field("partition", int, 0))
+            if records
+            else None
         )
-        return {"base_offset": base, "records": len(taken)}
+        return {"base_offset": base, "records": len(records)}
 
     def _lead(self, request: HttpRequest) -> None:
         self._broker.move_leader(request.path[0], _index(request.path[1]), request.field("node", int))
@@ -194,8 +196,8 @@ class Control:
         self._broker.truncate(request.path[0], _index(request.path[1]), request.field("offset", int))
 
     def _tear(self, request: HttpRequest) -> Any:
-        left = self._broker.tear_tail(request.path[0], _index(request.path[1]), request.field("bytes", int))
-        return {"size_bytes": left}
+        file_size = self._broker.tear_tail(request.path[0], _index(request.path[1]), request.field("bytes", int))
+        return {"size_bytes": file_size}
 
     # ---------------------------------------------------------------------------------------------- coordinators
 
@@ -239,7 +241,7 @@ class Control:
             elif what != "observe":
                 getattr(rule, what)()
 
-        return self._made(self._rules, lambda: self._broker.on(api, optional=optional, **expected), act, request)
+        return self._create_rule(self._rules, lambda: self._broker.on(api, optional=optional, **expected), act, request)
 
     def _disk_fault(self, request: HttpRequest) -> Any:
         what = _one_of(request.field("do", str), _DISK_FAULTS)
@@ -252,7 +254,7 @@ class Control:
         def act(rule: Any) -> None:
             _ = rule.full(after_bytes=values) if what == "full" else getattr(rule, what)(values)
 
-        return self._made(
+        return self._create_rule(
             self._disk_rules, lambda: self._broker.on_disk(effect, path=path, optional=optional), act, request
         )
 
@@ -260,7 +262,7 @@ class Control:
         """Run a function between two requests of the broker, so that no request sees an intermediate state."""
         return self._broker.call(lambda state: act()) if self._broker.is_running else act()
 
-    def _made(
+    def _create_rule(
         self, rules: dict[int, Any], new: Callable[[], Any], act: Callable[[Any], None], request: HttpRequest
     ) -> Any:
         """Create a rule and store it under a new number. If an argument is invalid, the rule is removed again."""
@@ -301,16 +303,16 @@ class Control:
         self._disk_rules.clear()
 
     def _remove(self, request: HttpRequest) -> None:
-        rule = _numbered(self._rules, request)
+        rule = _find_by_number(self._rules, request)
         self._on_broker(rule.remove)
         del self._rules[int(request.path[0])]
 
     def _release(self, request: HttpRequest) -> Any:
-        rule = _numbered(self._rules, request)
+        rule = _find_by_number(self._rules, request)
         return {"released": self._on_broker(rule.release)}
 
     def _disk_remove(self, request: HttpRequest) -> None:
-        _numbered(self._disk_rules, request).remove()
+        _find_by_number(self._disk_rules, request).remove()
         del self._disk_rules[int(request.path[0])]
 
     # ---------------------------------------------------------------------------------------------- journal and life
@@ -351,12 +353,14 @@ class Control:
         return {"id": number}
 
     def _restore(self, request: HttpRequest) -> None:
-        self._broker.restore(_numbered(self._snapshots, request))
+        self._broker.restore(_find_by_number(self._snapshots, request))
 
 
-def _one_of(name: str, known: Mapping[str, Any]) -> str:
-    if name not in known:
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing is known of {name[:60]!r}; there are {', '.join(known)}")
+def _one_of(name: str, values_by_name: Mapping[str, Any]) -> str:
+    if name not in values_by_name:
+        raise HttpError(
+            HTTPStatus.BAD_REQUEST, f"nothing is known of {name[:60]!r}; there are {', '.join(values_by_name)}"
+        )
     return name
 
 
@@ -366,7 +370,7 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _numbered(rows: dict[int, Any], request: HttpRequest) -> Any:
+def _find_by_number(rows: dict[int, Any], request: HttpRequest) -> Any:
     number = _index(request.path[0])
     if number not in rows:
         raise HttpError(HTTPStatus.NOT_FOUND, f"there is no number {number} here")

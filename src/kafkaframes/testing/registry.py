@@ -37,7 +37,7 @@ class Schema:
     type: str = "AVRO"
     references: str = "[]"
 
-    def shown(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the schema in the form of a response, which omits the type AVRO."""
         result: dict[str, Any] = {"schema": self.text}
         if self.type != TYPES[0]:
@@ -123,9 +123,9 @@ class SchemaRegistry:
             Route("GET", "/subjects/{}/versions/{}/schema", self._bare),
             Route("DELETE", "/subjects/{}/versions/{}", self._delete_version),
             Route("GET", "/schemas/types", lambda request: list(TYPES)),
-            Route("GET", "/schemas/ids/{}", lambda request: self._of_id(request.path[0]).shown()),
-            Route("GET", "/schemas/guids/{}", lambda request: self._of_guid(request.path[0]).shown()),
-            Route("GET", "/schemas/ids/{}/schema", lambda request: _loaded(self._of_id(request.path[0]))),
+            Route("GET", "/schemas/ids/{}", lambda request: self._of_id(request.path[0]).to_json()),
+            Route("GET", "/schemas/guids/{}", lambda request: self._of_guid(request.path[0]).to_json()),
+            Route("GET", "/schemas/ids/{}/schema", lambda request: _load_schema(self._of_id(request.path[0]))),
             Route("GET", "/schemas/ids/{}/versions", self._where),
             Route("GET", "/config", lambda request: {"compatibilityLevel": _LEVEL}),
             Route("PUT", "/config", _set_level),
@@ -136,21 +136,21 @@ class SchemaRegistry:
         ]
 
     def _post(self, request: HttpRequest) -> Any:
-        return {"id": self._register(request.path[0], _requested_schema(request))}
+        return {"id": self._register(request.path[0], _read_schema(request))}
 
     def _look_up(self, request: HttpRequest) -> Any:
-        subject, schema = request.path[0], _requested_schema(request)
+        subject, schema = request.path[0], _read_schema(request)
         number = self._ids.get(schema)
         for version, entry in self._versions(subject).items():
             if entry == number:
-                return self._shown(subject, version)
+                return self._version_as_json(subject, version)
         raise HttpError(HTTPStatus.NOT_FOUND, "Schema not found", _NO_SCHEMA)
 
     def _version(self, request: HttpRequest) -> Any:
-        return self._shown(request.path[0], self._number_of(*request.path))
+        return self._version_as_json(request.path[0], self._number_of(*request.path))
 
     def _bare(self, request: HttpRequest) -> Any:
-        return _loaded(self._by_id[self._versions(request.path[0])[self._number_of(*request.path)]])
+        return _load_schema(self._by_id[self._versions(request.path[0])[self._number_of(*request.path)]])
 
     def _where(self, request: HttpRequest) -> Any:
         number = _id_of(request.path[0])
@@ -180,7 +180,7 @@ class SchemaRegistry:
 
     def _compatible(self, request: HttpRequest) -> Any:
         """Respond like a registry with level NONE: every valid schema is compatible."""
-        _requested_schema(request)
+        _read_schema(request)
         self._number_of(*request.path)
         return {"is_compatible": True}
 
@@ -197,9 +197,9 @@ class SchemaRegistry:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Version {number} not found.", _NO_VERSION)
         return number
 
-    def _shown(self, subject: str, version: int) -> dict[str, Any]:
+    def _version_as_json(self, subject: str, version: int) -> dict[str, Any]:
         number = self._versions(subject)[version]
-        return {"subject": subject, "version": version, "id": number, **self._by_id[number].shown()}
+        return {"subject": subject, "version": version, "id": number, **self._by_id[number].to_json()}
 
     def guid_of(self, schema_id: int) -> str:
         """Return the GUID of a schema, which serializers write to record headers."""
@@ -224,7 +224,7 @@ def _guid_of(schema: Schema) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{schema.type} {schema.text} {schema.references}"))
 
 
-def _requested_schema(request: HttpRequest) -> Schema:
+def _read_schema(request: HttpRequest) -> Schema:
     text = request.field("schema", str)
     return _schema_of(text, request.field("schemaType", str, TYPES[0]), request.field("references", list, []))
 
@@ -246,7 +246,7 @@ def _refuse(reason: str) -> NoReturn:
     raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_SCHEMA)
 
 
-def _loaded(schema: Schema) -> Any:
+def _load_schema(schema: Schema) -> Any:
     return schema.text if schema.type == "PROTOBUF" else json.loads(schema.text)
 
 

@@ -160,12 +160,12 @@ def _record(row: Row, index: int, key: str | None, value: str | None) -> dict[st
             f"or pass value={WHOLE_ROW!r} to write each row as a JSON object"
         )
     try:
-        return from_json_record(row if key is None and value is None else _mapped(row, key, value))
+        return from_json_record(row if key is None and value is None else _map_row(row, key, value))
     except EncodeError as error:
         raise error.within(index) from None
 
 
-def _mapped(row: Row, key: str | None, value: str | None) -> Row:
+def _map_row(row: Row, key: str | None, value: str | None) -> Row:
     """Return a row with the caller's columns as key and value. Other columns must have the names of reader columns."""
     if not isinstance(row, Mapping):
         raise EncodeError(f"a row is a mapping of columns, not {type(row).__name__}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.agreement.kind import Case, Kind
 
-from kafkaframes.cli.spec_import import published
+from kafkaframes.cli.spec_import import read_published
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
 from kafkaframes.protocol.spec.catalog.importing import import_catalog
@@ -71,7 +71,7 @@ def _good(path: Path) -> Iterator[str]:
 
 
 def _release(path: Path) -> Iterator[str]:
-    for one in published(str(path)):
+    for one in read_published(str(path)):
         refusal = _refusal(one.text, PUBLISHED)
         if refusal is not None:
             yield f"{one.module}/{one.file}: refused: {refusal}"
@@ -80,7 +80,7 @@ def _release(path: Path) -> Iterator[str]:
 
 
 def _catalog(folder: Path) -> Iterator[str]:
-    made = import_catalog(published(str(folder)))
+    made = import_catalog(read_published(str(folder)))
     ours = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
     for name in sorted(made.keys() | ours.keys()):
         if made.get(name) != ours.get(name):

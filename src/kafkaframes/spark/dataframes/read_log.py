@@ -53,8 +53,8 @@ class LogQuery:
 
     def partitions(self, topic: str, *numbers: int) -> LogQuery:
         """Return a query of these partitions, in addition to those of earlier calls for other topics."""
-        known = json.loads(self.options.get("assign", "{}"))
-        return self.option("assign", json.dumps({**known, topic: list(numbers)}))
+        assignment = json.loads(self.options.get("assign", "{}"))
+        return self.option("assign", json.dumps({**assignment, topic: list(numbers)}))
 
     def between(self, start: Instant | None = None, end: Instant | None = None) -> LogQuery:
         """Return a query of the records from the first at or after ``start`` to before the first at or after ``end``.

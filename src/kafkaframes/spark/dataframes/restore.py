@@ -60,20 +60,20 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     from kafkaframes.jobs.restore.settings import RestoreSettings
     from kafkaframes.jobs.settings import settings_of
 
-    chosen = settings_of(RestoreSettings, settings)
-    check_columns(_arrow_schema(df), chosen)
+    restore_settings = settings_of(RestoreSettings, settings)
+    check_columns(_arrow_schema(df), restore_settings)
     target = Path(to).absolute()
-    report = RestoreReport(["DataFrame"], str(target), settings_as_json(chosen), str(df.semanticHash()))
+    report = RestoreReport(["DataFrame"], str(target), settings_as_json(restore_settings), str(df.semanticHash()))
 
     def write(directory: Path) -> None:
-        report.partitions += _written(_by_partition(df, chosen), directory, chosen)
+        report.partitions += _write_rows(_by_partition(df, restore_settings), directory, restore_settings)
         if not report.partitions:
             raise OptionError("nothing to restore: the frame has no rows that are selected")
-        ids = dict(chosen.topic_ids)
+        ids = dict(restore_settings.topic_ids)
         for topic in sorted({one.topic for one in report.partitions}):
             report.topic_ids[topic] = ids.get(topic) or new_id()
         _write_ids(directory, report)
-        complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
+        complete(directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
 
     return run_once(report, write)
 
@@ -116,14 +116,14 @@ def _is_selected(settings: RestoreSettings) -> Column:
     return result
 
 
-def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
+def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
     from kafkaframes.jobs.attempts import move_attempt
     from kafkaframes.jobs.restore.partition import PartitionReport
 
     with _compat.plain_errors():
-        done = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
+        attempts = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
     reports = []
-    for row in done:
+    for row in attempts:
         report = PartitionReport.from_json(json.loads(row["report"]))
         move_attempt(row["attempt"], directory / f"{report.topic}-{report.partition}")
         reports.append(report)
@@ -149,8 +149,8 @@ class _Write:
         writer: RowsWriter | None = None
         directory = Path()
 
-        def finish(finished: RowsWriter) -> pa.RecordBatch:
-            report = json.dumps(finished.close().as_json())
+        def finish(rows_writer: RowsWriter) -> pa.RecordBatch:
+            report = json.dumps(rows_writer.close().as_json())
             return pa.RecordBatch.from_pydict({"attempt": [str(directory)], "report": [report]})
 
         with ExitStack() as attempts:

@@ -43,14 +43,14 @@ def reader_of(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterato
 def _read(plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     running = Running([])
     for batch in plan.rows(running):
-        yield converted(batch, schema)
+        yield convert_batch(batch, schema)
     for error in running.errors:
         log.warning("%s", error)
     for part in plan.slices[:1]:
         part.source.close()
 
 
-def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch with the types of ``schema``.
 
     Raises:

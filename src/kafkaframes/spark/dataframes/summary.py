@@ -56,7 +56,7 @@ def summarize(
     from pyspark.sql import Observation
     from pyspark.sql.functions import expr
 
-    started = time.monotonic()
+    start = time.monotonic()
     values = {**(options or {}), "includeHeaders": "true"}
     where = paths_of(paths)
     plan = plan or plan_summary(where, values)
@@ -64,11 +64,11 @@ def summarize(
     records = _load(spark, where, {**values, "columns": ",".join((*SPARKS_OWN, "headers", "codec"))})
     records = records.observe(read, expr("count(*) AS rows"))
     with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes scan") as pool:  # while Parquet is written
-        scan = pool.submit(_scanned, spark, where, values)
+        scan = pool.submit(_scan_counts, spark, where, values)
         records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
         # with the schema that was written: Spark would infer an integer from the directory name of a topic 2024
-        written = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
-    summary = _summed_up(written, scan.result(), plan.internal_topics, to, started)
+        written_counts = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
+    summary = _sum_up(written_counts, scan.result(), plan.internal_topics, to, start)
     rows_read = read.get.get("rows", 0)
     check_row_counts(rows_read, summary.records, {}, where=to, outcome="the Parquet is not what the log holds")
     return replace(summary, records_read=rows_read)
@@ -80,7 +80,7 @@ def plan_summary(paths: Sequence[str], options: Mapping[str, str]) -> ReadPlan:
     return plan_log(read, cores=1)
 
 
-def _scanned(spark: SparkSession, where: list[str], values: Mapping[str, str]) -> list[dict[str, Any]]:
+def _scan_counts(spark: SparkSession, where: list[str], values: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the sizes of batches by codec, kind and damage, from batch headers."""
     batches = _load(spark, where, {**values, "table": "batches", "deepIteration": "true"})
     return _dicts(batches.groupBy("codec", "control", "error").agg(*_sizes()))
@@ -116,37 +116,37 @@ def _sizes() -> list[Any]:
     ]
 
 
-def _summed_up(
-    written: list[dict[str, Any]],
-    scanned: list[dict[str, Any]],
+def _sum_up(
+    written_counts: list[dict[str, Any]],
+    scanned_counts: list[dict[str, Any]],
     left_alone: tuple[str, ...],
     output: str,
-    started: float,
+    start: float,
 ) -> Summary:
     of_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     of_codec: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in written:
+    for row in written_counts:
         of_topic[row["topic"]].append(row)
         of_codec[row["codec"]].append(row)
     in_log: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in scanned:
+    for row in scanned_counts:
         if row["codec"] is not None and not row["control"]:
             in_log[row["codec"]].append(row)
     return Summary(
         topics=tuple(_topic(topic, rows) for topic, rows in sorted(of_topic.items())),
         codecs=tuple(_codec(codec, rows, of_codec[codec]) for codec, rows in sorted(in_log.items())),
-        dropped=tuple(sorted(filter(None, map(_dropped, scanned)), key=lambda entry: entry.reason)),
+        dropped=tuple(sorted(filter(None, map(_dropped_of, scanned_counts)), key=lambda entry: entry.reason)),
         internal_topics=left_alone,
         output=output,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - start,
     )
 
 
-def _dropped(row: dict[str, Any]) -> Dropped | None:
+def _dropped_of(row: dict[str, Any]) -> Dropped | None:
     """Return the loss of a group of batches; None if there is none. A wrong checksum alone loses no record."""
     if row["error"] is not None:
-        lost = None if row["counted"] is None else row["counted"] - (row["readable"] or 0)
-        return None if lost == 0 else Dropped(row["error"], row["batches"], lost, row["log_bytes"])
+        lost_records = None if row["counted"] is None else row["counted"] - (row["readable"] or 0)
+        return None if lost_records == 0 else Dropped(row["error"], row["batches"], lost_records, row["log_bytes"])
     if row["control"]:
         return Dropped("control records (transaction markers)", row["batches"], row["readable"], row["log_bytes"])
     return None
@@ -163,11 +163,11 @@ def _topic(topic: str, rows: list[dict[str, Any]]) -> TopicSummary:
     )
 
 
-def _codec(codec: str, in_log: list[dict[str, Any]], written: list[dict[str, Any]]) -> CodecSummary:
+def _codec(codec: str, in_log: list[dict[str, Any]], written_counts: list[dict[str, Any]]) -> CodecSummary:
     return CodecSummary(
         codec=codec,
         batches=sum(row["batches"] for row in in_log),
-        records=sum(row["records"] for row in written),
+        records=sum(row["records"] for row in written_counts),
         log_bytes=sum(row["log_bytes"] for row in in_log),
-        payload_bytes=sum(row["payload_bytes"] for row in written),
+        payload_bytes=sum(row["payload_bytes"] for row in written_counts),
     )

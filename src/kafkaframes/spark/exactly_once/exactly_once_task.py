@@ -119,8 +119,10 @@ def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
     wrote: list[TopicPartition] = []
     while waiting:
         got = leases.take({partition: part.records for partition, part in waiting.items()}, wrote)
-        numbered = [Numbered(partition, first, waiting.pop(partition).batches) for partition, first in got.items()]
-        send_numbered(producer, numbered)
+        numbered_batches = [
+            Numbered(partition, first, waiting.pop(partition).batches) for partition, first in got.items()
+        ]
+        send_numbered(producer, numbered_batches)
         wrote = list(got)
     leases.give_back(wrote)
 
@@ -129,11 +131,11 @@ def _packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer
     settings = ProducerSettings.of(options.client)
     batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH
     form = Format(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
-    known: dict[str, int] = {}
+    partition_counts: dict[str, int] = {}
 
     def count_of(topic: str) -> int:
-        if topic not in known:
-            known[topic] = len(producer.partitions_for(topic))  # may create the topic
-        return known[topic]
+        if topic not in partition_counts:
+            partition_counts[topic] = len(producer.partitions_for(topic))  # may create the topic
+        return partition_counts[topic]
 
     return Packer(options.topic, count_of, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)

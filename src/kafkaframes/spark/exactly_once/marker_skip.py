@@ -45,8 +45,8 @@ def query_id_of(files: CheckpointFiles) -> str | None:
 
 def next_batch(files: WritableFiles, target: str) -> StreamBatch:
     """Return the micro-batch with which a query continues: a planned one, or the next one."""
-    planned = _newest(files, "offsets")
-    number = planned if planned > _newest(files, "commits") else planned + 1
+    planned_batch = _newest(files, "offsets")
+    number = planned_batch if planned_batch > _newest(files, "commits") else planned_batch + 1
     begins, ends = offsets_in(files.read, number)
     return StreamBatch(query_id_of(files) or "", number, files.path, target, begins, ends)
 
@@ -62,14 +62,14 @@ def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
         return
     if files.names("state"):
         raise OptionError(f"onForeignMarker=skip: the query has state in {files.path}, which would miss rows; {_ELSE}")
-    planned = _newest(files, "offsets")
-    number = max(mark.batch_id, planned)
+    planned_batch = _newest(files, "offsets")
+    number = max(mark.batch_id, planned_batch)
     if mark.ends is None and (batch.ends is None or batch.batch_id != mark.batch_id):
         raise OptionError(f"onForeignMarker=skip: the marker of version 0.1.0 does not say any offsets; {_ELSE}")
     if mark.ends is not None:
         if not all(offsets_of(line) for line in mark.ends):
             raise OptionError(f"onForeignMarker=skip: not all sources of the query have offsets of topics; {_ELSE}")
-        text = "\n".join((_VERSION, _planned_with(files, planned), *mark.ends))
+        text = "\n".join((_VERSION, _offsets_of_batch(files, planned_batch), *mark.ends))
         if number and files.read(f"offsets/{number - 1}") is None:  # Spark looks at it too
             files.write(f"offsets/{number - 1}", text)
         files.write(f"offsets/{number}", text)
@@ -93,8 +93,8 @@ def check_stateless(frame: DataFrame) -> None:
         raise OptionError(f"onForeignMarker=skip: {result[1]} in the query keeps state, which would miss rows; {_ELSE}")
 
 
-def _planned_with(files: CheckpointFiles, planned: int) -> str:
-    lines = (files.read(f"offsets/{planned}") or "").splitlines()
+def _offsets_of_batch(files: CheckpointFiles, planned_batch: int) -> str:
+    lines = (files.read(f"offsets/{planned_batch}") or "").splitlines()
     return lines[1] if len(lines) > 1 else _PLANNED_WITH
 
 

@@ -48,7 +48,7 @@ from kafkaframes.spark.progress.checkpoint_files import (
     checkpoint_files,
     is_connect,
 )
-from kafkaframes.spark.sinks.topic_writer import first_failure, written_columns
+from kafkaframes.spark.sinks.topic_writer import columns_to_write, first_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,19 +80,19 @@ def write(
     query_name: str | None,
 ) -> StreamingQuery | None:
     """Write a DataFrame as ``kafkaframes.spark.write_topic`` does."""
-    parsed = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
-    check_exactly_once(parsed)
-    frame = frame.select(*written_columns(types_of(frame.schema), parsed))
+    write_options = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
+    check_exactly_once(write_options)
+    frame = frame.select(*columns_to_write(types_of(frame.schema), write_options))
     check_speculation(frame.sparkSession.conf.get(SPECULATION, "false"))
     if not frame.isStreaming:
-        write_frame(Sink(parsed, transactional_id_of(parsed, str(uuid.uuid4()))), frame, None)
+        write_frame(Sink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
         return None
     if checkpoint is None:
         raise OptionError("a stream needs checkpoint=")
-    if parsed.on_foreign_marker == "skip":
-        _skip(frame, parsed, checkpoint)
+    if write_options.on_foreign_marker == "skip":
+        _skip(frame, write_options, checkpoint)
     name, id_of_query = asker(frame.sparkSession, query_name)
-    write_batch = _writer_of(parsed, id_of_query, checkpoint)
+    write_batch = _writer_of(write_options, id_of_query, checkpoint)
     writer = frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)
@@ -120,13 +120,13 @@ def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None
 def _writer_of(
     options: TopicWriteOptions, id_of_query: Callable[[Any], str], checkpoint: str
 ) -> Callable[[DataFrame, int], None]:
-    known: list[Query] = []  # made by the first batch: the function travels under Spark Connect
+    queries: list[Query] = []  # made by the first batch: the function travels under Spark Connect
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
-        if not known:
-            known.append(Query(options, id_of_query(spark), checkpoint_files(spark, checkpoint)))
-        known[0].write(batch, batch_id)
+        if not queries:
+            queries.append(Query(options, id_of_query(spark), checkpoint_files(spark, checkpoint)))
+        queries[0].write(batch, batch_id)
 
     return write_batch
 
@@ -170,10 +170,10 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
         KafkaframesError: A task failed.
     """
     ledger = Ledger(now_ms)
-    shared = sink.shared(producer, ledger)
+    shared_producer = sink.shared(producer, ledger)
     listen, host = _driver_address(frame.sparkSession)
     with (
-        LeaseServer(lambda _: shared, listen=listen, host=host, port=sink.options.driver_port) as server,
+        LeaseServer(lambda _: shared_producer, listen=listen, host=host, port=sink.options.driver_port) as server,
         _arrow_batches_are_bounded(frame),
     ):
         work = Work(sink.options, server.address, {}, is_written_anew)
@@ -188,11 +188,11 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
         if isinstance(failure, LostTaskError):
             ledger.check()
         raise failure
-    reported: dict[TopicPartition, int] = {}
+    reported_counts: dict[TopicPartition, int] = {}
     for topic, partition, records, _, _ in results:
         name = TopicPartition(topic, partition)
-        reported[name] = reported.get(name, 0) + records
-    return Sent.of(ledger, reported)
+        reported_counts[name] = reported_counts.get(name, 0) + records
+    return Sent.of(ledger, reported_counts)
 
 
 def _driver_address(spark: Any) -> tuple[str, str]:

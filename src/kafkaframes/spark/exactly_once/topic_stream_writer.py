@@ -25,7 +25,7 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.options.topic_options import SPECULATION, check_exactly_once, check_speculation
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
 from kafkaframes.spark.runtime.worker import settle, tells_plainly
-from kafkaframes.spark.sinks.topic_writer import TopicTaskWriter, first_failure, written_columns, written_rows
+from kafkaframes.spark.sinks.topic_writer import TopicTaskWriter, columns_to_write, first_failure, prepare_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,10 +58,10 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
                 "delivery=exactly-once needs the checkpoint's path as the sink's option checkpointLocation: a setting "
                 "of the session does not reach it"
             )
-        written_columns(types, options)
+        columns_to_write(types, options)
         self._options = options
         self._attempt = uuid.uuid4().hex
-        self._process = TransactionProcess(options, _qualified(checkpoint))
+        self._process = TransactionProcess(options, _qualify_path(checkpoint))
         self._address = self._process.announce(self._attempt)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -70,7 +70,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
         context, query_id, number = micro_batch_of_task()
         batch = {"attempt": self._attempt, "query": query_id, "batch": number}
-        rows = written_rows(iterator, self._options)
+        rows = prepare_rows(iterator, self._options)
         wrote = TaskWrote(self._attempt)
         try:
             check_speculation(context.getLocalProperty(SPECULATION))
@@ -101,7 +101,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._process.abort(next((each.attempt for each in messages if isinstance(each, TaskWrote)), ""))
 
 
-def _qualified(checkpoint: str) -> str:
+def _qualify_path(checkpoint: str) -> str:
     """Return a checkpoint path as Hadoop qualifies it, so that markers are compatible with those of ``write_topic``.
 
     >>> _qualified("/c/"), _qualified("file:///c"), _qualified("s3a://b/c/")

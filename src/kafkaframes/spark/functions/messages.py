@@ -168,13 +168,13 @@ def _column(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array], type_: p
     from pyspark.sql.functions import arrow_udf
     from pyspark.sql.pandas.types import from_arrow_type
 
-    requested = _without_fixed_binary(type_)
+    target_type = _without_fixed_binary(type_)
 
     def run(data: pa.Array) -> pa.Array:
-        return convert(data).cast(requested)
+        return convert(data).cast(target_type)
 
     run.__annotations__ = {"data": pa.Array, "return": pa.Array}  # types, because the worker does not resolve names
-    return arrow_udf(run, returnType=from_arrow_type(requested))(col)
+    return arrow_udf(run, returnType=from_arrow_type(target_type))(col)
 
 
 def _without_fixed_binary(type_: pa.DataType) -> pa.DataType:

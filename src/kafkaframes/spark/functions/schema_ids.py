@@ -35,8 +35,8 @@ class _Header(NamedTuple):
 
 
 REGISTRIES: Final = {"confluent": _Header(b"\0", 4), "apicurio": _Header(b"\0", 8), "glue": _Header(b"\3\0", 16)}
-_LARGEST_INDEX: Final = 0x7F  # largest index that is encoded in one byte
-_DEEPEST: Final = 3
+_MAX_INDEX: Final = 0x7F  # largest index that is encoded in one byte
+_MAX_DEPTH: Final = 3
 
 
 def schema_id(value: ColumnOrName, registry: str = "confluent") -> Column:
@@ -55,10 +55,10 @@ def schema_id(value: ColumnOrName, registry: str = "confluent") -> Column:
     number = functions.hex(functions.substring(_column(value), len(header.first) + 1, header.id_bytes))
     if registry == "glue":
         pattern = "^(.{8})(.{4})(.{4})(.{4})(.{12})$"
-        made = functions.regexp_replace(functions.lower(number), pattern, "$1-$2-$3-$4-$5")
+        id_column = functions.regexp_replace(functions.lower(number), pattern, "$1-$2-$3-$4-$5")
     else:
-        made = functions.conv(number, 16, 10).cast("bigint")
-    return functions.when(_has_header(value, header), made)
+        id_column = functions.conv(number, 16, 10).cast("bigint")
+    return functions.when(_has_header(value, header), id_column)
 
 
 def payload(value: ColumnOrName, registry: str = "confluent", *, protobuf: bool = False) -> Column:
@@ -108,10 +108,10 @@ def _behind_indexes(rest: Column) -> Column:
     def byte(position: int) -> Column:
         return functions.conv(functions.hex(functions.substring(rest, position, 1)), 16, 10).cast("int")
 
-    made = functions.when(byte(1) == 0, functions.substring(rest, 2, MAX_INT32))
-    for count in range(1, _DEEPEST + 1):
+    id_column = functions.when(byte(1) == 0, functions.substring(rest, 2, MAX_INT32))
+    for count in range(1, _MAX_DEPTH + 1):
         are_short = byte(1) == 2 * count
         for index in range(count):
-            are_short &= byte(2 + index) <= _LARGEST_INDEX
-        made = made.when(are_short, functions.substring(rest, 2 + count, MAX_INT32))
-    return made
+            are_short &= byte(2 + index) <= _MAX_INDEX
+        id_column = id_column.when(are_short, functions.substring(rest, 2 + count, MAX_INT32))
+    return id_column

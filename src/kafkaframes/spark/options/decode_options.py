@@ -1,7 +1,7 @@
 """Options that decode values in Spark's workers: ``decode=json|avro|protobuf`` of ``kafka-log`` and ``kafka-topic``.
 
 Decoding options become a ``ValueDecoding``. The other options are those of the source, which reads ``value`` as bytes.
-For each batch of the source, ``decoded_rows`` replaces the bytes by the struct, and appends the column ``_error``.
+For each batch of the source, ``decode_rows`` replaces the bytes by the struct, and appends the column ``_error``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Values:
     schema: pa.Schema | None = None
 
 
-def parted(options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()) -> tuple[Values | None, dict[str, str]]:
+def split_options(
+    options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()
+) -> tuple[Values | None, dict[str, str]]:
     """Return the decoding (None: values are bytes), and the options of the source.
 
     Args:
@@ -120,15 +122,15 @@ def refuse_decoding(names: Iterable[str]) -> None:
             raise OptionError(f"option {_OPTIONS[name].name}: values are decoded by spark.read and spark.readStream")
 
 
-def decoded_ddl(columns: tuple[Column, ...], values: Values | None, comment: str) -> str:
+def ddl_of_decoded(columns: tuple[Column, ...], values: Values | None, comment: str) -> str:
     """Return the schema of a source as Spark DDL, with the struct as the type of ``value``."""
     if values is None or VALUE not in [column.name for column in columns]:
         return ddl(columns, comment)
     import pyarrow as pa
 
     kind = _ddl_type(pa.struct(values.decoding.decoding.decoder().fields))
-    made = [Column(VALUE, kind, "") if column.name == VALUE else column for column in columns]
-    return ddl([*made, Column(ERROR, "string", "")], comment)
+    new_columns = [Column(VALUE, kind, "") if column.name == VALUE else column for column in columns]
+    return ddl([*new_columns, Column(ERROR, "string", "")], comment)
 
 
 def _ddl_type(kind: pa.DataType) -> str:
@@ -136,7 +138,7 @@ def _ddl_type(kind: pa.DataType) -> str:
     from pyspark.sql.pandas.types import from_arrow_type
 
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{_quoted(field.name)}: {_ddl_type(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'{_quote_name(field.name)}: {_ddl_type(field.type)}' for field in kind)}>"
     if pa.types.is_map(kind):
         return f"map<{_ddl_type(kind.key_type)}, {_ddl_type(kind.item_type)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -144,7 +146,7 @@ def _ddl_type(kind: pa.DataType) -> str:
     return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
@@ -169,7 +171,7 @@ def plain_schema(schema: StructType, values: Values | None) -> tuple[StructType,
     return StructType(fields), Values(values.decoding, to_arrow_schema(schema, timezone="UTC"))
 
 
-def decoded_rows(batches: Iterable[pa.RecordBatch], values: Values | None) -> Iterator[pa.RecordBatch]:
+def decode_rows(batches: Iterable[pa.RecordBatch], values: Values | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task with decoded values, in Spark's types.
 
     Raises:
@@ -182,6 +184,6 @@ def decoded_rows(batches: Iterable[pa.RecordBatch], values: Values | None) -> It
 
     schema = values.schema
     for batch in batches:
-        made = values.decoding.batch(batch, schema.names)
-        columns = [column.cast(field.type) for column, field in zip(made.columns, schema, strict=True)]
+        new_columns = values.decoding.batch(batch, schema.names)
+        columns = [column.cast(field.type) for column, field in zip(new_columns.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)

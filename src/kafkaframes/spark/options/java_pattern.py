@@ -150,7 +150,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._chars = list(_unquoted(text))
+        self._chars = list(_remove_quotes(text))
         self._at = 0
         self._flags = _Flags()
         self._groups = _Groups()
@@ -189,8 +189,8 @@ class _Parser:
             return ""
         return self._chars[self._at].text
 
-    def _take(self, expected: str) -> bool:
-        if self._peek() == expected:
+    def _take(self, text: str) -> bool:
+        if self._peek() == text:
             self._at += 1
             return True
         return False
@@ -210,7 +210,7 @@ class _Parser:
         return self._at >= len(self._chars)
 
     @contextmanager
-    def _nested(self) -> Iterator[None]:
+    def _nested_scope(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             self._fail(f"groups or classes are nested more than {_MAX_DEPTH} deep,")
@@ -236,18 +236,18 @@ class _Parser:
             atom = self._atom()
             if atom is None:
                 continue
-            parts.append(self._repeated(atom))
+            parts.append(self._parse_repetition(atom))
             if parts[-1].startswith("(?!") or parts[-1].startswith("(?<!") or parts[-1] != atom:
                 self._groups.certain = certain
         return "".join(parts)
 
-    def _repeated(self, atom: str) -> str:
+    def _parse_repetition(self, atom: str) -> str:
         char = self._peek()
         if char in _REPETITIONS and char:
             self._at += 1
             repetition = char
         elif char == "{":
-            repetition = self._counted()
+            repetition = self._parse_count()
         else:
             return atom
         following = self._peek()
@@ -259,7 +259,7 @@ class _Parser:
             self._fail("a repetition of a repetition")
         return f"(?:{atom}){repetition}"
 
-    def _counted(self) -> str:
+    def _parse_count(self) -> str:
         self._at += 1
         least = self._number()
         most: int | None = least
@@ -302,38 +302,38 @@ class _Parser:
             return _class_text(ALPHABET)
         if char and char in _REPETITIONS + "{":
             self._fail(f"a dangling {char!r}")
-        return _class_text(self._folded(self._next().text))
+        return _class_text(self._fold_case(self._next().text))
 
     def _group(self) -> str | None:
         self._at += 1
         flags = self._flags
         if self._peek() != "?":
-            return self._captured(flags)
+            return self._parse_capture(flags)
         self._at += 1
         char = self._next_plain()
         if char in ":=!>":
-            return self._closed(f"(?{char}", flags)
+            return self._parse_until_close(f"(?{char}", flags)
         if char == "<":
             if self._at < len(self._chars) and self._chars[self._at].text in "=!":
-                return self._closed(f"(?<{self._next_plain()}", flags)
-            return self._captured(flags, self._group_name())
+                return self._parse_until_close(f"(?<{self._next_plain()}", flags)
+            return self._parse_capture(flags, self._group_name())
         self._at -= 1
         return self._inline_flags(flags)
 
-    def _captured(self, flags: _Flags, name: str | None = None) -> str:
+    def _parse_capture(self, flags: _Flags, name: str | None = None) -> str:
         self._groups.count += 1
         number = self._groups.count
         if name is not None:
             if name in self._groups.names:
                 self._fail(f"a second group named {name!r}")
             self._groups.names[name] = number
-        result = self._closed("(", flags)
+        result = self._parse_until_close("(", flags)
         self._groups.certain |= {number}
         return result
 
-    def _closed(self, head: str, flags: _Flags) -> str:
+    def _parse_until_close(self, head: str, flags: _Flags) -> str:
         """Parse a group up to its end. Flags that are set inside the group end with it."""
-        with self._nested():
+        with self._nested_scope():
             result = f"{head}{self._alternatives()})"
         if not self._take(")"):
             self._fail("an unclosed group")
@@ -360,7 +360,7 @@ class _Parser:
             else:
                 self._fail(f"an unknown flag {char!r}")
         self._flags = flags
-        return self._closed("(?:", outer) if char == ":" else None
+        return self._parse_until_close("(?:", outer) if char == ":" else None
 
     # ---------------------------------------------------------------------------------------------------- escapes
 
@@ -380,7 +380,7 @@ class _Parser:
             self._fail(r"\b{g}")
         if char in _ESCAPED_ELEMENTS:
             return _ESCAPED_ELEMENTS[char]
-        return _class_text(self._escaped_set(char))
+        return _class_text(self._parse_escaped_set(char))
 
     def _reference(self, digits: str) -> str:
         while self._at < len(self._chars) and (char := self._chars[self._at].text) in string.digits and char:
@@ -395,7 +395,7 @@ class _Parser:
             self._fail(f"a reference to group {number}, which may have no text there,")
         return rf"(?i:\{number})" if self._flags.ignore_case else rf"(?:\{number})"
 
-    def _escaped_set(self, char: str) -> Set:
+    def _parse_escaped_set(self, char: str) -> Set:
         """Return the character set of an escape."""
         if char.lower() in _ESCAPED_CLASSES:
             result = _ESCAPED_CLASSES[char.lower()]
@@ -403,9 +403,9 @@ class _Parser:
         if char in ("p", "P"):
             result = self._property()
             return ALPHABET - result if char == "P" else result
-        return self._folded(self._escaped_character(char))
+        return self._fold_case(self._parse_escaped_character(char))
 
-    def _escaped_character(self, char: str) -> str:
+    def _parse_escaped_character(self, char: str) -> str:
         if char in _ESCAPED_CHARACTERS:
             return _ESCAPED_CHARACTERS[char]
         if char == "0":
@@ -419,9 +419,9 @@ class _Parser:
             return self._code_point("".join(self._next_plain() for _ in range(4)))
         if char == "c":
             return chr(ord(self._next_plain()) ^ 64)
-        return self._named_character() if char == "N" else self._literal(char)
+        return self._parse_named_character() if char == "N" else self._literal(char)
 
-    def _named_character(self) -> str:
+    def _parse_named_character(self) -> str:
         if self._next_plain() != "{":
             self._fail(r"\N without a name")
         try:
@@ -457,7 +457,7 @@ class _Parser:
             text += char
         return text
 
-    def _folded(self, char: str) -> Set:
+    def _fold_case(self, char: str) -> Set:
         """Return the set that a character matches; with (?i), it includes the other case."""
         return self._matching(lambda other: other == char, [char])
 
@@ -476,7 +476,7 @@ class _Parser:
         """Return the set of a class after its ``[``, and consume its ``]``."""
         is_negated = self._at < len(self._chars) and self._chars[self._at][::2] == ("^", False)
         self._at += is_negated
-        with self._nested():
+        with self._nested_scope():
             result = self._class_items()
         self._at += 1
         return ALPHABET - result if is_negated else result
@@ -494,7 +494,7 @@ class _Parser:
                 operand = self._operand()
                 result = operand if result is None else result & operand
             else:
-                item = self._nested_class() if char == "[" else self._range()
+                item = self._parse_nested_class() if char == "[" else self._range()
                 result = item if result is None else result | item
         return result
 
@@ -503,16 +503,16 @@ class _Parser:
         result: Set | None = None
         while (char := self._class_peek()) not in ("]", "&"):
             if char == "[":
-                item = self._nested_class()
+                item = self._parse_nested_class()
             else:
-                with self._nested():
+                with self._nested_scope():
                     item = self._class_items()
             result = item if result is None else result | item
         if result is None:
             self._fail("an empty operand of &&")
         return result
 
-    def _nested_class(self) -> Set:
+    def _parse_nested_class(self) -> Set:
         self._at += 1
         return self._class()
 
@@ -535,12 +535,12 @@ class _Parser:
         if isinstance(first, frozenset):
             return first
         if self._peek() != "-":
-            return self._folded(first)
+            return self._fold_case(first)
         at = self._at
         self._at += 1
         if self._is_at_end() or self._peek() in ("[", "]"):
             self._at = at
-            return self._folded(first)
+            return self._fold_case(first)
         last = self._class_character()
         if isinstance(last, frozenset) or last < first:
             self._fail("an illegal range of characters")
@@ -552,10 +552,10 @@ class _Parser:
         self._at += 1
         char = self._next_plain()
         if char.lower() in _ESCAPED_CLASSES or char in ("p", "P"):
-            return self._escaped_set(char)
+            return self._parse_escaped_set(char)
         if char in "123456789":
             self._fail(f"an unknown escape \\{char} in a class")
-        return self._escaped_character(char)
+        return self._parse_escaped_character(char)
 
     # ------------------------------------------------------------------------------------------------- properties
 
@@ -627,7 +627,7 @@ def _unicode_fold(char: str) -> str:
     return "i" if upper == "\u0130" else lower
 
 
-def _unquoted(text: str) -> Iterator[_Char]:
+def _remove_quotes(text: str) -> Iterator[_Char]:
     r"""Yield the characters of an expression. Characters between ``\Q`` and ``\E`` are quoted."""
     position, is_quoted = 0, False
     while position < len(text):

@@ -62,7 +62,7 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     Raises:
         OptionError: An option is unknown, has an invalid value, or contradicts another one. The message names it.
     """
-    others, storage = split_storage(texts)
+    others, storage = separate_storage(texts)
     options = _by_known_name(others)
     refuse_decoding(options)
     values = field_values(OPTIONS, {name: text for name, text in options.items() if name not in ("path", "paths")})
@@ -261,7 +261,7 @@ NAMES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 }
 
 
-def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+def separate_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
     """Separate the options of the source from keyword arguments for fsspec.
 
     >>> split_storage({"path": "s3://b/logs", "fs.s3a.endpoint": "http://127.0.0.1:9000", "key": "k"})

@@ -1,6 +1,6 @@
 """Parsers of option texts, shared by sources and sinks. No pyspark, no I/O.
 
-A parser raises ``ValueError`` with the expected form. ``parsed`` adds the name of the option.
+A parser raises ``ValueError`` with the expected form. ``parse_value`` adds the name of the option.
 """
 
 from __future__ import annotations
@@ -194,32 +194,33 @@ def ending_value(text: str) -> int | PartitionOffsets:
 
 def by_precedence(values: dict[str, Any]) -> None:
     """Keep only the bounds with precedence, as in Spark: a time for all partitions, times for each, then offsets."""
-    for bound in ("start", "end"):
-        by_partition = values.pop(f"{bound}_times", None)
-        time = values.pop(f"{bound}_time", by_partition)
+    for limit in ("start", "end"):
+        by_partition = values.pop(f"{limit}_times", None)
+        time = values.pop(f"{limit}_time", by_partition)
         if time is not None:
-            values[bound] = AtTime(time)
+            values[limit] = AtTime(time)
 
 
-def unknown_option(name: str, known: Mapping[str, Option], source: str, *, others: Iterable[str] = ()) -> str:
+def unknown_option(name: str, options_by_name: Mapping[str, Option], source: str, *, others: Iterable[str] = ()) -> str:
     """Return the message for an unknown option, with the closest known name or all names.
 
     Args:
         name: Name of the unknown option.
-        known: Options, by their names in lower case.
+        options_by_name: Options, by their names in lower case.
         source: Name of the data source.
         others: Names of further valid options, in lower case.
     """
     lower = name.lower()
     # Spark's name for the topics to read; by edit distance, topicColumn and others would be closer
-    meant = "subscribe" if lower in ("topic", "topics") and "subscribe" in known else lower
-    near = difflib.get_close_matches(meant, [*known, *others], n=1, cutoff=0.6)
+    meant = "subscribe" if lower in ("topic", "topics") and "subscribe" in options_by_name else lower
+    near = difflib.get_close_matches(meant, [*options_by_name, *others], n=1, cutoff=0.6)
     if near:
-        return f"unknown option {name}: did you mean {known[near[0]].name if near[0] in known else near[0]}?"
-    return f"unknown option {name}; {source} knows {', '.join(option.name for option in known.values())}"
+        suggestion = options_by_name[near[0]].name if near[0] in options_by_name else near[0]
+        return f"unknown option {name}: did you mean {suggestion}?"
+    return f"unknown option {name}; {source} knows {', '.join(option.name for option in options_by_name.values())}"
 
 
-def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
+def parse_value(name: str, parse: Callable[[str], Any], text: str) -> Any:
     """Return the parsed value of an option.
 
     Raises:
@@ -231,10 +232,10 @@ def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
         raise OptionError(f"option {name}={redact_value(name, text)}: {error}") from None
 
 
-def field_values(known: Mapping[str, Option], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parsed values of texts (by lower-case name), by field. Exceptions are those of ``parsed``."""
-    pairs = [(known[name], text) for name, text in texts.items()]
-    return {option.field: parsed(option.name, option.parse, text) for option, text in pairs if option.field}
+def field_values(options_by_name: Mapping[str, Option], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parsed values of texts (by lower-case name), by field. Exceptions are those of ``parse_value``."""
+    pairs = [(options_by_name[name], text) for name, text in texts.items()]
+    return {option.field: parse_value(option.name, option.parse, text) for option, text in pairs if option.field}
 
 
 def load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:

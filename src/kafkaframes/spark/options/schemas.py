@@ -49,7 +49,7 @@ def without_added(options: Mapping[str, str]) -> dict[str, str]:
     >>> without_added({"owner": "root", "location": "file:/x", "option.subscribe": "t", "provider": "kafka-log"})
     {'path': '/x', 'subscribe': 't'}
     """
-    written: dict[str, str] = {}
+    schema_options: dict[str, str] = {}
     again: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
@@ -58,11 +58,11 @@ def without_added(options: Mapping[str, str]) -> dict[str, str]:
         elif lower.startswith(_AGAIN):
             again[name[len(_AGAIN) :]] = text
         elif lower not in _ADDED and not lower.startswith("spark.sql."):
-            written[name] = text
-    names = {name.lower() for name in written}
+            schema_options[name] = text
+    names = {name.lower() for name in schema_options}
     if "paths" in names:
         again.pop("path", None)
-    result = written | {name: text for name, text in again.items() if name.lower() not in names}
+    result = schema_options | {name: text for name, text in again.items() if name.lower() not in names}
     return {name: _local(text) if name.lower() == "path" else text for name, text in result.items()}
 
 
@@ -79,14 +79,14 @@ def comment_of(source: str, options: Mapping[str, str]) -> str:
     """
     if not any(name.lower() == "provider" for name in options):
         return ""
-    written = without_added(options)
-    for name, text in written.items():
+    schema_options = without_added(options)
+    for name, text in schema_options.items():
         if is_secret(name) or redact_text(text) != text:
             raise OptionError(
                 f"option {name} would be kept in the catalog for all to see: give it when reading, "
                 f"SELECT ... FROM table WITH (`{name}` = ...), or use CREATE TEMPORARY VIEW instead of CREATE TABLE"
             )
-    return f"{source}?{urlencode(written, safe='/:,')}"
+    return f"{source}?{urlencode(schema_options, safe='/:,')}"
 
 
 def options_of(source: str, options: Mapping[str, str], schema: StructType) -> dict[str, str]:
@@ -100,8 +100,8 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
     if names & set(_PATHS):
         return values
     for field in schema:
-        kept, _, text = field.metadata.get("comment", "").partition("?")
-        if kept == source:
+        kept_name, _, text = field.metadata.get("comment", "").partition("?")
+        if kept_name == source:
             result = parse_qsl(text, keep_blank_values=True)
             return {name: value for name, value in result if name.lower() not in names} | values
     raise OptionError(

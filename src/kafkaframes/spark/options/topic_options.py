@@ -62,20 +62,20 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
     Raises:
         OptionError: An option is unknown, forbidden, has an invalid value, or contradicts another one.
     """
-    client, own = _split(options, OPTIONS)
+    client, own = _separate_options(options, OPTIONS)
     refuse_decoding(own)
     values: dict[str, Any] = field_values(OPTIONS, own)
     by_precedence(values)
     for name in ("retries", "retry_interval_ms", "group_prefix"):  # options of Spark without an effect here
         values.pop(name, None)
-    chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in own]
-    if len(chosen) != 1:
-        raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(chosen))
+    selections = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in own]
+    if len(selections) != 1:
+        raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(selections))
     _check_trigger_limits(values)
     if is_stream:
         values.setdefault("start", LATEST)
         refuse_stream_end(own)
-    read = TopicOptions(client=_checked_client(client, ConsumerSettings, warns=warns), **values)
+    read = TopicOptions(client=_check_client(client, ConsumerSettings, warns=warns), **values)
     if not is_stream:
         check_batch_start(read.start)
     return read
@@ -87,7 +87,7 @@ def reader_settings(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         OptionError: As for ``topic_options``.
     """
-    return _checked_client(_split(options, OPTIONS)[0], ConsumerSettings)
+    return _check_client(_separate_options(options, OPTIONS)[0], ConsumerSettings)
 
 
 def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
@@ -96,14 +96,14 @@ def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
     Raises:
         OptionError: As for ``topic_options``.
     """
-    client, own = _split(options, WRITE_OPTIONS)
+    client, own = _separate_options(options, WRITE_OPTIONS)
     values = field_values(WRITE_OPTIONS, own)
     if "record_format" in values:
         client["record_format"] = values.pop("record_format")
-    checked = _checked_client(client, ProducerSettings)
-    _check_compression_level(checked)
-    _reject_partitioner(checked)
-    return TopicWriteOptions(client=checked, **values)
+    client_settings = _check_client(client, ProducerSettings)
+    _check_compression_level(client_settings)
+    _reject_partitioner(client_settings)
+    return TopicWriteOptions(client=client_settings, **values)
 
 
 def _reject_partitioner(client: Mapping[str, Any]) -> None:
@@ -276,7 +276,9 @@ _WRITE_ROWS: Final = (
 WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
 
 
-def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dict[str, Any], dict[str, str]]:
+def _separate_options(
+    options: Mapping[str, str], options_by_name: Mapping[str, Option]
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Separate client settings (``kafka.*``) from the other options."""
     client: dict[str, Any] = {}
     values: dict[str, str] = {}
@@ -287,17 +289,17 @@ def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dic
             if kafka_name in FORBIDDEN:
                 raise OptionError(f"option {name}: {FORBIDDEN[kafka_name]}")
             client[lower[len(_CLIENT_PREFIX) :]] = text
-        elif lower in known:
+        elif lower in options_by_name:
             values[lower] = text
         elif lower not in _SPARKS:
-            raise OptionError(unknown_option(name, known, "kafka-topic"))
+            raise OptionError(unknown_option(name, options_by_name, "kafka-topic"))
     client = use_kafka_names(client)
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
     return client, values
 
 
-def _checked_client(
+def _check_client(
     client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings], *, warns: bool = True
 ) -> dict[str, Any]:
     """Return the client settings that have an effect, so that tasks do not repeat warnings about the others.
@@ -305,13 +307,13 @@ def _checked_client(
     As in Spark's connector, producer settings are ignored for a reader, and consumer settings for a writer.
     """
     try:
-        kept = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
-        settings.of(kept)
+        client_options = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
+        settings.of(client_options)
     except OptionError as error:
         raise OptionError(f"option kafka.*: {_OUR_NAME.sub(_kafkas_name, str(error))}") from None
     if warns:
-        log_ignored(client.keys() - kept.keys())
-    return kept
+        log_ignored(client.keys() - client_options.keys())
+    return client_options
 
 
 _OUR_NAME: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
@@ -337,5 +339,5 @@ def _check_compression_level(client: Mapping[str, Any]) -> None:
         raise OptionError(f"option {name}={level} must be from {lowest} to {highest}")
 
 
-def _got(chosen: list[str]) -> str:
-    return f", not {' and '.join(chosen)} together" if chosen else ""
+def _got(selections: list[str]) -> str:
+    return f", not {' and '.join(selections)} together" if selections else ""

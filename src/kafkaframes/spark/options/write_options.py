@@ -21,10 +21,10 @@ _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
 
 def _format(text: str) -> int:
-    known = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
-    if text.lower() not in known:
+    format_numbers = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
+    if text.lower() not in format_numbers:
         raise ValueError("must be v2, v1 or v0")
-    return known[text.lower()]
+    return format_numbers[text.lower()]
 
 
 def _keeps(text: str) -> bool:
@@ -117,11 +117,11 @@ def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
     for name, kind in columns.items():
         if name in _SAYS_NOTHING:
             continue
-        allowed = COLUMN_TYPES.get(name)
-        if allowed is None:
+        allowed_types = COLUMN_TYPES.get(name)
+        if allowed_types is None:
             raise OptionError(f"column {name}: must be one of {', '.join(COLUMN_TYPES)}; drop it, or rename it")
-        if kind not in (*allowed, "void"):
-            raise OptionError(f"column {name} is {' or '.join(allowed)}, not {kind}")
+        if kind not in (*allowed_types, "void"):
+            raise OptionError(f"column {name} is {' or '.join(allowed_types)}, not {kind}")
     if "value" not in columns:
         raise OptionError("a column named value is required; nulls in it are tombstones")
     if settings.topic is None and "topic" not in columns:

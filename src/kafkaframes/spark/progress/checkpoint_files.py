@@ -113,12 +113,12 @@ def asker(spark: SparkSession, query_name: str | None) -> tuple[str | None, Call
         return query_name, _of_thread
     name = query_name or f"kafkaframes-{uuid.uuid4()}"
     session_id = spark.session_id
-    known: list[str] = []
+    known_files: list[str] = []
 
     def ask(_: Any) -> str:
-        if not known:
-            known.append(_of_name(session_id, name))
-        return known[0]
+        if not known_files:
+            known_files.append(_of_name(session_id, name))
+        return known_files[0]
 
     return name, ask
 

@@ -100,7 +100,7 @@ class TopicListener(StreamingQueryListener):
         if self._group_id is not None:
             self._commit(progress, self._group_id)
         if self._samples and progress.offsets_behind:
-            progress = replace(progress, **self._estimated(progress))
+            progress = replace(progress, **self._estimate_lag(progress))
         elif self._samples:
             progress = replace(progress, estimated_records=0, estimated_bytes=0)
         self.latest = progress
@@ -114,7 +114,7 @@ class TopicListener(StreamingQueryListener):
         except KafkaframesError as error:
             log.warning("offsets of batch %d are not committed to group %s: %s", progress.batch_id, group_id, error)
 
-    def _estimated(self, progress: TopicProgress) -> dict[str, Any]:
+    def _estimate_lag(self, progress: TopicProgress) -> dict[str, Any]:
         if self._consumer is None:
             reader = {"enable.auto.commit": False, "auto.offset.reset": "none"}
             sizes = {"max.partition.fetch.bytes": SAMPLE_BYTES, "fetch.max.bytes": SAMPLE_BYTES}

@@ -100,12 +100,14 @@ def progress_of(text: str) -> TopicProgress | None:
     >>> progress_of(json.dumps(said)).offsets_behind
     2
     """
-    said = json.loads(text)
-    lags = [lag for number, source in enumerate(said.get("sources", ())) for lag in _lags(number, source)]
+    offsets_json = json.loads(text)
+    lags = [lag for number, source in enumerate(offsets_json.get("sources", ())) for lag in _lags(number, source)]
     if not lags:
         return None
-    rows = sum(source.get("numInputRows", 0) for source in said["sources"])
-    return TopicProgress(said["id"], said["runId"], said.get("name"), said["batchId"], rows, tuple(lags))
+    rows = sum(source.get("numInputRows", 0) for source in offsets_json["sources"])
+    return TopicProgress(
+        offsets_json["id"], offsets_json["runId"], offsets_json.get("name"), offsets_json["batchId"], rows, tuple(lags)
+    )
 
 
 def _lags(number: int, source: Mapping[str, Any]) -> Iterable[PartitionLag]:

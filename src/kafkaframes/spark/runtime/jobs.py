@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
 BYTES_OF_A_TASK = 64 << 20
-TASKS_AT_MOST = 2000  # a task costs about 35 ms before it does anything
+MAX_TASKS = 2000  # a task costs about 35 ms before it does anything
 
 
 def run_on_spark(
@@ -49,18 +49,18 @@ def run_on_spark(
     if not tasks:
         return iter(())
     with _compat.plain_errors():
-        shared = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
+        task_rdd = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
         memory = current_budget()
-        return iter(shared.mapPartitions(lambda some: _each(function, some, memory)).collect())
+        return iter(task_rdd.mapPartitions(lambda some: _each(function, some, memory)).collect())
 
 
 def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
     """Return the number of Spark tasks."""
     if total_bytes is None:
-        return min(count, TASKS_AT_MOST)
+        return min(count, MAX_TASKS)
     cores: int = spark.sparkContext.defaultParallelism
-    requested = max(4 * cores, total_bytes // BYTES_OF_A_TASK)
-    return min(count, requested, TASKS_AT_MOST)
+    min_tasks = max(4 * cores, total_bytes // BYTES_OF_A_TASK)
+    return min(count, min_tasks, MAX_TASKS)
 
 
 def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int) -> Iterator[_Answer]:
@@ -92,7 +92,7 @@ def runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) 
     return run
 
 
-def split(spark: SparkSession) -> Split:
+def make_split(spark: SparkSession) -> Split:
     """Return the function with which compaction divides large partitions."""
     from kafkaframes.jobs.compact.staged_compaction import Split
 

@@ -57,10 +57,10 @@ class FirstBatch:
                 moves.
         """
         if self._begin is None:
-            self._begin = _copied(find())
-        return _copied(self._begin)
+            self._begin = _copy_offsets(find())
+        return _copy_offsets(self._begin)
 
-    def looked(self) -> None:
+    def note_look_up(self) -> None:
         """Record that this run has looked for new rows. Later micro-batches are planned by this run."""
         self._has_looked = True
 
@@ -98,7 +98,7 @@ def _plain(offsets: Nested) -> dict[tuple[str, str], int]:
     return {(topic, str(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
 
 
-def _copied(offsets: Nested) -> dict[str, Any]:
+def _copy_offsets(offsets: Nested) -> dict[str, Any]:
     """Return a copy that is independent of later changes."""
     return {topic: dict(numbers) for topic, numbers in offsets.items()}
 

@@ -29,13 +29,13 @@ from kafkaframes.errors import OptionError
 from kafkaframes.kernels.directories import EXTRA_FOLDERS
 from kafkaframes.protocol.addresses import is_host
 from kafkaframes.spark.progress.checkpoint_files import is_connect
-from kafkaframes.spark.sessions.worker_files import ship, unpacked, without_zip
+from kafkaframes.spark.sessions.worker_files import ship, unpacked_directory, without_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
-EXTRA_FOLDERS.append(unpacked)
+EXTRA_FOLDERS.append(unpacked_directory)
 _MAX_PORT = 65_535
 _ANSWER_SECONDS = 5.0  # time limit for a connection to a master
 # Names of settings and options whose values Spark hides in its UI and its logs: Spark's own and those of Kafka clients.
@@ -120,9 +120,9 @@ def _session(
         builder = builder.remote(remote) if remote else builder.master(master)
     builder = builder.config(map=default_config(remote or master, memory=memory, overrides=config or {}))
     with without_zip(os.environ) if _is_one_jvm(remote or master) else nullcontext():
-        made = builder.getOrCreate()
-    _ship_if_far(made)
-    return made
+        session = builder.getOrCreate()
+    _ship_if_far(session)
+    return session
 
 
 def register(spark: SparkSession, *, metrics_port: int | None = None, metrics_host: str = _LOOPBACK) -> None:
@@ -167,9 +167,9 @@ def check_master(master: str) -> None:
         OptionError: The URL is invalid, or no master responds.
     """
     addresses = check_master_url(master)
-    refused = [reason for address in addresses if (reason := _unreachable(address)) is not None]
-    if addresses and len(refused) == len(addresses):
-        raise OptionError(f"no master answers at {master}: {'; '.join(refused)}")
+    reasons = [reason for address in addresses if (reason := _unreachable(address)) is not None]
+    if addresses and len(reasons) == len(addresses):
+        raise OptionError(f"no master answers at {master}: {'; '.join(reasons)}")
 
 
 def check_master_url(master: str) -> list[str]:
@@ -179,8 +179,8 @@ def check_master_url(master: str) -> list[str]:
         OptionError: The URL, or an address in it, is invalid.
     """
     if _MASTER.fullmatch(master) is None:
-        known = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
-        raise OptionError(f"no master {master!r}: {known}")
+        master_forms = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
+        raise OptionError(f"no master {master!r}: {master_forms}")
     if not master.startswith("spark://"):
         return []
     addresses = master.removeprefix("spark://").split(",")

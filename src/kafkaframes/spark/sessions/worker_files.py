@@ -49,14 +49,14 @@ def ship(spark: SparkSession) -> bool:
     return True
 
 
-def unpacked() -> str | None:
+def unpacked_directory() -> str | None:
     """Return where Spark has unpacked the archive, in a Python worker; ``None`` elsewhere."""
     files = sys.modules.get("pyspark.core.files") or sys.modules.get("pyspark.files")
-    known = getattr(files, "SparkFiles", None)
-    if known is None or not known._is_running_on_worker:
+    spark_files = getattr(files, "SparkFiles", None)
+    if spark_files is None or not spark_files._is_running_on_worker:
         return None
     with contextlib.suppress(Exception):  # no context of Spark's after all
-        return os.path.join(known.getRootDirectory(), NAME)
+        return os.path.join(spark_files.getRootDirectory(), NAME)
     return None
 
 
@@ -93,26 +93,31 @@ def without_zip(environ: MutableMapping[str, str]) -> Iterator[None]:
 
     A home that the user has set stays.
     """
-    top = _installed("pyspark")
+    top = _installed_directory("pyspark")
     unfit = "SPARK_HOME" in environ or environ.get("PYSPARK_PYTHON") != sys.executable or os.name != "posix"
-    if unfit or top is None or _installed("py4j") is None or not (top / "python" / "lib" / "pyspark.zip").exists():
+    if (
+        unfit
+        or top is None
+        or _installed_directory("py4j") is None
+        or not (top / "python" / "lib" / "pyspark.zip").exists()
+    ):
         yield
         return
-    environ["SPARK_HOME"] = _linked(top)
+    environ["SPARK_HOME"] = _link_home(top)
     try:
         yield
     finally:
         del environ["SPARK_HOME"]
 
 
-def _installed(package: str) -> Path | None:
+def _installed_directory(package: str) -> Path | None:
     """Return the directory of a package where every process of this interpreter looks for it; None elsewhere."""
     spec = find_spec(package)
     top = Path(spec.origin).parent if spec is not None and spec.origin else None
     return top if top is not None and str(top.parent) in site.getsitepackages() else None
 
 
-def _linked(top: Path) -> str:
+def _link_home(top: Path) -> str:
     """Make a home of links for the life of this process, which the JVM's does not outlast."""
     import atexit
     import shutil

@@ -99,14 +99,14 @@ def write_runs(rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteS
     try:
         writer = RunWriter(directory, settings, task=task)
         for batch in rows:
-            writer.add(_known(batch))
+            writer.add(_select_known(batch))
         return writer.finish()
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
 
 
-def _known(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _select_known(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return the columns to write. Columns with only nulls are dropped."""
     names = [field.name for field in rows.schema if field.name in COLUMN_TYPES and not pa.types.is_null(field.type)]
     return rows.select(names)

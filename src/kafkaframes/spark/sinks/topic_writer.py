@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaframes.spark")
 _READER_COLUMNS: Final = frozenset(column.name for column in RECORDS)
 _SEND_BYTES: Final = 8 << 20  # size of rows that are sent together
-_MOST_UNDER_WAY: Final = 2  # in addition to the rows that are being collected
+_MAX_PENDING: Final = 2  # in addition to the rows that are being collected
 
 
 @dataclass
@@ -44,7 +44,7 @@ class TaskSent(WriterCommitMessage):
     counts: dict[tuple[str, int], int]
 
 
-def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
+def columns_to_write(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
     """Return the columns that become records, before tasks start.
 
     Other columns are ignored, as in Spark's sink. The names of those that no reader returns are logged once.
@@ -74,8 +74,8 @@ def _log_ignored_columns(topic: str | None, names: tuple[str, ...]) -> None:
 
 
 def _is_written(name: str, options: TopicWriteOptions) -> bool:
-    ignored = {"offset": True, "topic": options.topic is not None, "timestamp": options.timestamps != "column"}
-    return name in COLUMN_TYPES and not ignored.get(name, False)
+    ignored_columns = {"offset": True, "topic": options.topic is not None, "timestamp": options.timestamps != "column"}
+    return name in COLUMN_TYPES and not ignored_columns.get(name, False)
 
 
 @tells_plainly
@@ -83,7 +83,7 @@ class TopicTaskWriter:
     """A writer of a batch or a stream. As in Spark's sink, commit does nothing, and abort does not remove records."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
-        written_columns(types, options)
+        columns_to_write(types, options)
         if "transactional.id" in options.client:
             raise OptionError("option kafka.transactional.id: only delivery=exactly-once has transactions")
         self.options = options
@@ -91,9 +91,9 @@ class TopicTaskWriter:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a task, and wait for the acknowledgements of the brokers."""
         context = TaskContext.get()
-        sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+        task_sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
         settle()
-        return sent
+        return task_sent
 
 
 class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
@@ -105,13 +105,14 @@ class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
         super().__init__(options, types)
 
 
-def first_failure(reported: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
+def first_failure(reported_errors: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
     """Return the first error of the tasks; errors of a task itself take precedence over lost tasks.
 
     Args:
-        reported: For each task, whether the error is a lost task, and the text. The text is None if the task succeeded.
+        reported_errors: For each task, whether the error is a lost task, and the text. The text is None if the task
+            succeeded.
     """
-    for is_lost, failure in sorted((bool(is_lost), text) for is_lost, text in reported if text is not None):
+    for is_lost, failure in sorted((bool(is_lost), text) for is_lost, text in reported_errors if text is not None):
         return LostTaskError(failure) if is_lost else KafkaframesError(failure)
     return None
 
@@ -133,27 +134,27 @@ def send_all(
 
     counts: dict[tuple[str, int], int] = {}
     under_way: deque[Future[pa.Table]] = deque()
-    for batch in gather_batches(written_rows(rows, options), _SEND_BYTES):
+    for batch in gather_batches(prepare_rows(rows, options), _SEND_BYTES):
         under_way.append(producer.queue_arrow(batch, topic=options.topic))
-        while len(under_way) > _MOST_UNDER_WAY:
+        while len(under_way) > _MAX_PENDING:
             _count(under_way.popleft().result(), counts)
-    for sent in under_way:
-        _count(sent.result(), counts)
+    for task_sent in under_way:
+        _count(task_sent.result(), counts)
     return counts
 
 
-def _count(sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
-    names = zip(sent["topic"].to_pylist(), sent["partition"].to_pylist(), strict=True)
-    for name, count in zip(names, sent["count"].to_pylist(), strict=True):
+def _count(task_sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
+    names = zip(task_sent["topic"].to_pylist(), task_sent["partition"].to_pylist(), strict=True)
+    for name, count in zip(names, task_sent["count"].to_pylist(), strict=True):
         counts[name] = counts.get(name, 0) + count
 
 
-def written_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> Iterator[pa.RecordBatch]:
+def prepare_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> Iterator[pa.RecordBatch]:
     """Yield the columns to write, in the types that the producer accepts."""
-    return (_written_columns(batch, options) for batch in rows if batch.num_rows)
+    return (_columns_of_batch(batch, options) for batch in rows if batch.num_rows)
 
 
-def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
+def _columns_of_batch(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
     import pyarrow as pa
 
     from kafkaframes.jobs.write_topic.packing import check_partitions, check_topics

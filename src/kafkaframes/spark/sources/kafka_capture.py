@@ -49,7 +49,7 @@ class KafkaCaptureDataSource(DataSource):
 
         from kafkaframes.capture.columns import schema_of
 
-        options = _parsed(without_added(self._options))
+        options = _parse_options(without_added(self._options))
         schema = from_arrow_schema(schema_of(options.read.selected_columns()))
         comment = comment_of(self.name(), self._options)
         if comment:
@@ -58,27 +58,27 @@ class KafkaCaptureDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""
-        return KafkaCaptureReader(self._narrowed(schema))
+        return KafkaCaptureReader(self._select_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a directory to which files are added."""
-        options = self._narrowed(schema)
+        options = self._select_columns(schema)
         if options.read.table not in ("calls", "records"):
             raise OptionError(f"table={options.read.table} is for batch reads; a stream reads calls or records")
         return KafkaCaptureStreamReader(options)
 
-    def _narrowed(self, schema: StructType) -> SourceOptions:
-        options = _parsed(options_of(self.name(), self._options, schema))
+    def _select_columns(self, schema: StructType) -> SourceOptions:
+        options = _parse_options(options_of(self.name(), self._options, schema))
         return replace(options, read=replace(options.read, columns=tuple(schema.names)))
 
 
-def _parsed(options: Mapping[str, str]) -> SourceOptions:
+def _parse_options(options: Mapping[str, str]) -> SourceOptions:
     from kafkaframes.spark.options.capture_options import capture_options
 
     return capture_options(options)
 
 
-def _planned(files: Sequence[str], options: SourceOptions) -> list[InputPartition]:
+def _plan_partitions(files: Sequence[str], options: SourceOptions) -> list[InputPartition]:
     from kafkaframes.scan.capture import plan_works
 
     return [InputPartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
@@ -111,7 +111,7 @@ class KafkaCaptureReader(_CaptureReader, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Divide the connections among tasks."""
-        return _planned(self.options.files(), self.options)
+        return _plan_partitions(self.options.files(), self.options)
 
 
 @tells_plainly
@@ -147,4 +147,4 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
             return [InputPartition(Work((), self.options.read))]
         lead = before[-(self.options.read.wait_files + 1) :]
         options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
-        return _planned([*lead, *new], options)
+        return _plan_partitions([*lead, *new], options)

@@ -34,7 +34,7 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST
-from kafkaframes.spark.options.decode_options import Values, decoded_ddl, parted, plain_schema
+from kafkaframes.spark.options.decode_options import Values, ddl_of_decoded, plain_schema, split_options
 from kafkaframes.spark.options.log_options import DECODERS, log_options, refuse_stream_end
 from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, without_added
 from kafkaframes.spark.runtime.worker import freeze_objects, tells_plainly
@@ -63,13 +63,13 @@ class KafkaLogDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the selected columns."""
-        values, own = parted(without_added(self._options), other_modes=DECODERS)
+        values, own = split_options(without_added(self._options), other_modes=DECODERS)
         options = log_options(own)
         every_copy = options.replicas == "all"
-        chosen = choose_columns(
+        columns = choose_columns(
             options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
         )
-        return decoded_ddl(chosen, values, comment_of(self.name(), self._options))
+        return ddl_of_decoded(columns, values, comment_of(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
@@ -77,7 +77,7 @@ class KafkaLogDataSource(DataSource):
 
     def _to_read(self, schema: StructType, *, is_stream: bool) -> tuple[ReadOptions, tuple[Column, ...], Values | None]:
         """Return the arguments of a reader."""
-        values, own = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
+        values, own = split_options(options_of(self.name(), self._options, schema), other_modes=DECODERS)
         plain, values = plain_schema(schema, values)
         if is_stream:
             refuse_stream_end(own)

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
-from kafkaframes.spark.options.decode_options import Values, decoded_ddl, parted, plain_schema
+from kafkaframes.spark.options.decode_options import Values, ddl_of_decoded, plain_schema, split_options
 from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, types_of, without_added
 from kafkaframes.spark.runtime.worker import freeze_objects, settle, tells_plainly
 from kafkaframes.spark.sources.tasks import TaskReader, read_topic
@@ -57,10 +57,10 @@ class KafkaTopicDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the selected columns."""
-        values, own = parted(without_added(self._options))
-        columns = _chosen(own)
+        values, own = split_options(without_added(self._options))
+        columns = _select_columns(own)
         settle()
-        return decoded_ddl(columns, values, comment_of(self.name(), self._options))
+        return ddl_of_decoded(columns, values, comment_of(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
@@ -81,9 +81,9 @@ class KafkaTopicDataSource(DataSource):
         """Return the arguments of a reader."""
         from kafkaframes.spark.options.topic_options import topic_options
 
-        values, own = parted(options_of(self.name(), self._options, schema))
+        values, own = split_options(options_of(self.name(), self._options, schema))
         plain, values = plain_schema(schema, values)
-        return topic_options(own, is_stream=is_stream), _checked(columns_of(plain)), values
+        return topic_options(own, is_stream=is_stream), _check_columns(columns_of(plain)), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame.
@@ -144,11 +144,11 @@ def _warn(hidden: HiddenRecords) -> None:
     log.warning("%s", hidden)
 
 
-def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
+def _select_columns(options: Mapping[str, str]) -> tuple[Column, ...]:
     from kafkaframes.spark.options.topic_options import topic_options
 
-    known = topic_options(options, is_stream=_may_be_stream(options), warns=False)
-    return _checked(choose_columns(known.columns, include_headers=known.include_headers))
+    warned = topic_options(options, is_stream=_may_be_stream(options), warns=False)
+    return _check_columns(choose_columns(warned.columns, include_headers=warned.include_headers))
 
 
 def _may_be_stream(options: Mapping[str, str]) -> bool:
@@ -156,7 +156,7 @@ def _may_be_stream(options: Mapping[str, str]) -> bool:
     return not any(name.lower().startswith("ending") for name in options)
 
 
-def _checked(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+def _check_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """Return the columns after a check.
 
     Raises:

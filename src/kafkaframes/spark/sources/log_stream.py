@@ -44,14 +44,14 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the end of the next micro-batch."""
-        self.first.looked()
-        limited = not isinstance(limit, ReadAllAvailable)
+        self.first.note_look_up()
+        is_limited = not isinstance(limit, ReadAllAvailable)
         at = StreamOffsets.from_json(start)
         result = self.follower.next_offsets(
             at,
             ends=None if self.goal is None else flat(self.goal),
-            max_offsets=self.options.max_offsets_per_trigger if limited else None,
-            max_bytes=self.options.max_bytes_per_trigger if limited else None,
+            max_offsets=self.options.max_offsets_per_trigger if is_limited else None,
+            max_bytes=self.options.max_bytes_per_trigger if is_limited else None,
             is_first=self.first.is_at(start),
         )
         is_same = (

@@ -114,7 +114,7 @@ class OffsetService:
         self._loop = LoopThread("kafkaframes offsets")
         self._lock = threading.Lock()
         self._servers: dict[tuple[str, int], tuple[TaskServer, int]] = {}
-        self._watched: set[tuple[int, str]] = set()
+        self._watched_queries: set[tuple[int, str]] = set()
         self._ends_not_before = time.monotonic() + FIRST_QUESTION_S
         self._listen(LOOPBACK, 0)
 
@@ -135,7 +135,7 @@ class OffsetService:
             KafkaframesError: this process cannot listen on the specified host or port.
         """
         with self._lock:
-            self._watched.add(identity_of(question["watch"]))
+            self._watched_queries.add(identity_of(question["watch"]))
             self._ends_not_before = time.monotonic()
             host, port = question["host"], question["port"]
             try:
@@ -150,8 +150,10 @@ class OffsetService:
     def must_end(self) -> bool:
         """Return whether all JVMs that use this process have ended. The first JVM has a minute to send its question."""
         with self._lock:
-            self._watched = {jvm for jvm in self._watched if is_running(jvm[0]) and identity_of(jvm[0]) == jvm}
-            return not self._watched and time.monotonic() > self._ends_not_before
+            self._watched_queries = {
+                jvm for jvm in self._watched_queries if is_running(jvm[0]) and identity_of(jvm[0]) == jvm
+            }
+            return not self._watched_queries and time.monotonic() > self._ends_not_before
 
     def _listen(self, host: str, port: int) -> int:
         if (host, port) not in self._servers:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.columns import Column
-from kafkaframes.spark.options.decode_options import Values, decoded_rows
+from kafkaframes.spark.options.decode_options import Values, decode_rows
 from kafkaframes.spark.runtime.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ class TaskReader(Generic[_Options]):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
-        yield from decoded_rows(self.read_work(partition.value, self.columns, self.options), self.values)
+        yield from decode_rows(self.read_work(partition.value, self.columns, self.options), self.values)

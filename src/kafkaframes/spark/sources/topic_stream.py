@@ -51,14 +51,14 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
 
         Thus, neither missing topics in the metadata nor a checkpoint without topic ids causes a micro-batch.
         """
-        self.first.looked()
+        self.first.note_look_up()
         least = self.options.min_offsets_per_trigger is not None
-        limited = least or not isinstance(limit, ReadAllAvailable)
+        is_limited = least or not isinstance(limit, ReadAllAvailable)
         at = StreamOffsets.from_json(start)
         listing = self.follower.listing(is_expected=bool(at.offsets))
         begins, absent = self.follower.resume(at, listing)
         goal = self._goal_of(listing)
-        ends = self.follower.latest(begins, goal=goal, is_limited=limited, is_first=self.first.is_at(start))
+        ends = self.follower.latest(begins, goal=goal, is_limited=is_limited, is_first=self.first.is_at(start))
         if all(begins.get(partition) == end for partition, end in ends.items()):
             return dict(start)
         for partition, offset in begins.items():
@@ -73,8 +73,8 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
             return None
         if not self.goal and listing.partitions:  # brokers listed no partitions when the run began
             self.goal = self.ends()
-        offsets, listed = by_partition(StreamOffsets.from_json(self.goal).offsets), set(listing.partitions)
-        return {partition: offset for partition, offset in offsets.items() if partition in listed}
+        offsets, goal_offsets = by_partition(StreamOffsets.from_json(self.goal).offsets), set(listing.partitions)
+        return {partition: offset for partition, offset in offsets.items() if partition in goal_offsets}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch."""

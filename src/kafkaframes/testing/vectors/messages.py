@@ -106,14 +106,14 @@ def _bytes(value: Message, version: int) -> Row:
     return {"bytes": data.hex(), "size": len(data)}
 
 
-def damaged_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
+def generate_damaged_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
     """Yield ordinary messages that are truncated, have an extra byte or a flipped bit, with the error or the result."""
     for spec, version in _pairs(specs):
         cls = class_of(spec)
         value = make_value(cls, version, ORDINARY)
         assert value is not None
         data = value.encode(version)
-        for damage, bad in _damaged(data):
+        for damage, bad in _damage_message(data):
             row = _row(spec, version, damage) | {"bytes": bad.hex()}
             try:
                 result, end = cls.decode_prefix(bad, version)
@@ -127,7 +127,7 @@ def damaged_rows(specs: Iterable[MessageSpec]) -> Iterator[Row]:
                 }
 
 
-def _damaged(data: bytes) -> Iterator[tuple[str, bytes]]:
+def _damage_message(data: bytes) -> Iterator[tuple[str, bytes]]:
     if data:
         yield "the last byte is missing", data[:-1]
         yield "the second half is missing", data[: len(data) // 2]
@@ -162,8 +162,8 @@ def make_value(cls: type[Message], version: int, case: str) -> Message | None:
         return cls()
     if (case == TAGS and not plan.flexible) or (case == NULLS and not _any_nullable(plan)):
         return None
-    made: Message = _Maker(codec.classes, case).struct(plan, 0)
-    return made
+    message_value: Message = _Maker(codec.classes, case).struct(plan, 0)
+    return message_value
 
 
 def _any_nullable(plan: StructPlan) -> bool:

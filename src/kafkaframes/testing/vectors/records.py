@@ -34,7 +34,7 @@ def record_files() -> Iterator[tuple[str, bytes]]:
         for codec in _CODECS.get(record_format, _ALL_CODECS):
             yield f"v{record_format}-{codec}", _ordinary(record_format, codec)
     yield from _of_format_2()
-    yield from _damaged()
+    yield from _damage_batch()
 
 
 def _ordinary(record_format: int, codec: str) -> bytes:
@@ -53,8 +53,12 @@ def _ordinary(record_format: int, codec: str) -> bytes:
 
 
 def _headers(index: int) -> list[dict[str, Any]]:
-    known = ({"key": "trace", "value": b"\x00\x01"}, {"key": "", "value": b""}, {"key": "Zürich", "value": None})
-    return list(known[: index % 4])
+    example_headers = (
+        {"key": "trace", "value": b"\x00\x01"},
+        {"key": "", "value": b""},
+        {"key": "Zürich", "value": None},
+    )
+    return list(example_headers[: index % 4])
 
 
 def _of_format_2() -> Iterator[tuple[str, bytes]]:
@@ -79,12 +83,12 @@ def _of_format_2() -> Iterator[tuple[str, bytes]]:
     yield "mixed-formats", b"".join(_ordinary(record_format, "gzip") for record_format in (0, 1, 2))
 
 
-def _damaged() -> Iterator[tuple[str, bytes]]:
+def _damage_batch() -> Iterator[tuple[str, bytes]]:
     for record_format in (0, 1, 2):
         data = _ordinary(record_format, "lz4")
-        flipped = bytearray(data)
-        flipped[len(data) // 3] ^= 0x10
-        yield f"v{record_format}-a-bit-flipped", bytes(flipped)
+        flipped_bytes = bytearray(data)
+        flipped_bytes[len(data) // 3] ^= 0x10
+        yield f"v{record_format}-a-bit-flipped", bytes(flipped_bytes)
         yield f"v{record_format}-cut", data[:-9]
         codec = bytearray(data)
         codec[_BYTES_TO_ATTRIBUTES[record_format]] |= 7
@@ -92,7 +96,7 @@ def _damaged() -> Iterator[tuple[str, bytes]]:
     yield "unknown-magic", b"".join((bytes(7), b"\x01", (40).to_bytes(4, "big"), bytes(4), b"\x09", bytes(35)))
 
 
-def described(data: bytes) -> Row:
+def describe_batch(data: bytes) -> Row:
     """Return the content of a record set for a reader: its batches with their records, and the reason of the end."""
     walk = read_values(data)
     batches = [_batch(one) for one in walk]

@@ -20,7 +20,11 @@ from kafkaframes.testing.vectors import messages, records
 Row = dict[str, Any]
 _MESSAGES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]] = (
     ("messages.jsonl.gz", messages.value_rows, "every message at every version: `json` and `bytes` (hex)"),
-    ("messages-damaged.jsonl.gz", messages.damaged_rows, "damaged bytes: `error`, or what is read and `remaining`"),
+    (
+        "messages-damaged.jsonl.gz",
+        messages.generate_damaged_rows,
+        "damaged bytes: `error`, or what is read and `remaining`",
+    ),
     ("frames.jsonl.gz", messages.frame_rows, "requests and responses with their headers, without the size before them"),
 )
 _NUMBERS: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
@@ -67,11 +71,11 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
     target = Path(directory).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OptionError(f"{target} is there already, and not empty: vectors are written into a new directory")
-    source, chosen = f"Kafka {catalog.newest_release()}", messages.catalog_specs()
+    source, specs_or_none = f"Kafka {catalog.newest_release()}", messages.catalog_specs()
     if specs is not None:
-        source, chosen = "a proposal", list(specs_by_name(specs).values())
-    with atomic.hold_lock(target), atomic.write_directory(target) as made:
-        return _write_all(made, source, chosen)
+        source, specs_or_none = "a proposal", list(specs_by_name(specs).values())
+    with atomic.hold_lock(target), atomic.write_directory(target) as vectors:
+        return _write_all(vectors, source, specs_or_none)
 
 
 def _write_all(target: Path, source: str, specs: list[MessageSpec]) -> dict[str, int]:
@@ -96,6 +100,6 @@ def _write_records(target: Path) -> int:
     result = {}
     for name, data in records.record_files():
         (target / "records" / f"{name}.bin").write_bytes(data)
-        result[name] = records.described(data)
+        result[name] = records.describe_batch(data)
     (target / "records.json").write_text(json.dumps(result, indent=1, ensure_ascii=False), encoding="utf-8")
     return len(result)
