@@ -120,7 +120,7 @@ def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):
     stray = place / "topic=payments" / "partition=0" / f"{0:020}-aa-feedbeef.parquet"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"half")
-    assert "1 files of runs that were killed" in ask(SHOP, "--to", place, "--format", "delta").output
+    assert "1 file of runs that were killed" in ask(SHOP, "--to", place, "--format", "delta").output
     assert not stray.exists()
 
 

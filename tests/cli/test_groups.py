@@ -76,7 +76,7 @@ def test_a_streams_group_has_its_type_state_members_and_tasks(streams):
 
 
 def test_offsets_of_an_active_streams_group_are_not_reset(streams):
-    with pytest.raises(OptionError, match=r"group counts is active .*1 members"):
+    with pytest.raises(OptionError, match=r"group counts is active .*1 member"):
         groups(streams, "reset counts in:0=0")
 
 

@@ -27,7 +27,7 @@ def one_ready(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["pack", "pack.zip", "pack.tar.gz", "pack.tgz"])
 def test_a_folder_or_an_archive_holds_the_same_files(one_ready, tmp_path, name):
     to = tmp_path / name
-    assert ask("kernels", "pack", to, "--no-decoders").output == f"1 libraries in {to}\n"
+    assert ask("kernels", "pack", to, "--no-decoders").output == f"1 library in {to}\n"
     if to.is_dir():
         assert (to / one_ready.name).read_bytes() == b"library"
     elif name.endswith(".zip"):

@@ -63,7 +63,7 @@ def test_without_traffic_the_specs_are_compared():
         (["nowhere", CAPTURE], "no such file or directory"),
         (["kip-636", CAPTURE, "--value", "A.B=1"], "kip-636 adds no field"),
         (["kip-636", CAPTURE, "--ports", "x"], "must be numbers"),
-        (["kip-636", CAPTURE, "--scale", "nowhere.csv"], "--scale nowhere.csv"),
+        (["kip-636", CAPTURE, "--scale", "nowhere.csv"], "--scale: no such file or directory (at nowhere.csv)"),
     ],
 )
 def test_what_cannot_be_is_said(arguments, reason):

@@ -56,7 +56,7 @@ def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
         (("--mode", "json", "--subject", "y"), "--subject is for --registry"),
         (("--mode", "json", "--message", "y"), "--message is for protobuf"),
         (("--mode", "json", "--value", "json"), "--value is for --mode latest"),
-        (("--mode", "json", "--schema", "nowhere.json"), "nowhere.json: No such file"),
+        (("--mode", "json", "--schema", "nowhere.json"), "--schema: no such file or directory (at nowhere.json)"),
         (("--mode", "protobuf", "--schema", "a.proto"), "protoc --include_imports"),
         (("--catalog", "c"), "--catalog is for --to iceberg"),
         (("--topic", "x"), "--topic is for a log directory"),
