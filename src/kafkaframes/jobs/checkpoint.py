@@ -1,10 +1,11 @@
 """Read and convert the checkpoints of streaming queries that read topics. Neither pyspark nor Spark is needed.
 
 A checkpoint is a directory with ``metadata`` (the query's id), ``offsets/N`` (micro-batch N is planned), ``commits/N``
-(micro-batch N is finished), ``sources/S/0`` (start offsets of Spark's own Kafka connector) and ``state`` (of operators
-such as aggregates, independent of sources). ``kafka-topic``, ``kafka-log`` and Spark's own connector write offsets in
-the same form. Each of them can therefore continue a query of another one, including its state. Two changes that would
-otherwise be manual are applied to a copy here: new topic names, and the connector's start offsets.
+(micro-batch N is finished), ``sources/S/0`` (start offsets of Spark's own Kafka connector) and ``state`` (state of
+operators such as aggregates, independent of sources). ``kafka-topic``, ``kafka-log`` and Spark's own connector write
+offsets in the same form. A query can therefore continue with another of these sources and keep its state.
+``convert_checkpoint`` copies a checkpoint for this purpose. It sets new topic names and the connector's start offsets
+in the copy.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.where import TimeRange
 
 Paths = Path | Sequence[Path]
-_MAX_LINES = 20  # findings in a result's text
+_MAX_LINES = 20  # number of findings in a result's text
 
 
 def verify_log(

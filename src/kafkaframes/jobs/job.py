@@ -21,7 +21,7 @@ from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.storage.files import atomic
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Compare the counts of read and written rows, so that a job that loses a row fails and reports it.
+# Compare the counts of read and written rows. A job that loses a row fails.
 
 
 def check_row_counts(
@@ -32,10 +32,10 @@ def check_row_counts(
     >>> check_row_counts(5, 3, {"outside the selected offsets": 2}, where="orders-0")
 
     Args:
-        read, written: numbers of rows.
+        read, written_rows: number of rows that were read, and number that were written.
         left_out: number of omitted rows by reason.
         where: partition or file, for the error message.
-        outcome: what happens to the written rows, for the error message.
+        outcome: consequence for the written rows, for the error message.
 
     Raises:
         LogDirError: the sums differ. This is a defect of this program, never of the source.

@@ -1,4 +1,4 @@
-"""Identify a streaming query's micro-batches, and check that one continues the marks that a sink has stored.
+"""Identify a streaming query's micro-batches, and check that a micro-batch continues the marks that a sink stored.
 
 The number of a micro-batch does not identify its rows. If a query's checkpoint was copied, deleted or restored from a
 backup, the query plans other rows under numbers that the sink has already seen. A mark therefore also stores the

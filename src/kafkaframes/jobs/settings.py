@@ -159,7 +159,7 @@ def settings_of(make: Callable[..., Settings], values: Mapping[str, Any]) -> Set
     return make(**values)
 
 
-# ------------------------------------------------------------------------------------------- of jobs with few settings
+# --------------------------------------------------------------------------------------- settings of the smaller jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

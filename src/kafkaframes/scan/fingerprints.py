@@ -1,7 +1,7 @@
-"""Fingerprints of records, by which a later run recognizes the log that an earlier run has read.
+"""Compute fingerprints of records, by which a later run recognizes the log that an earlier run has read.
 
-An end offset does not prove that a log is the one that was read before: a topic may have been created again under the
-same name, and a log that was truncated grows again with other records. A run therefore stores fingerprints of the last
+An end offset does not identify a log. A topic may have been deleted and created again under the same name. A log that
+was truncated grows again with other records at the same offsets. A run therefore stores fingerprints of the last
 records that it has read. The next run compares them with the records that the log has at these offsets.
 """
 

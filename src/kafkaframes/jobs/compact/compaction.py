@@ -48,7 +48,7 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.discover import discover
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Prove that a key is gone: read every record of every file that can have records.
+# Search for a key in every record of every file, to prove that no record has the key.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Map
     If there are several log directories, all are read, even if they are copies of each other.
 
     Raises:
-        LogDirError: there is no log, or it cannot be read.
+        LogDirError: no log exists at the path, or a log cannot be read.
     """
     files = [
         (log.filesystem, info)
@@ -148,7 +148,7 @@ def _offsets_of(records_of_file: Decoded, key: bytes) -> list[int]:
     if not len(key):
         return [int(offset) for offset in index.offsets[candidates]]
     key_bytes = np.frombuffer(key, np.uint8)
-    for at in (0, len(key) - 1, len(key) // 2):  # most keys differ in these bytes, so few are compared as a whole below
+    for at in (0, len(key) - 1, len(key) // 2):  # most keys differ in one of these bytes, so few are compared whole
         candidates = candidates[records_of_file.sections.buf[index.key_at[candidates] + at] == key_bytes[at]]
     positions = index.key_at[candidates].tolist()
     buf = records_of_file.sections.buf
@@ -406,7 +406,7 @@ def _compact_all(
 
 
 def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
-    """Compact partitions with one task each. The result omits partitions whose keys exceed the memory limit."""
+    """Compact partitions with one task each. Partitions with keys that exceed the memory limit are omitted."""
     results: dict[int, CompactedPartition] = {}
     for task in tasks.values():
         if task.directory and not Path(task.directory).exists():  # for a partition that could not be split

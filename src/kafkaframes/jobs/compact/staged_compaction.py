@@ -52,7 +52,7 @@ SCRATCH = ".kafkaframes-exchange"
 Answer = TypeVar("Answer")
 Steps = Generator[Sequence[Stage], list[Any], Answer]
 Verdicts = tuple[tuple[str, int, int], ...]
-_WORTH_OF_AN_ENTRY = 16 // 4  # cost of judging a 16-byte entry, as log bytes to read: a quarter of its size
+_WORTH_OF_AN_ENTRY = 16 // 4  # cost of judging a 16-byte entry, as number of log bytes that take as long to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +329,7 @@ def _carry_out(rounds: Sequence[Steps[None]], work_split: Split, run: Runner) ->
 
 Boundary = tuple[int, int]
 _PARTS_OF_A_SHARE = 2
-_HEADERS_WEIGH = 12  # cost of reading records divided by cost of reading headers only; measured: 20
+_HEADERS_WEIGH = 12  # assumed cost of reading records divided by cost of reading headers; the measured ratio is 20
 
 
 @dataclass(frozen=True, slots=True)

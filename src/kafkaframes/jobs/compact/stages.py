@@ -1,4 +1,4 @@
-"""The steps of a split compaction: the task of each worker, and its intermediate files.
+"""Worker tasks of a compaction that splits a partition, and their intermediate files.
 
 Tasks are picklable and can be repeated, because each writes its files under temporary names first. Data that grows with
 the keys or the batches is passed between steps in files of a scratch directory. Results only grow with the segments.
@@ -113,7 +113,7 @@ class PlanTask:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the segments whose headers are read."""
+        """The size of the segments, in bytes. The task reads only their batch headers."""
         return self.partition.size_bytes
 
     def execute(self) -> RoundPlan:
@@ -345,7 +345,7 @@ class RewriteTask(_OfChunk):
     """Read a chunk again, and write or count the remaining records.
 
     Attributes:
-        groups: base offset of each new segment, and number of the chunk's segments that it is made from.
+        groups: base offset of each new segment, and number of the chunk's segments that are merged into it.
         writes: whether to write the records. Otherwise they are only counted.
     """
 

@@ -49,12 +49,12 @@ class JobReport(Done):
 
     @property
     def counted(self) -> str:
-        """The numbers of records read and written, as text."""
+        """The counts of read and written records, as text."""
         return counts_text(self.partitions, "records", "records_written", "left_out")
 
     @property
     def lost(self) -> Counter[str]:
-        """The losses of all partitions by kind."""
+        """The counts of lost data in all partitions, by kind."""
         return sum((one.lost for one in self.partitions), Counter[str]())
 
 

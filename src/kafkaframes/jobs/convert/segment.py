@@ -83,7 +83,7 @@ class PartitionReport(Values):
 
     Attributes:
         name: name of the partition, or of the segment's file.
-        records, records_written: records read and written. They differ by ``left_out``.
+        records, records_written: number of records read and written. The difference is the sum of ``left_out``.
         lost: amount of data that the older format cannot represent, by kind.
         damaged: file, position and reason of each batch (or torn tail) that was copied unchanged.
         left_out: number of omitted records, by reason.
@@ -177,7 +177,7 @@ class _Rewrite:
             self._write(self._rewrite_window(content, window.start), before)
 
     def _write(self, data: Bytes, before: Bytes) -> None:
-        """Write batches. ``before`` are the source's bytes of these batches."""
+        """Write batches. ``before`` contains the same batches as in the source."""
         batches = scan_all(data, rules=FILE)
         table = batches.table
         self._report.records_written += count_records(data, batches)
@@ -298,7 +298,7 @@ class Losses:
 
 
 COPY, GONE, RECOMPRESS, BUILD = range(4)
-_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # bytes of a record without key and value; approximate for format 2
+_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # record size without key and value, in bytes; approximate for 2
 
 
 class Plan:

@@ -101,7 +101,8 @@ def task_of(part: Slice, options: ReadOptions) -> ExportTask:
     )
 
 
-# Options of kafka-log that select records. The other options control Spark's partitioning or the form of rows.
+# Options of kafka-log that an export accepts, because they select records. The other options control Spark's
+# partitioning or the form of rows.
 ACCEPTED = (
     "subscribe",
     "subscribePattern",
@@ -142,14 +143,14 @@ def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
 #
 # * A file is valid if its size matches the journal, and each of its segments is unchanged or no longer in the log.
 # * If a segment of a file has changed, the file is rewritten, provided that the log still has all its segments.
-#   Otherwise the export fails, because it would lose the records of deleted segments or duplicate those of the others.
+#   Otherwise the export fails, because it would lose the records of deleted segments, or write other records twice.
 # * A topic with another id, a segment that begins with another batch and is not smaller, and a segment with another
 #   record at an offset belong to another log. The export fails.
 # * A file that is not in the journal (its writer was killed) is removed, because its segments may be grouped
 #   differently now.
 
 SMALL_BYTES = 4 << 20  # largest segment that shares a file
-SHARED_BYTES = 32 << 20  # most log bytes in a shared file
+SHARED_BYTES = 32 << 20  # largest number of log bytes in a shared file
 PARTS = 16  # minimum number of parts of a small export, so that several cores share it evenly
 
 
@@ -159,7 +160,7 @@ class Done:
 
     Attributes:
         results: results of finished segments, by segment name.
-        again: journaled file that has to be rewritten, by name of each of its segments.
+        again: path of the journaled file to rewrite, by name of each of its segments.
         outputs: valid files, including those of segments that are no longer in the log.
     """
 
@@ -253,7 +254,7 @@ def _has_other_head(task: ExportTask, before: ExportTask) -> bool:
 
 
 def _other_record(task: ExportTask, known: SegmentResult, settings: Settings) -> str:
-    """Return how a record differs from the exported one at the same offset; empty if none does."""
+    """Return a description of the first record that differs from the exported record at its offset; "" if none does."""
     expected = known.tally.last_records
     records = read_fingerprints(task, expected, storage=settings.storage) if expected else {}
     for record in expected:
@@ -264,7 +265,7 @@ def _other_record(task: ExportTask, known: SegmentResult, settings: Settings) ->
 
 
 def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
-    """Check that the cleaner has not merged exported segments, whose records would be exported twice."""
+    """Check that the cleaner has not merged exported segments, because their records would be exported twice."""
     first: dict[tuple[str, int, str], int] = {}
     for task in tasks:
         first.setdefault(_partition(task), task.base_offset)

@@ -1,4 +1,4 @@
-"""Count the records of a segment, those read and those written, and select the rows to write."""
+"""Count the records that are read from a segment and the records that are written, and select the rows to write."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Tally:
         return {one: self.dropped[one].records or 0 for one in reasons if one in self.dropped}
 
     def begin_source(self) -> None:
-        """Start a new source file, whose positions are unrelated to those of the previous one."""
+        """Start a new source file. Its positions are unrelated to positions in the previous file."""
         self._last_position = -1
 
     def drop(self, reason: str, counts: Counts) -> None:
@@ -256,7 +256,7 @@ class CodecSummary:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Totals of records that are in the log but not in the output, by reason. ``records`` is None if unknown."""
+    """Totals of records that were omitted from the output for one reason. ``records`` is None if unknown."""
 
     reason: str
     batches: int

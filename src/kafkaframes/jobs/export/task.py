@@ -140,7 +140,7 @@ SUCCESS = "_SUCCESS"
 FileTasks = tuple[ExportTask, ...]
 Look = Callable[[Batches], npt.NDArray[np.bool_]]
 log = logging.getLogger("kafkaframes.jobs")
-MOST_FAULTS = 20  # reported faults of a segment
+MOST_FAULTS = 20  # number of faults that a segment's result lists
 # A reader allocates memory for its chunks, which the system zeroes in pages of 2 MiB. For a small segment this took
 # longer than reading it, so the reader allocates only the typical uncompressed size of such a segment.
 USUAL_RATIO = 8

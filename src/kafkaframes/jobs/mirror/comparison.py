@@ -3,8 +3,8 @@
 The end offset of a copy does not prove that its records are those of the source. Before a mirror resumes, it compares
 records of both sides: all common records, or the first half megabyte of them, some samples, and the last common record.
 Key, value and headers must be equal. The timestamp must be equal too, unless the copy's broker sets its own. Offsets
-that one side has lost by compaction or retention are skipped. Batches whose bytes are equal are not decoded, so that a
-complete comparison costs little more than reading both sides.
+that compaction or retention has removed on one side are skipped. Batches whose bytes are equal are not decoded, so that
+a complete comparison costs little more than reading both sides.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STEP_MS: Final = 250
 _MAX_ERROR_BYTES: Final = 60
 _BODY_AT: Final = BATCH_V2.position_of(
     "magic"
-)  # the bytes before differ: base offset, length and leader epoch, which columns have or may differ
+)  # earlier bytes are not compared: base offset and length are columns, the leader epoch may differ
 
 
 class ComparedRecord(NamedTuple):

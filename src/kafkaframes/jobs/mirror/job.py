@@ -125,7 +125,7 @@ class _Job:
         if is_directory(self.source):
             self.configs = configs_of_directory(self.source)
         selected = await select_topics(admin, settings.topics, self.configs)
-        target = None  # created late, so that nothing is created if the source or its topics do not exist
+        target = None  # created after the source's topics were found, so that a wrong source leaves no target
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
             there = open_cluster(

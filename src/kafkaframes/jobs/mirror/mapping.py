@@ -2,8 +2,8 @@
 
 A line describes a run of records with consecutive offsets on both sides: first source offset, first offset of the copy,
 count. It is written **before** its records are sent. After a kill, the end offset of the copy therefore shows which of
-the last lines took effect, even if the source was compacted in the meantime. A line with count 0 means that the source
-has nothing to copy below its offset.
+the last lines describe records that were appended, even if the source was compacted in the meantime. A line with count
+0 means that the source has nothing to copy below its offset.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ class Mapping:
 
 
 def truncate_mapping(runs: Runs, target_end: int) -> Runs:
-    """Return the part of a mapping that took effect, given the copy's end offset.
+    """Return the part of a mapping that describes records below the copy's end offset.
 
-    >>> cut(np.array([[10, 0, 5], [20, 5, 4], [30, 9, 0]]), 7).tolist()
+    >>> truncate_mapping(np.array([[10, 0, 5], [20, 5, 4], [30, 9, 0]]), 7).tolist()
     [[10, 0, 5], [20, 5, 2]]
-    >>> cut(np.array([[10, 0, 5], [30, 5, 0]]), 5).tolist()
+    >>> truncate_mapping(np.array([[10, 0, 5], [30, 5, 0]]), 5).tolist()
     [[10, 0, 5], [30, 5, 0]]
     """
     kept_runs = runs[(runs[:, 1] < target_end) | ((runs[:, 1] == target_end) & (runs[:, 2] == 0))].copy()

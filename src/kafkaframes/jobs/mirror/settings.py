@@ -1,4 +1,4 @@
-"""The settings and the report of a mirror. The report adds up counts, and converts to text and JSON. No I/O."""
+"""The settings and the report of a mirror. The report converts to text and JSON. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaframes.jobs.settings import Checked, setting
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
 KEEP: Final = "keep"
 REASSIGN: Final = "reassign"
-KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # the kafkaframes broker's setting for mirrors (KIP-31)
+KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # topic setting of kafkaframes brokers, for mirrors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -297,7 +297,7 @@ class MappingWriter:
     _identities: dict[TopicPartition, str] = field(default_factory=dict)
 
     async def open(self, report: PartitionReport, identity: str) -> int:
-        """Return the source offset at which to resume, from a mapping that matches the copy; -1 if none."""
+        """Return the source offset at which the mirror resumes, from the copy's mapping; -1 if it is empty."""
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await end_of(self.cluster, partition)
         path = os.path.join(self.state_dir, f"{partition}.offsets")

@@ -210,7 +210,7 @@ def write_repaired(
 ) -> None:
     """Write the repaired log to an empty directory, and set the numbers of written records in ``repairs``.
 
-    There is no clean shutdown file, so a broker that starts on the directory runs its own recovery, without effect.
+    The output has no clean shutdown file. A broker that opens it therefore runs a recovery, which changes nothing.
 
     Raises:
         LogDirError: a file cannot be read or written, or the output has another number of records than expected.
@@ -272,7 +272,10 @@ def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> 
 
 
 def _log_start(partition: Partition) -> dict[str, int]:
-    """Keep the log start offset, so that deleted records stay deleted. Without a recovery point, all is checked."""
+    """Return the log start offset, which keeps deleted records deleted.
+
+    The recovery point is omitted, so that the recovery checks the whole log.
+    """
     log_start = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT)
     return {} if log_start is None else {names.LOG_START_CHECKPOINT: log_start}
 

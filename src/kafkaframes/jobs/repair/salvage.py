@@ -147,7 +147,7 @@ def _goods(batches: Batches, rows: Ints) -> Iterator[Good]:
 
 
 def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> int:
-    """Return the next position of a valid batch; -1 if there is none, or the search exceeds its limit."""
+    """Return the next position of a valid batch; -1 if no batch is valid, or if the search exceeds its limit."""
     budget = _WORK * data.size
     for at, size in _candidates(data, position, base_offset, end_offset):
         batches = scan(data[at : at + size], rules=FILE)
@@ -160,7 +160,7 @@ def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> in
 
 
 def _candidates(data: Bytes, position: int, base_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
-    """Yield positions of possible headers, whose magic, offset and size are plausible, with the size of the batch."""
+    """Yield position and batch size of each possible header: its magic, offset and size are plausible."""
     last = data.size - OVERHEAD_BYTES - min(_MIN_BATCH_BYTES.values())
     while position <= last:
         until = min(position + _SEARCH_BYTES, last + 1)

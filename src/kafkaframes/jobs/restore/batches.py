@@ -81,7 +81,7 @@ UNDECODABLE = "in batches that cannot be decoded"
 
 
 class Opened(NamedTuple):
-    """The selected records of a batch that had to be decoded.
+    """The selected records of a decoded batch.
 
     Attributes:
         rows: decoded records of several batches.
@@ -105,7 +105,7 @@ class Renumbering:
         first_offset: first selected source offset; unknown until a record has reached the first selected time.
         end_offset: end of the selected source offsets (exclusive).
         is_done: whether the end has been reached.
-        seen_end: source offset after the last batch.
+        seen_end: source offset after the last batch that was passed to ``take``.
         dropped: omitted data, by kind.
         left_out: number of omitted records, by reason.
     """
@@ -142,7 +142,7 @@ class Renumbering:
             yield from self._moved(data, chosen) if self._settings.moves_offsets else self._kept(data, chosen)
 
     def _chosen(self, batches: Batches) -> Batches:
-        """Return the batches whose offset ranges include selected offsets. Only the last may also have later ones."""
+        """Return the batches with selected offsets. Only the last batch may also have offsets after the range."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         chosen = np.full(len(batches), not self.waits_for_time and not self.is_done)
         chosen &= last >= self.first_offset
@@ -227,7 +227,7 @@ class Renumbering:
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
         if magic >= 2:
             fields = self._header(batches, row, fields)._replace(base_offset=base_offset)
-            if base_offset is None:  # a record's sequence is the base sequence plus its offset delta
+            if base_offset is None:  # a record's sequence number is the base sequence plus its offset delta
                 gone = int(opened.offsets[0] - batches.column("base_offset")[row])
                 fields = fields._replace(base_sequence=sequence_of(fields.base_sequence, gone))
         codec = attributes & CODEC_MASK
@@ -314,7 +314,7 @@ class Renumbering:
 
 
 def _each_opened(content: Decoded, index: Index, bad: Collection[int]) -> Iterator[Opened | None]:
-    """Yield the selected records of each batch, which are those that ``index`` has."""
+    """Yield the selected records of each batch. ``index`` contains only selected records."""
     rows = rows_of_index(content.sections, index, offsets=index.offsets.copy())
     for at, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
         is_whole = count == int(content.index.rows[at])
@@ -326,7 +326,7 @@ def _part(batches: Batches, start: int, stop: int) -> Batches:
 
 
 def _runs(batches: Batches, opened: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Yield runs of neighboring batches that are not decoded, and each decoded batch as a run of its own."""
+    """Yield runs of consecutive batches. Each decoded batch is a run of its own."""
     positions, sizes = batches.column("position"), batches.column("size")
     apart = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
     edges = sorted({0, len(batches), *apart.tolist(), *opened, *(row + 1 for row in opened)})
@@ -334,7 +334,7 @@ def _runs(batches: Batches, opened: Collection[int]) -> Iterator[tuple[int, int]
 
 
 def _first_reaching(data: Bytes, batches: Batches, timestamp_ms: int, least_offset: int) -> int | None:
-    """Return the offset of the first record, from ``least_offset`` on, whose timestamp reaches a time."""
+    """Return the first offset from ``least_offset`` on at which a record's timestamp is ``timestamp_ms`` or later."""
     for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
         if int(batches.column("last_offset")[row]) < least_offset:
             continue

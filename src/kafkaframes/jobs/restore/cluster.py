@@ -1,8 +1,8 @@
 """Write the files of a log directory outside its partitions, as after a clean shutdown of a broker.
 
-These are ``meta.properties``, the offset checkpoints and the clean shutdown file. Because of the latter, a broker
-trusts the indexes and snapshots of segments. A new single node also gets ``bootstrap.checkpoint``, from which a KRaft
-controller with an empty metadata log reads its first records (KIP-778).
+These are ``meta.properties``, the offset checkpoints and the clean shutdown file. If the clean shutdown file exists, a
+broker trusts the indexes and snapshots of segments. A new single node also gets ``bootstrap.checkpoint``, from which a
+KRaft controller with an empty metadata log reads its first records (KIP-778).
 
 ``kafka-storage format`` writes only feature levels to this file. A controller appends all its records, so it can also
 register topics with their ids, leader epochs and settings. The broker then recognizes the partition directories as
@@ -68,17 +68,17 @@ class Node:
 
 
 def broker_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
-    """Return the partition numbers to register with a controller for a topic, given the partitions that have a log.
+    """Return the partition numbers of a topic to register with the controller.
 
     Kafka numbers partitions from 0 without gaps, and producers rely on it. The missing partitions are therefore
     registered too, and the broker creates empty logs for them. If Kafka could not create this many partitions in one
     request, only the partitions with a log are registered.
 
-    >>> registered_numbers({0, 2}), registered_numbers({0, 2**31 - 1})
+    >>> broker_numbers({0, 2}), broker_numbers({0, 2**31 - 1})
     (range(0, 3), [0, 2147483647])
 
     Args:
-        have: partitions that have a log.
+        have: numbers of the partitions that have a log.
         count: number of the topic's partitions in the source.
     """
     count = max(max(have) + 1, count)

@@ -1,13 +1,13 @@
-"""Read committed offsets from the sources' ``__consumer_offsets``, and write them to a new, compacted one.
+"""Read committed offsets from the sources' ``__consumer_offsets``, and write a new, compacted ``__consumer_offsets``.
 
-They are read as a group coordinator reads them: in log order, with tombstones. Commits of a transaction count from its
-commit marker on, and are discarded if the transaction was aborted or is open. Offsets of topics that are not restored
-are omitted and counted. Members and subscriptions are not restored. Each group is empty and keeps its generation, and
-its consumers join again.
+Offsets are read as a group coordinator reads them: in log order, with tombstones. Commits of a transaction count from
+its commit marker on, and are discarded if the transaction was aborted or is open. Offsets of topics that are not
+restored are omitted and counted. Members and subscriptions are not restored. Each group is empty and keeps its
+generation.
 
 A coordinator expires the offsets of a group that has been empty for ``offsets.retention.minutes``. In a group without a
-protocol it expires commits of this age. Groups and commits therefore get the time of the restore, unless the settings
-keep the original times.
+protocol, it expires each offset that was committed before this period. Groups and commits therefore get the time of the
+restore, unless the settings keep the original times.
 """
 
 from __future__ import annotations

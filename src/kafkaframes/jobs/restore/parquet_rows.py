@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 
 from kafkaframes.storage.files.names import TopicPartition
 
-MAX_BATCH_BYTES = 8 << 20  # of a batch, unless a single row is larger
+MAX_BATCH_BYTES = 8 << 20  # largest size of a batch; a larger row is a batch of its own
 _MAX_ROWS = 1 << 16
 _MAX_LARGE_CHUNK_ROWS = 64  # rows per read if a column chunk exceeds its share of the budget
 _BUFFER_BYTES = 1 << 20
-_BUDGET_SHARES = 8  # one column chunk may use one of these shares of the budget
+_BUDGET_SHARES = 8  # number of equal shares of the budget; a column chunk may use one share
 _ROW_BYTES = 64  # estimate for the other columns of a row
 _PAYLOAD = ("key", "value", "headers")
 _BINARY_TYPES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)

@@ -74,9 +74,9 @@ class PartitionReport(Values):
     Attributes:
         topic, partition: new topic name, and partition number.
         log_start_offset, log_end_offset: offset range of the new log.
-        first_segment_offset: base offset of its first segment.
-        leader_epoch: latest leader epoch of its batches; -1 if none.
-        last_producer_id: largest producer id of its batches; -1 if none.
+        first_segment_offset: base offset of the new log's first segment.
+        leader_epoch: latest leader epoch in the new log; -1 if no batch has one.
+        last_producer_id: largest producer id in the new log; -1 if no batch has one.
         lost: byte ranges of the source that were lost through damage.
         dropped: data that was omitted on purpose, by kind.
         open_transactions: producer ids of transactions without a marker at the log end.
@@ -239,7 +239,7 @@ class _Restoring:
         )
 
     def _source_end(self) -> int:
-        """Return the base offset of the source's last segment if all is selected: a lower bound of its end offset."""
+        """Return a lower bound of the source's end offset: the base offset of its last segment, if all is selected."""
         is_all = not self._task.settings.moves_offsets and not self._renumbering.is_done and self._task.parts
         return self._task.parts[-1].base_offset if is_all else 0
 
@@ -301,7 +301,7 @@ class RestoreReport(Shown, Done):
 
     @property
     def is_whole(self) -> bool:
-        """Whether no data of the sources were lost."""
+        """Whether the restore lost no data of the sources."""
         return not self.bytes_lost and all(one["severity"] != "error" for one in self.decisions)
 
     @property

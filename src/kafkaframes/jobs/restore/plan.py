@@ -117,7 +117,7 @@ def plan_restore(
 
 
 def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
-    """Return a source with the partitions to read, and add the others to the plan's ``left_out``."""
+    """Return a source with the partitions to read. Other partitions are added to ``plan.left_out``."""
     selected_partitions = []
     for partition in directory.partitions:
         is_offsets = settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live

@@ -160,7 +160,14 @@ def _shorten(value: Any) -> str:
 
 
 class Committer:
-    """Commits to one table. ``chosen`` are its settings (``state.table_settings``). ``commits`` is their number."""
+    """Commits to one table.
+
+    Attributes:
+        commits: number of commits of this run.
+
+    Args:
+        settings: selection of the table's records (``state.table_settings``).
+    """
 
     def __init__(self, table: Table, settings: Mapping[str, Any]) -> None:
         self.commits = 0

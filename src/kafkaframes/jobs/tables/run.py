@@ -43,7 +43,7 @@ from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS
 from kafkaframes.scan.ranges import nest_by_topic
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
-FILE_BYTES = 64 << 20  # most log bytes in a data file that several small segments of a topic partition share
+FILE_BYTES = 64 << 20  # largest number of log bytes in a data file that small segments share
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class TableExport:
 
     Args:
         settings: settings of the data files. ``to`` is the destination's name in messages.
-        chosen: the selection of records (``state.table_settings``).
+        content_settings: selection of the table's records (``state.table_settings``).
         run: runs tasks in order.
         dead_letters: table for records that cannot be converted to rows; None makes them an error.
-        commit_bytes: most log bytes in a commit. Segments are not split.
+        commit_bytes: largest number of log bytes in a commit. A segment is not split, even if it is larger.
     """
 
     def __init__(

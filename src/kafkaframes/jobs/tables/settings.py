@@ -10,7 +10,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import Checked, SourceSettings, setting
 
 RAW, LATEST, PROTOBUF = "raw", "latest", "protobuf"
-COMMIT_BYTES = 512 << 20  # of log in a commit: the largest amount that has to be read again after a kill
+COMMIT_BYTES = 512 << 20  # log bytes in a commit; after a kill, at most this amount is read again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

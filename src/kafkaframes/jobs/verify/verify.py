@@ -2,7 +2,7 @@
 
 ``verify_segment`` is expensive and independent for each segment, so ``run`` may use many processes. The rest only needs
 batch headers: offsets and leader epochs across segments, producer sequences, transaction indexes and markers, small
-files. Nothing is modified.
+files. No file is modified.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import Marker, OpenTransactions, TransactionState, find_hidden_records
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
-GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator appends for producers, always with sequence 0
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator appends batches of producers, always with sequence 0
 _SEQUENCES = 2**31
 
 

@@ -123,7 +123,7 @@ class SegmentFacts:
         producers: one row for each of ``PRODUCER_COLUMNS``, one column for each batch of an idempotent producer.
         markers: (offset, producer id, kind) of each transaction marker.
         has_holes: whether offsets are missing in or between batches, as after compaction.
-        findings: everything that is wrong.
+        findings: faults of the segment and its indexes.
     """
 
     path: str
@@ -371,7 +371,7 @@ def _time_index_findings(
 
 
 def _holds(values: Ints, rows: npt.NDArray[np.intp], record_range: Ints) -> npt.NDArray[np.bool_]:
-    """Return for each row whether ``values`` has this row and the given value in it."""
+    """Return a flag for each row: whether the row exists in ``values`` and contains the given value."""
     result = np.zeros(len(rows), np.bool_)
     inside = rows < len(values)
     result[inside] = values[rows[inside]] == record_range[inside]
