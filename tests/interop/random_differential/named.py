@@ -92,66 +92,70 @@ _NOW_MS = 1_750_000_000_000
 # What is here otherwise, by design.
 NAMED = (
     Named(
-        "ApiVersions", r"\.apiKeys", "APIs that are not built, or are listed for tests of clients; see the table above"
+        "ApiVersions",
+        r"\.apiKeys",
+        "APIs that are not implemented, or that are listed for client tests; see the table above",
     ),
     Named(
         "ApiVersions",
         r"(supported|finalized)Features",
-        "levels of kraft.version: a cluster with static voters has 0, here it is always 1",
+        "kraft.version is 0 in a cluster with static voters, and always 1 here",
     ),
-    Named("CreateTopics|DescribeConfigs", r"\.configs", "settings that have no meaning here are not listed"),
+    Named("CreateTopics|DescribeConfigs", r"\.configs", "settings that the broker does not use are not listed"),
     Named(
         ".*",
         r"(?i)errorCode$",
-        "where Kafka fails inside (UNKNOWN_SERVER_ERROR), the error that says why",
+        "if Kafka fails internally (UNKNOWN_SERVER_ERROR), the broker returns the specific error",
         refused_else,
     ),
-    Named("AddPartitionsToTxn", r"^\$$", "Kafka never answers version 4 without transactions", never_answered),
+    Named("AddPartitionsToTxn", r"^\$$", "Kafka never responds to version 4 without transactions", never_answered),
     Named(
         "AlterConfigs",
         r"^\$$",
-        "Kafka never answers where a resource comes twice: it fails inside while it counts the errors",
+        "Kafka never responds if a resource is listed twice, because counting the errors fails",
         never_answered,
     ),
     Named(
         "Produce|TxnOffsetCommit",
         r"\.errorCode$",
-        "Kafka asks its coordinator about many clients at once, and answers all of them by the version of the first",
+        "Kafka sends one request to its coordinator for several clients, and uses the first client's "
+        "version for all of them",
         either((120, 48), (48, 120)),
     ),
     Named(
         "ListGroups",
         r"\.groups\.length$",
-        "an empty consumer group that JoinGroup with a member id has ended: Kafka lists it until it writes something",
+        "an empty consumer group that a JoinGroup with a member id has removed; Kafka lists it until its next write",
         removed_unwritten,
     ),
     Named(
         "ShareFetch",
         r"\.partitions\[\]$",
-        "Kafka fails (UNKNOWN_SERVER_ERROR) with read_committed where a group stands inside an aborted batch",
+        "with read_committed, Kafka fails (UNKNOWN_SERVER_ERROR) if the group's position is inside an aborted batch",
         failed_inside,
     ),
     Named(
         "ShareFetch",
         r"^\$$",
-        "Kafka fails (UNKNOWN_SERVER_ERROR) where a session begins with an id that no topic has; here its row says so",
+        "Kafka fails (UNKNOWN_SERVER_ERROR) if a session starts with an unknown topic id; here the "
+        "topic's row has the error",
         failed_inside,
     ),
     Named(
         "IncrementalAlterConfigs",
         r"\.responses\[\]\.errorCode$",
-        "of two wrong changes in one resource Kafka answers the one that its hash table has first",
+        "if a resource has two invalid changes, Kafka returns the error that is first in its hash table",
         either((42, 40)),
     ),
     Named(
         "DeleteGroups",
         r"\.results\[\]$",
-        "Kafka fails (UNKNOWN_SERVER_ERROR) where offsets of a share group were set for an unknown partition",
+        "Kafka fails (UNKNOWN_SERVER_ERROR) if offsets of a share group were set for an unknown partition",
         failed_inside,
         parts=True,
     ),
-    Named("CreateTopics", r"\.topicId$", "Kafka gives an id to a topic that it only validates"),
-    Named("ListOffsets", r"\.timestamp$", "a marker's time", both_now),
+    Named("CreateTopics", r"\.topicId$", "Kafka assigns an id even if it only validates the topic"),
+    Named("ListOffsets", r"\.timestamp$", "the timestamp of a marker", both_now),
 )
 
 # Beside Kafka 3.9.1 with ``broker_release="3.9"``, whose groups are coordinated by other code; of an API and a version.
@@ -159,25 +163,27 @@ OF_3_9 = (
     Named(
         "OffsetCommit 0",
         r"\.errorCode$",
-        "3.9 keeps these offsets in ZooKeeper, and refuses them where there is none; here they are like the others",
+        "3.9 stores these offsets in ZooKeeper, and rejects them in a cluster without it; here they "
+        "are stored like those of later versions",
         lambda ours, theirs: theirs == _UNSUPPORTED_VERSION,
     ),
     Named(
         "OffsetFetch 0",
         r"\.(errorCode|committedOffset)$",
-        "likewise; without the right to the group 3.9 answers its error, here it is UNKNOWN_TOPIC_OR_PARTITION",
+        "as for OffsetCommit 0; without the right to the group, 3.9 returns the group's error, and "
+        "this broker UNKNOWN_TOPIC_OR_PARTITION",
         lambda ours, theirs: theirs in (_UNSUPPORTED_VERSION, _GROUP_AUTHORIZATION_FAILED, -1),
     ),
     Named(
         "OffsetFetch 1",
         r"\.topics\.length$",
-        "without the right to the group 3.9 answers without rows and errors; here each row has the error",
+        "without the right to the group, 3.9 returns no rows and no error; here each row has the error",
         lambda ours, theirs: theirs == 0,
     ),
     Named(
         "ConsumerGroupDescribe 0",
         r"\.(groupEpoch|assignmentEpoch)$",
-        "a new group is in epoch 1 in 3.9; here in 2 if its first member reads topics, as from 4.0 on",
+        "a new group has epoch 1 in 3.9; here it has epoch 2 if its first member subscribes to topics, as from 4.0 on",
         either((2, 1)),
     ),
 )

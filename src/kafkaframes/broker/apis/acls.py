@@ -32,7 +32,7 @@ _RULES_OF_A_ROW = 40  # matching them takes as long as a row of other APIs
 @Api(
     name="DescribeAcls",
     tier="T4",
-    behaviour="The rules that fit; SECURITY_DISABLED without an authorizer.",
+    behaviour="Returns the matching rules; SECURITY_DISABLED without an authorizer.",
     notes={
         "v0": "literal names only",
         "v1+": "prefixed patterns",
@@ -70,7 +70,7 @@ def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
 @Api(
     name="CreateAcls",
     tier="T4",
-    behaviour="Rules are stored, and in force at once; SECURITY_DISABLED without an authorizer.",
+    behaviour="Rules are stored and apply at once; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=failure_response,
@@ -104,7 +104,7 @@ def _create(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreation) 
 @Api(
     name="DeleteAcls",
     tier="T4",
-    behaviour="Removes what fits; SECURITY_DISABLED without an authorizer.",
+    behaviour="Removes the matching rules; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=failure_response,
@@ -173,7 +173,7 @@ def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
 @Api(
     name="DescribeClientQuotas",
     tier="T3",
-    behaviour="The quotas that were set.",
+    behaviour="Returns all configured quotas.",
     rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
     refuse=_refuse_description,
 )
@@ -238,8 +238,9 @@ def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
     name="AlterClientQuotas",
     tier="T3",
     behaviour=(
-        "Sets and removes quotas: who exceeds one is not heard for the throttle time of the answer; a new connection "
-        "above connection_creation_rate is closed unheard, after a second at most."
+        "Sets and removes quotas. If a client exceeds a quota, the broker does not read its requests "
+        "for the throttle time of the response. A connection above connection_creation_rate is closed"
+        " without being read, after a second at most."
     ),
     gaps=(
         "request_percentage counts the time of the handler, in one thread",

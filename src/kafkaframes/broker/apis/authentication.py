@@ -50,12 +50,12 @@ _NUMBER = {name: number for number, name in NUMBERS.items()}
 @Api(
     name="SaslHandshake",
     tier="T4",
-    behaviour="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, as far as the broker offers them.",
+    behaviour="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and GSSAPI, if the broker enables them.",
     notes={
-        "v0": "tokens follow as frames without headers; failures close the connection as late as in v1",
-        "v1": "tokens come in SaslAuthenticate",
+        "v0": "tokens follow as frames without headers; a failure closes the connection with the same delay as in v1",
+        "v1": "tokens are sent in SaslAuthenticate",
     },
-    gaps=("GSSAPI without SaslHandshake, as clients of 0.9 begin it",),
+    gaps=("GSSAPI without SaslHandshake, which clients of 0.9 use, is not supported",),
     before_authentication=True,
 )
 def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
@@ -147,13 +147,14 @@ def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
     name="SaslAuthenticate",
     tier="T4",
     behaviour=(
-        "A failure is answered after a delay, and closes the connection. When a session is over its connection is "
-        "closed with the next request, unless it has authenticated anew, as the same user."
+        "After a failure, the broker responds with a delay and closes the connection. If a session "
+        "has expired, its next request closes the connection, unless the client has authenticated "
+        "again as the same user."
     ),
     notes={
         "v1+": (
-            "how long the session lasts (KIP-368): as long as the token of OAUTHBEARER, and connections.max.reauth.ms "
-            "at most (also that of a listener, or of its mechanism); 0: for ever"
+            "session lifetime (KIP-368): that of the OAUTHBEARER token, and at most "
+            "connections.max.reauth.ms (also set per listener or mechanism); 0: unlimited"
         ),
     },
     before_authentication=True,
@@ -186,7 +187,7 @@ def _answer_token(request: _SaslAuthenticate, broker: BrokerState, reply: bytes 
 @Api(
     name="DescribeUserScramCredentials",
     tier="T4",
-    behaviour="Mechanisms and iterations of each user.",
+    behaviour="Returns mechanisms and iterations of each user.",
     rights=(Right("DESCRIBE", "CLUSTER"),),
     refuse=failure_response,
 )
@@ -229,7 +230,7 @@ def _refuse_changes(request: _AlterUserScramCredentials, code: int) -> Answer:
 @Api(
     name="AlterUserScramCredentials",
     tier="T4",
-    behaviour="Stored, and in force at once.",
+    behaviour="Changes are stored and apply at once.",
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=_refuse_changes,
 )
@@ -300,8 +301,8 @@ def _parts(principal: str) -> tuple[str, str]:
 @Api(
     name="CreateDelegationToken",
     tier="T4",
-    behaviour="A token of the client, or of another user; needs delegation.token.secret.key.",
-    notes={"v3+": "for another owner, who may make tokens for others (KIP-373)"},
+    behaviour="Creates a token for the client or for another user; requires delegation.token.secret.key.",
+    notes={"v3+": "a token for another owner, if the client may create tokens for it (KIP-373)"},
     rights=(Right("CREATE_TOKENS", "USER", each="an owner other than the client", since=3),),
 )
 def _create(request: _Create, broker: BrokerState) -> Answer:
@@ -329,12 +330,14 @@ def _create(request: _Create, broker: BrokerState) -> Answer:
     return answer
 
 
-@Api(name="RenewDelegationToken", tier="T4", behaviour="A token lasts longer, until its end at most.")
+@Api(
+    name="RenewDelegationToken", tier="T4", behaviour="Extends the expiry time of a token, up to its maximum lifetime."
+)
 def _renew(request: _Renew, broker: BrokerState) -> Answer:
     return _change_token(request, broker, broker.credentials.tokens.renew, request.body.renew_period_ms)
 
 
-@Api(name="ExpireDelegationToken", tier="T4", behaviour="A token ends at a time, or at once.")
+@Api(name="ExpireDelegationToken", tier="T4", behaviour="Sets the expiry time of a token, or expires it at once.")
 def _expire(request: _Expire, broker: BrokerState) -> Answer:
     return _change_token(request, broker, broker.credentials.tokens.expire, request.body.expiry_time_period_ms)
 
@@ -354,10 +357,10 @@ def _change_token(
 @Api(
     name="DescribeDelegationToken",
     tier="T4",
-    behaviour="The tokens that the client holds, and those of others that it may see.",
-    notes={"v3+": "who asked for a token"},
+    behaviour="Returns the client's own tokens, and tokens of other users that it may describe.",
+    notes={"v3+": "the requester of a token"},
     rights=(
-        Right("DESCRIBE", "DELEGATION_TOKEN", each="tokens of others", denied=LEFT_OUT),
+        Right("DESCRIBE", "DELEGATION_TOKEN", each="tokens of other users", denied=LEFT_OUT),
         Right("DESCRIBE_TOKENS", "USER", each="or their owner", denied=LEFT_OUT),
     ),
 )

@@ -47,15 +47,15 @@ def _refuse(request: _JoinGroup, code: int) -> Answer:
 @Api(
     name="JoinGroup",
     tier="T1",
-    behaviour="Answers when every member has joined, or the rebalance timeout is over. A new group waits "
-    "group.initial.rebalance.delay.ms first: 0 here, 3000 in Kafka.",
+    behaviour="Responds when every member has joined, or the rebalance timeout has passed. A new group "
+    "first waits group.initial.rebalance.delay.ms: 0 here, 3000 in Kafka.",
     notes={
         "v0": "the session timeout is the rebalance timeout",
-        "v4+": "MEMBER_ID_REQUIRED, with an id to join with (KIP-394)",
+        "v4+": "MEMBER_ID_REQUIRED, with a member id for the next JoinGroup (KIP-394)",
         "v5+": "static members (KIP-345)",
-        "v7+": "the protocol's type, and null for a protocol that is not known",
-        "v8+": "the reason is not kept",
-        "v9+": "a static leader that comes back may skip the assignment (KIP-814)",
+        "v7+": "the protocol type, and null for an unknown protocol",
+        "v8+": "the reason is not stored",
+        "v9+": "a static leader that rejoins may skip the assignment (KIP-814)",
     },
     rights=(Right("READ", "GROUP", "group_id"),),
     refuse=_refuse,
@@ -112,10 +112,10 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
 @Api(
     name="SyncGroup",
     tier="T1",
-    behaviour="Answers with the member's assignment once the leader has sent it and it is in the log.",
+    behaviour="Returns the member's assignment when the leader has sent it and it is in the log.",
     notes={
         "v3+": "static members",
-        "v5+": "the protocol's type and name must be in it, and are checked",
+        "v5+": "protocol type and name are required and checked",
     },
     rights=(Right("READ", "GROUP", "group_id"),),
 )
@@ -162,7 +162,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
 @Api(
     name="Heartbeat",
     tier="T1",
-    behaviour="Begins the member's session timeout anew; REBALANCE_IN_PROGRESS while the group waits for joins.",
+    behaviour="Restarts the member's session timeout; REBALANCE_IN_PROGRESS while the group waits for joins.",
     notes={"v3+": "static members"},
     rights=(Right("READ", "GROUP", "group_id"),),
 )
@@ -177,11 +177,11 @@ def _heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
 @Api(
     name="LeaveGroup",
     tier="T1",
-    behaviour="Removes members; the others learn of it by their next heartbeat.",
+    behaviour="Removes members; the next heartbeat informs the remaining ones.",
     notes={
-        "v0-v2": "one member; its error is the request's",
-        "v3+": "many, with an error each; static ones by their instance id (KIP-345)",
-        "v5+": "the reason is not kept",
+        "v0-v2": "one member; its error is the error of the response",
+        "v3+": "several members, with an error for each; static members by instance id (KIP-345)",
+        "v5+": "the reason is not stored",
     },
     rights=(Right("READ", "GROUP", "group_id"),),
 )
@@ -214,7 +214,7 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     tier="T1",
     behaviour="State and members of classic groups; subscriptions while the group is stable.",
     notes={
-        "v0-v5": "a group that there is not is Dead, without an error",
+        "v0-v5": "a group that does not exist has the state Dead, without an error",
         "v3+": "authorized operations",
         "v4+": "instance ids",
         "v6+": "GROUP_ID_NOT_FOUND, with a message",

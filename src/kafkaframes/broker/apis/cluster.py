@@ -47,11 +47,13 @@ def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
     name="ApiVersions",
     on_unknown_version=_unknown_version,
     tier="T0",
-    behaviour="The ranges of the files of this folder, or of the release that is played.",
+    behaviour="Returns the version ranges of the broker's handlers, or of the Kafka release that it emulates.",
     notes={
-        "unknown": "answered at v0 with UNSUPPORTED_VERSION and the range of this API alone",
-        "v0-v3": ("features whose lowest version is 0 are left out: older Java clients cannot read them (KAFKA-17011)"),
-        "v3+": "the client's software is remembered; a name that breaks KIP-511's rule is INVALID_REQUEST",
+        "unknown": "response at v0 with UNSUPPORTED_VERSION and only the range of this API",
+        "v0-v3": (
+            "features with lowest version 0 are left out, because older Java clients cannot read them (KAFKA-17011)"
+        ),
+        "v3+": "the client's software name is stored; a name that violates KIP-511 is INVALID_REQUEST",
     },
     before_authentication=True,
 )
@@ -91,8 +93,11 @@ def _range_row(request: _ApiVersions, key: int, low: int, high: int) -> kafka.Ap
 @Api(
     name="DescribeCluster",
     tier="T3",
-    behaviour="The nodes that are up, the controller, the cluster's id.",
-    notes={"v1+": "controllers are refused, as brokers do", "v2+": "stopped nodes are fenced brokers (KIP-1073)"},
+    behaviour="Returns the running nodes, the controller and the cluster id.",
+    notes={
+        "v1+": "a request for controllers is rejected, as by Kafka brokers",
+        "v2+": "stopped nodes are fenced brokers (KIP-1073)",
+    },
 )
 def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
     body = request.body
@@ -124,7 +129,7 @@ def _broker_row(
     name="DescribeQuorum",
     tier="T3",
     behaviour="The first node is the only voter.",
-    gaps=("there is no __cluster_metadata log: its end is reported as 0",),
+    gaps=("__cluster_metadata does not exist; its end offset is reported as 0",),
     rights=(Right("DESCRIBE", "CLUSTER"),),
 )
 def _describe_quorum(request: _DescribeQuorum, broker: BrokerState) -> Answer:
@@ -188,7 +193,7 @@ _FIRST_WITH_UPGRADE_TYPE = 1
 @Api(
     name="UpdateFeatures",
     tier="T3",
-    behaviour="Levels within what is supported are taken, and listed by ApiVersions.",
+    behaviour="Accepts supported feature levels; ApiVersions lists them.",
     notes={
         "v0": "allow_downgrade",
         "v1+": "an upgrade type, and validate_only",

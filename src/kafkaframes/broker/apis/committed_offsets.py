@@ -46,11 +46,11 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 @Api(
     name="OffsetCommit",
     tier="T1",
-    behaviour="Offsets and metadata are in the log before the answer; replayed after a restart.",
+    behaviour="Offsets and metadata are in the log before the response, and are replayed after a restart.",
     notes={
-        "v0": "Kafka wrote these to ZooKeeper; here they are like the others",
+        "v0": "Kafka stored these offsets in ZooKeeper; here they are stored like those of later versions",
         "v1+": "member and generation are checked; -1 and no member id may commit while the group is empty",
-        "v2-v4": "the client's own retention is kept",
+        "v2-v4": "the retention time of the request applies",
         "v6+": "leader epochs",
         "v7+": "static members",
         "v9+": "member epochs (KIP-848)",
@@ -94,12 +94,12 @@ def _commit(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> An
 @Api(
     name="TxnOffsetCommit",
     tier="T2",
-    behaviour="Stages offsets in the transaction; until its marker is written, OffsetFetch with require_stable "
-    "answers UNSTABLE_OFFSET_COMMIT.",
+    behaviour="Stages offsets in the transaction. Until its marker is written, OffsetFetch with "
+    "require_stable returns UNSTABLE_OFFSET_COMMIT.",
     notes={
         "v0-v4": (
-            "AddOffsetsToTxn must have added the group: else v4 hears TRANSACTION_ABORTABLE, the others "
-            "INVALID_TXN_STATE"
+            "AddOffsetsToTxn must have added the group; otherwise v4 gets TRANSACTION_ABORTABLE, older "
+            "versions INVALID_TXN_STATE"
         ),
         "v2+": "leader epochs",
         "v3+": "member, generation and instance id are checked (KIP-447)",
@@ -153,13 +153,13 @@ def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRo
 @Api(
     name="OffsetFetch",
     tier="T1",
-    behaviour="Committed offsets with their metadata; -1 without an error where there is none.",
+    behaviour="Returns committed offsets with their metadata; -1 without an error if nothing was committed.",
     notes={
         "v0": (
-            "Kafka looked into ZooKeeper; here it is like v1, but what was never committed is "
+            "Kafka read ZooKeeper; here it is like v1, but a partition without a committed offset is "
             "UNKNOWN_TOPIC_OR_PARTITION"
         ),
-        "v2+": "null asks for everything; the group's error has a field",
+        "v2+": "null requests all partitions; the response has a field for the group's error",
         "v7+": "require_stable: UNSTABLE_OFFSET_COMMIT while a transaction has staged an offset (KIP-447)",
         "v8+": "several groups",
         "v9+": "member epochs (KIP-848)",
@@ -167,7 +167,7 @@ def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRo
     },
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
+        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is left out"),
     ),
 )
 def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
@@ -297,8 +297,8 @@ def _row(struct: Any, index: int, offsets_by_topic: CommittedOffset) -> Any:
 @Api(
     name="OffsetDelete",
     tier="T1",
-    behaviour="Forgets committed offsets of topics that no member reads (else GROUP_SUBSCRIBED_TO_TOPIC); a group "
-    "of other members than consumers must be empty.",
+    behaviour="Deletes committed offsets of topics to which no member is subscribed (else "
+    "GROUP_SUBSCRIBED_TO_TOPIC). A group whose members are not consumers must be empty.",
     rights=(
         Right("DELETE", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),

@@ -43,14 +43,14 @@ _SETTINGS_OF_A_ROW = 4  # take as long as a row of other APIs
 @Api(
     name="DescribeConfigs",
     tier="T3",
-    behaviour="Every setting with a meaning here, and those that were set, with where a value comes from; passwords"
-    " have no value.",
+    behaviour="Returns every setting that the broker uses, and every setting that was set, with the source "
+    "of its value. Passwords have no value.",
     notes={
         "v0": "isDefault is always false, as in Kafka",
         "v1+": "sources, and synonyms on request",
         "v3+": "types, and documentation on request",
     },
-    gaps=("levels of loggers are nominal",),
+    gaps=("logger levels have no effect",),
     rights=(
         Right("DESCRIBE_CONFIGS", "TOPIC", each="each topic"),
         Right("DESCRIBE_CONFIGS", "GROUP", each="each group"),
@@ -114,7 +114,7 @@ def _row(request: _DescribeConfigs, row: ConfigRow) -> kafka.DescribeConfigsResp
 @Api(
     name="AlterConfigs",
     tier="T3",
-    behaviour="Replaces all settings of a resource; what is not named goes back to its default.",
+    behaviour="Replaces all settings of a resource; settings that the request does not name return to their defaults.",
     rights=(
         Right("ALTER_CONFIGS", "TOPIC", each="each topic"),
         Right("ALTER_CONFIGS", "GROUP", each="each group"),
@@ -142,7 +142,7 @@ def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: Broker
 @Api(
     name="ListConfigResources",
     tier="T3",
-    behaviour="Topics, brokers, client metrics and groups that have settings.",
+    behaviour="Lists topics, brokers, client metrics and groups that have settings.",
     notes={
         "v0": "client metrics only",
         "v1+": "the types of the request, or all",

@@ -273,22 +273,23 @@ class Fetch:
 @Api(
     name="Fetch",
     tier="T0",
-    behaviour="Whole batches from the one that holds the offset; long polls; sessions; formats converted down.",
+    behaviour="Returns whole batches, starting with the one that contains the offset; long polls; sessions;"
+    " down-conversion.",
     notes={
-        "v0-v1": "format 0: later ones are converted down, if message.downconversion.enable",
-        "v2-v3": "format 1, likewise",
-        "v0-v2": "an answer is cut at its size, in the middle of a batch",
-        "v3+": "the first batch is whole, however large",
+        "v0-v1": "format 0; newer formats are converted down if message.downconversion.enable is true",
+        "v2-v3": "format 1; newer formats are converted down if message.downconversion.enable is true",
+        "v0-v2": "the response is truncated at its size limit, even inside a batch",
+        "v3+": "the first batch is complete, whatever its size",
         "v4+": "read_committed, with the aborted transactions",
         "v5+": "log start offsets",
         "v7+": "sessions (KIP-227)",
         "v9+": "leader epochs are checked",
-        "v11+": "a consumer with a rack is sent to a node of that rack (KIP-392), where nodes have racks",
+        "v11+": "if nodes have racks, a consumer with a rack is sent to a node of that rack (KIP-392)",
         "v12+": "diverging epochs",
         "v13+": "topics by id",
         "v16+": "addresses of current leaders (KIP-951)",
     },
-    gaps=("a replica id is taken as a reader of the whole log: no broker follows another",),
+    gaps=("a request with a replica id may read the whole log, because brokers do not follow each other",),
     rights=(
         Right("READ", "TOPIC", each="each topic, for a consumer"),
         Right(

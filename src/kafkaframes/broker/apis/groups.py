@@ -160,7 +160,8 @@ _RESOURCES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "CLUSTER"}
 @Api(
     name="FindCoordinator",
     tier="T0",
-    behaviour="One of the broker's own nodes, chosen by the key; never COORDINATOR_NOT_AVAILABLE while one is up.",
+    behaviour="Returns one of the broker's own nodes, chosen by the key; never COORDINATOR_NOT_AVAILABLE "
+    "while a node is running.",
     notes={
         "v0": "groups only",
         "v1+": "transactional ids",
@@ -216,7 +217,7 @@ def _is_share_partition(key: str) -> bool:
 @Api(
     name="ListGroups",
     tier="T1",
-    behaviour="Every group that this node coordinates: classic, consumer, share and streams groups.",
+    behaviour="Lists every group that this node coordinates: classic, consumer, share and streams groups.",
     notes={
         "v4+": "by state (KIP-518)",
         "v5+": "by type (KIP-848), in any letter case",
@@ -245,7 +246,7 @@ def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     name="DeleteGroups",
     tier="T1",
     behaviour="Deletes groups without members, with their offsets.",
-    notes={"v3+": "a message beside an error"},
+    notes={"v3+": "a message with each error"},
     rights=(Right("DELETE", "GROUP", each="each group"),),
 )
 def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:

@@ -40,17 +40,18 @@ _FIRST_WITH_EPOCH = 4
 @Api(
     name="ListOffsets",
     tier="T0",
-    behaviour="By time and all special offsets; a time after the last record is offset -1 without an error.",
+    behaviour="Looks up offsets by timestamp, and all special offsets. A timestamp after the last record "
+    "gives offset -1 without an error.",
     notes={
         "v0": "a list of the base offsets of segments, latest first, up to max_num_offsets",
         "v2+": "read_committed ends at the last stable offset",
-        "v4+": "leader epochs are checked and answered",
+        "v4+": "leader epochs are checked and returned",
         "v7+": "-3 is the largest timestamp (KIP-734)",
         "v8+": "-4 is the earliest local offset: the start",
         "v9+": "-5 is the latest tiered one",
         "v11+": "-6 is the earliest pending upload",
     },
-    gaps=("nothing is tiered: -5 and -6 are answered with offset -1",),
+    gaps=("tiered storage is not supported: -5 and -6 return offset -1",),
     rights=(Right("DESCRIBE", "TOPIC", each="each topic"),),
 )
 def _list_offsets(request: _ListOffsets, broker: BrokerState) -> Answer:
@@ -195,8 +196,8 @@ def _old_style(partition: Partition, timestamp: int, most: int, now_ms: int) -> 
 @Api(
     name="OffsetForLeaderEpoch",
     tier="T2",
-    behaviour="The largest epoch up to that of the request, and where it ends, from the log's own epochs; -1 and -1"
-    " if it is not known.",
+    behaviour="Returns the largest epoch up to that of the request, and its end offset, from the log's own "
+    "epochs; -1 and -1 if it is unknown.",
     notes={"v2+": "the client's leader epoch is checked"},
     rights=(Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="CLUSTER_ACTION"),),
 )
@@ -230,8 +231,8 @@ def _epoch_row(
 @Api(
     name="DeleteRecords",
     tier="T3",
-    behaviour="The log's start moves up, for good; -1 is the high watermark. A topic that is only compacted is "
-    "refused, as in Kafka.",
+    behaviour="Raises the log start offset permanently; -1 is the high watermark. A topic that is only "
+    "compacted is rejected, as in Kafka.",
     rights=(Right("DELETE", "TOPIC", each="each topic"),),
 )
 def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
@@ -291,7 +292,7 @@ def _delete(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
 @Api(
     name="DescribeProducers",
     tier="T2",
-    behaviour="Id, epoch, last sequence and open transaction of each producer, from the log.",
+    behaviour="Returns id, epoch, last sequence and open transaction of each producer, from the log.",
     rights=(Right("READ", "TOPIC", each="each topic"),),
 )
 def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Answer:

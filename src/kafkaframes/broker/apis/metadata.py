@@ -37,19 +37,20 @@ _MAX_ROWS = 2_000
 @Api(
     name="Metadata",
     tier="T0",
-    behaviour="Every node with its address on the listener of the request. Unknown topics are created and answered at "
-    "once; with Kafka's defaults, or as a release, they are answered with an error first, as in Kafka.",
+    behaviour="Returns every node with its address on the listener of the request. Unknown topics are "
+    "created and returned at once. With Kafka's defaults, or if the broker emulates a release, "
+    "the first response has an error, as in Kafka.",
     notes={
-        "v0": "an empty list asks for all topics",
-        "v1+": "null asks for all topics",
-        "v0-v3": "unknown topics are made if auto.create.topics.enable",
+        "v0": "an empty list requests all topics",
+        "v1+": "null requests all topics",
+        "v0-v3": "unknown topics are created if auto.create.topics.enable is true",
         "v4+": "... and if the request allows it",
-        "v8+": "authorized operations: topics, and up to v10 the cluster",
+        "v8+": "authorized operations for topics, and up to v10 for the cluster",
         "v10+": "topic ids; v12+ by topic id alone",
     },
     rights=(
-        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
-        Right("CREATE", "TOPIC", each="each topic that is made", or_cluster="CREATE"),
+        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is left out"),
+        Right("CREATE", "TOPIC", each="each topic that is created", or_cluster="CREATE"),
     ),
 )
 def _metadata(request: _Metadata, broker: BrokerState) -> Answer:
@@ -191,9 +192,9 @@ def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.Me
 @Api(
     name="DescribeTopicPartitions",
     tier="T3",
-    behaviour="Topics by name, page by page: all of them where the request names none; a cursor says where the next"
-    " page begins.",
-    rights=(Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),),
+    behaviour="Returns topics by name, in pages; all topics if the request names none. A cursor marks the "
+    "start of the next page.",
+    rights=(Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is left out"),),
 )
 def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response

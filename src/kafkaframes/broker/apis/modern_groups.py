@@ -53,10 +53,10 @@ _HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe
     group_type="consumer",
     behaviour="Joining, leaving, subscribing and reconciling in one request; assignors uniform and range.",
     notes={
-        "v0": "the coordinator gives a new member its id",
+        "v0": "the coordinator assigns the member id",
         "v1+": (
-            "the client does (KIP-1082); patterns for topics in RE2's language, resolved after the heartbeat is "
-            "answered"
+            "the client chooses the member id (KIP-1082); topic patterns in RE2 syntax, resolved after "
+            "the response to the heartbeat"
         ),
     },
     rights=(
@@ -104,7 +104,7 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
     tier="T6",
     group_type="share",
     versions=(1, 1),
-    behaviour="Members of share groups; every partition has a reader, every member a partition.",
+    behaviour="Manages members of share groups; every partition has a reader, and every member has a partition.",
     rights=(
         Right("READ", "GROUP", "group_id"),
         Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to; all or none"),
@@ -171,7 +171,7 @@ def refuse_descriptions(request: Request, code: int) -> Answer:
     tier="T5",
     group_type="consumer",
     refuse=refuse_descriptions,
-    behaviour="Epochs, members, current assignments and targets of consumer groups.",
+    behaviour="Returns epochs, members, current and target assignments of consumer groups.",
     notes={"v1+": "the protocol of each member"},
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
@@ -198,7 +198,7 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
     group_type="share",
     refuse=refuse_descriptions,
     versions=(1, 1),
-    behaviour="Members and assignments of share groups.",
+    behaviour="Returns members and assignments of share groups.",
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
         Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),

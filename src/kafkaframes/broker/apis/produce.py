@@ -57,23 +57,23 @@ class TopicOutcomes(NamedTuple):
 @Api(
     name="Produce",
     tier="T0",
-    behaviour="Formats 0, 1 and 2, in place wherever KIP-31 lets it, else converted to the topic's format.",
+    behaviour="Appends formats 0, 1 and 2 in place if KIP-31 allows it; otherwise converts them to the topic's format.",
     notes={
         "v0-v1": "message sets of format 0",
         "v2": "message sets of format 1",
-        "v3+": "exactly one batch of format 2 for a partition",
+        "v3+": "exactly one batch of format 2 per partition",
         "v7+": "zstd",
         "v8+": "errors of single records (KIP-467)",
         "v10+": "the current leader (KIP-951)",
-        "v12+": "a transaction's partition is added by the append (KIP-890)",
+        "v12+": "the append adds the partition to the transaction (KIP-890)",
         "v13+": "topics by id",
     },
     gaps=(
-        "records without one whole message (v0-v2) are CORRUPT_MESSAGE: Kafka 3.9 writes nothing and answers no error",
-        "null records are refused: Kafka 3.9 never answers them",
+        "records without a complete message (v0-v2) are CORRUPT_MESSAGE; Kafka 3.9 writes nothing and returns no error",
+        "null records are rejected; Kafka 3.9 never responds to them",
     ),
     rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", each="the request, if a batch is of a transaction"),
+        Right("WRITE", "TRANSACTIONAL_ID", each="the request, if a batch is transactional"),
         Right("WRITE", "TOPIC", each="each topic"),
     ),
 )

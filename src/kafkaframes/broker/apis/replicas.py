@@ -54,10 +54,10 @@ def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
 @Api(
     name="ElectLeaders",
     tier="T3",
-    behaviour="The preferred leader, or with an unclean election any replica that is up, leads at once.",
+    behaviour="Elects the preferred leader at once, or, in an unclean election, any running replica.",
     notes={
         "v0": "preferred elections only",
-        "v1+": "unclean ones, and an error of its own",
+        "v1+": "unclean elections, and an error code for the response",
     },
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=_refuse_elections,
@@ -100,9 +100,9 @@ def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
 @Api(
     name="AlterPartitionReassignments",
     tier="T3",
-    behaviour="A partition has its new replicas at once, as there is nothing to copy; its leader stays if it is among "
-    "them.",
-    gaps=("no move is ever under way, so none can be cancelled",),
+    behaviour="Assigns the new replicas at once, because no data has to be copied; the leader does not "
+    "change if it is among them.",
+    gaps=("a reassignment is never in progress, so it cannot be cancelled",),
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=_refuse_moves,
 )
@@ -152,7 +152,7 @@ def _move(broker: BrokerState, topic: str, index: int, replicas: list[int] | Non
 @Api(
     name="ListPartitionReassignments",
     tier="T3",
-    behaviour="Always none: partitions move at once.",
+    behaviour="Always returns an empty list, because partitions move at once.",
     rights=(Right("DESCRIBE", "CLUSTER"),),
 )
 def _list_partition_reassignments(request: _ListPartitionReassignments, broker: BrokerState) -> Answer:
@@ -166,8 +166,9 @@ def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
 @Api(
     name="AlterReplicaLogDirs",
     tier="T3",
-    behaviour="There is one log directory: to move a partition there changes nothing, any other is unknown.",
-    gaps=("several log directories",),
+    behaviour="The broker has one log directory. Moving a partition to it changes nothing; any other "
+    "directory is unknown.",
+    gaps=("several log directories are not supported",),
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=_refuse_log_dirs,
 )
@@ -206,10 +207,10 @@ def _with_codes(request: _AlterReplicaLogDirs, code_of: Callable[[str, str, int]
 @Api(
     name="DescribeLogDirs",
     tier="T3",
-    behaviour="The one log directory, with the size of each partition of which the node has a replica.",
+    behaviour="Returns the only log directory, with the size of each partition that has a replica on the node.",
     notes={
-        "v3+": "an error of its own",
-        "v4+": "the size of the disk and what is free of it; -1 in memory",
+        "v3+": "an error code for the response",
+        "v4+": "total and free bytes of the disk; -1 in memory",
     },
     rights=(Right("DESCRIBE", "CLUSTER"),),
 )

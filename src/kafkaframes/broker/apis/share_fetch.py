@@ -60,10 +60,11 @@ class _Read(NamedTuple):
     tier="T6",
     group_type="share",
     versions=(1, 2),
-    behaviour="Records are locked for a member until it acknowledges them or the lock times out; then others get "
-    "them, share.delivery.count.limit times at most. Whole batches are acquired, beyond MaxRecords if need be.",
+    behaviour="Locks records for a member until it acknowledges them or the lock times out. Records that "
+    "time out are delivered to other members, at most share.delivery.count.limit times. Whole "
+    "batches are acquired, even if that exceeds MaxRecords.",
     notes={
-        "v2+": "never more than MaxRecords in the mode record_limit (KIP-1206); renewing locks (KIP-1222)",
+        "v2+": "at most MaxRecords in the mode record_limit (KIP-1206); renewing locks (KIP-1222)",
     },
     rights=(
         Right("READ", "GROUP", "group_id"),
@@ -311,7 +312,7 @@ def _answer(
     tier="T6",
     group_type="share",
     versions=(1, 2),
-    behaviour="Each run of records is accepted, released, rejected or a gap, whole or not at all.",
+    behaviour="Each range of records is accepted, released, rejected or marked as a gap, completely or not at all.",
     notes={
         "v2+": "renewing locks (KIP-1222)",
     },

@@ -46,13 +46,13 @@ def _refuse_groups(request: _DescribeShareGroupOffsets, code: int) -> Answer:
     tier="T6",
     group_type="share",
     refuse=_refuse_groups,
-    behaviour="Start offset and lag of share groups, as they are stored; -1 until something was acknowledged.",
+    behaviour="Returns the stored start offset and lag of share groups; -1 until a record was acknowledged.",
     notes={
         "v1+": "lag (KIP-1226)",
     },
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
+        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is left out"),
     ),
 )
 def _describe_share_group_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState) -> Answer:
@@ -124,7 +124,7 @@ def _topic(
     name="AlterShareGroupOffsets",
     tier="T6",
     group_type="share",
-    behaviour="Sets the start offsets of a share group without members; a group that is not there is made.",
+    behaviour="Sets the start offsets of a share group without members; a group that does not exist is created.",
     rights=(
         Right("READ", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),
@@ -204,7 +204,7 @@ def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[
     name="DeleteShareGroupOffsets",
     tier="T6",
     group_type="share",
-    behaviour="Forgets where a share group without members stood in topics.",
+    behaviour="Deletes the topic offsets of a share group without members.",
     rights=(
         Right("DELETE", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),

@@ -46,7 +46,8 @@ _DEFAULT: Final = -1  # of a CreateTopics request
     tier="T6",
     group_type="streams",
     versions=(0, 0),
-    behaviour="Members of streams groups; active and standby tasks by the assignor sticky; internal topics are made.",
+    behaviour="Manages members of streams groups; the sticky assignor assigns active and standby tasks; "
+    "internal topics are created.",
     notes={"v0": "as in Kafka 4.3: no static members, patterns, warm-up tasks or second topology of a group"},
     rights=(
         Right("READ", "GROUP", "group_id"),
@@ -213,7 +214,7 @@ def _say(answer: Any, text: str) -> None:
     group_type="streams",
     refuse=refuse_descriptions,
     versions=(0, 0),
-    behaviour="Epochs, the topology, members, current assignments and targets of streams groups.",
+    behaviour="Returns epochs, topology, members, current and target assignments of streams groups.",
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
         Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),

@@ -102,7 +102,7 @@ def _client_instance(session: Session, instance_id: UUID, subscription: _Subscri
 @Api(
     name="GetTelemetrySubscriptions",
     tier="T6",
-    behaviour="All client-metrics resources together. Advertised while such a resource exists.",
+    behaviour="Returns all client-metrics resources together. The API is advertised while one exists.",
     gaps=("a subscription's match is ignored",),
 )
 def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: BrokerState) -> Answer:
@@ -127,7 +127,7 @@ def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: Br
 @Api(
     name="PushTelemetry",
     tier="T6",
-    behaviour="Accepted pushes are counted. Their payload is in the journal.",
+    behaviour="Counts accepted pushes; the journal contains their payload.",
     gaps=("the payload (OTLP) is not decoded",),
 )
 def _push_telemetry(request: _PushTelemetry, broker: BrokerState) -> Answer:

@@ -50,18 +50,18 @@ class _Batch:
 @Api(
     name="CreateTopics",
     tier="T3",
-    behaviour="A topic is there, with its logs, when the answer is sent. A replication factor above the number of "
-    "nodes is INVALID_REPLICATION_FACTOR (38).",
+    behaviour="The topic and its logs exist when the response is sent. A replication factor above the "
+    "number of nodes is INVALID_REPLICATION_FACTOR (38).",
     notes={
         "v1+": "validate_only",
-        "v2+": "messages of errors",
-        "v5+": "partitions and settings are answered (KIP-525); -1 stands for the defaults",
+        "v2+": "error messages",
+        "v5+": "partitions and settings are returned (KIP-525); -1 means the default",
         "v7+": "the topic's id",
     },
-    gaps=("replicas share one log: they are in sync as long as their nodes are up",),
+    gaps=("replicas share one log, so they are in sync while their nodes are running",),
     rights=(
         Right("CREATE", "TOPIC", each="each topic", or_cluster="CREATE"),
-        Right("DESCRIBE_CONFIGS", "TOPIC", each="the settings in the answer, v5+"),
+        Right("DESCRIBE_CONFIGS", "TOPIC", each="the settings in the response, v5+"),
     ),
 )
 def _create_topics(request: _CreateTopics, broker: BrokerState) -> Answer:
@@ -241,7 +241,7 @@ def _describe(
 @Api(
     name="CreatePartitions",
     tier="T3",
-    behaviour="Gives a topic more partitions, there when the answer is sent.",
+    behaviour="Adds partitions to a topic; they exist when the response is sent.",
     rights=(Right("ALTER", "TOPIC", each="each topic"),),
 )
 def _create_partitions(request: _CreatePartitions, broker: BrokerState) -> Answer:
@@ -323,9 +323,9 @@ def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> No
 @Api(
     name="DeleteTopics",
     tier="T3",
-    behaviour="The topic is gone when the answer is sent; its files go after file.delete.delay.ms.",
+    behaviour="The topic is deleted when the response is sent; its files are deleted after file.delete.delay.ms.",
     notes={
-        "v5+": "messages of errors",
+        "v5+": "error messages",
         "v6+": "topics by id",
     },
     rights=(

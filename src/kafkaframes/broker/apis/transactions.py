@@ -50,16 +50,16 @@ def _refuse_id(request: _InitProducerId, code: int) -> Answer:
     name="InitProducerId",
     tier="T2",
     versions=(0, 5),
-    behaviour="Ids from blocks that are set aside on the disk, none twice; epochs fence older producers of a "
-    "transactional id.",
+    behaviour="Assigns unique ids from blocks that are reserved on the disk; epochs fence older producers "
+    "of a transactional id.",
     notes={
         "v3+": "the next epoch for the same producer (KIP-360)",
-        "v4+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
+        "v4+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
     },
     gaps=("version 6 (two-phase commit) is not stable in Kafka",),
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
-        Right("IDEMPOTENT_WRITE", "CLUSTER", each="without a transactional id; to WRITE to any TOPIC is enough"),
+        Right("IDEMPOTENT_WRITE", "CLUSTER", each="a request without a transactional id; WRITE on any TOPIC is enough"),
     ),
     refuse=_refuse_id,
 )
@@ -114,12 +114,13 @@ def _refuse_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
 @Api(
     name="AddPartitionsToTxn",
     tier="T2",
-    behaviour="Partitions are part of the transaction, in the log, before the answer; all or none are: others are "
-    "OPERATION_NOT_ATTEMPTED.",
+    behaviour="Adds partitions to the transaction, in the log, before the response. If one fails, none is "
+    "added, and the others are OPERATION_NOT_ATTEMPTED.",
     notes={
         "v0-v3": "one transaction, from a client",
-        "v2+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
-        "v4+": "many, between brokers; verify_only asks whether the partitions are part of it already",
+        "v2+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
+        "v4+": "several transactions, between brokers; verify_only checks whether the partitions are already"
+        " part of a transaction",
     },
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id", until=3),
@@ -229,9 +230,9 @@ def _rows(
 @Api(
     name="AddOffsetsToTxn",
     tier="T2",
-    behaviour="Adds the partition of __consumer_offsets that holds the group.",
+    behaviour="Adds the group's partition of __consumer_offsets to the transaction.",
     notes={
-        "v2+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
+        "v2+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
     },
     rights=(
         Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
@@ -258,12 +259,12 @@ def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
 @Api(
     name="EndTxn",
     tier="T2",
-    behaviour="The decision is in __transaction_state before the markers, and these are in every partition before "
-    "the answer, unless there are 50 partitions or more; in Kafka they follow it. A repetition of the same end is "
-    "answered again.",
+    behaviour="Writes the decision to __transaction_state before the markers. The markers are in every "
+    "partition before the response, unless there are 50 partitions or more; in Kafka they follow "
+    "the response. A repeated request gets the same response.",
     notes={
-        "v2+": "PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH",
-        "v5+": "the epoch grows with every end (KIP-890), and is answered; an abort of nothing is fine",
+        "v2+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
+        "v5+": "every end increases the epoch and returns it (KIP-890); an abort of an empty transaction succeeds",
     },
     rights=(Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),),
 )
@@ -291,11 +292,11 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
 @Api(
     name="ListTransactions",
     tier="T2",
-    behaviour="Transactional ids by state, producer id, duration and pattern; states that Kafka does not have are "
-    "answered, and match nothing.",
+    behaviour="Lists transactional ids by state, producer id, duration and pattern. Unknown states are "
+    "returned in the response and match nothing.",
     notes={
         "v1+": "by duration (KIP-994)",
-        "v2+": "by a pattern for the id (KIP-1152), which must match it whole",
+        "v2+": "by a pattern that must match the whole id (KIP-1152)",
     },
     rights=(Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=LEFT_OUT),),
 )
@@ -326,7 +327,7 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
 @Api(
     name="DescribeTransactions",
     tier="T2",
-    behaviour="State, producer, timeout and partitions of transactional ids.",
+    behaviour="Returns state, producer, timeout and partitions of transactional ids.",
     rights=(
         Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
         Right("DESCRIBE", "TOPIC", each="each topic of a transaction", denied=LEFT_OUT),
@@ -367,9 +368,9 @@ def _describe_transaction(
 @Api(
     name="WriteTxnMarkers",
     tier="T2",
-    behaviour="Writes markers into partitions: how an administrator ends a transaction that hangs.",
+    behaviour="Writes markers to partitions, so that an administrator can end a hanging transaction.",
     notes={
-        "v2+": "the version of the transaction, which changes nothing here",
+        "v2+": "the transaction version, which has no effect here",
     },
     rights=(Right("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
     refuse=failure_response,
