@@ -5,6 +5,7 @@ A table of each method with a good and a bad item, and of requests whose first r
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -572,6 +573,32 @@ def test_topics_are_described_as_they_are_now(node):
         assert len(one.describe_topics([name])[name].partitions) == 1
         other.create_partitions({name: 4})
         assert len(one.describe_topics([name])[name].partitions) == 4
+
+
+@pytest.mark.parametrize("method", ["describe_topics", "describe_topics by id", "describe_cluster"])
+def test_topics_are_described_as_they_are_now_although_an_older_response_is_still_on_its_way(node, method):
+    name = f"late-{uuid4().hex[:6]}"
+
+    async def play():
+        async with AsyncAdmin(node.bootstrap_servers, **ROOT | {"client_id": name}) as admin:
+            await admin.create_topics([name])
+            topic_id = (await admin.describe_topics([name]))[name].topic_id
+
+            async def count_partitions():
+                if method == "describe_cluster":
+                    return len((await admin.describe_cluster()).topics[name].partitions)
+                key = topic_id if method == "describe_topics by id" else name
+                return len((await admin.describe_topics([key]))[name].partitions)
+
+            slow = node.on("Metadata", client_id=name).once().delay(1)
+            early = asyncio.create_task(count_partitions())
+            await asyncio.to_thread(node.wait_for, lambda: slow.count)
+            await admin.create_partitions({name: 4})
+            count = await count_partitions()
+            await early
+            return count
+
+    assert asyncio.run(play()) == 4
 
 
 def test_the_topics_of_a_call_share_a_metadata_request_and_groups_a_coordinator_request(node, node_admin):

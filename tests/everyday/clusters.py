@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     NewTopic,
@@ -82,10 +83,21 @@ class RealCluster:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 100})
 
+    def _metadata(self, topic: str | None = None) -> ClusterMetadata:
+        """Return the metadata of a topic or of all topics."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self._admin.list_topics(topic, timeout=PATIENCE_S)
+            except KafkaException as error:
+                # librdkafka drops requests when it replaces a bootstrap address by the node that it belongs to
+                if error.args[0].code() != KafkaError._DESTROY_BROKER or time.monotonic() > deadline:
+                    raise
+
     @property
     def topics(self) -> set[str]:
         """Names of all topics."""
-        return set(self._admin.list_topics(timeout=PATIENCE_S).topics)
+        return set(self._metadata().topics)
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic and wait until each partition has a leader and each node returns the topic in Metadata."""
@@ -99,7 +111,7 @@ class RealCluster:
             self.wait_for(lambda address=address: knows_topic(address, name))
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
-        topic = self._admin.list_topics(name, timeout=PATIENCE_S).topics[name]
+        topic = self._metadata(name).topics[name]
         return len(topic.partitions) == partitions and all(one.leader >= 0 for one in topic.partitions.values())
 
     def configure_topic(self, name: str, **configs: str | int) -> None:
@@ -141,7 +153,7 @@ class RealCluster:
         }
         consumer = Consumer(settings)
         try:
-            numbers = sorted(self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+            numbers = sorted(self._metadata(topic).topics[topic].partitions)
             consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
             records: list[StoredRecord] = []
             unread = set(numbers)
@@ -185,14 +197,14 @@ class RealCluster:
         return int(leader) - 1
 
     def _leader(self, topic: str, partition: int) -> int:
-        topics = self._admin.list_topics(topic, timeout=PATIENCE_S).topics
+        topics = self._metadata(topic).topics
         partitions = topics[topic].partitions
         return int(partitions[partition].leader) if partition in partitions else -1
 
     def coordinator_of(self, key: str, *, kind: str = "group") -> int:
         """Return the node that coordinates a group (``group``) or a transactional id (``transaction``)."""
         topic = {"group": "__consumer_offsets", "transaction": "__transaction_state"}[kind]
-        partitions = len(self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+        partitions = len(self._metadata(topic).topics[topic].partitions)
         return self.leader_of(topic, java_hash(key) % partitions)
 
 
@@ -268,7 +280,7 @@ class KafkaNodes(RealCluster):
         for number in NODES:
             self._wait_until_up(number)
         super().__init__(",".join(node.bootstrap for node in self._nodes.values()))
-        self.wait_for(lambda: len(self._admin.list_topics(timeout=PATIENCE_S).brokers) == len(NODES))
+        self.wait_for(lambda: len(self._metadata().brokers) == len(NODES))
 
     def _wait_until_up(self, number: int) -> None:
         node = self._nodes[number]
@@ -284,7 +296,7 @@ class KafkaNodes(RealCluster):
         self.wait_for(self._is_in_sync, timeout=180)
 
     def _is_in_sync(self) -> bool:
-        topics = self._admin.list_topics(timeout=PATIENCE_S).topics.values()
+        topics = self._metadata().topics.values()
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
         return all(set(one.isrs) == set(one.replicas) and one.leader >= 0 for one in partitions)
 

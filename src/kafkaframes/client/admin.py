@@ -256,7 +256,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         Raises:
             NetworkError: no broker responds within ``default_api_timeout_ms``.
         """
-        await self._retry(self._cluster.refresh)
+        await self._retry(lambda: self._cluster.refresh(can_share=False))
         return self._cluster.cluster
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
@@ -279,7 +279,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """
         requested = list(dict.fromkeys(topics))
         ids = [entry for entry in requested if isinstance(entry, UUID)]
-        await self._retry(lambda: self._cluster.refresh(None if ids else map(str, requested)))
+        await self._retry(lambda: self._cluster.refresh(None if ids else map(str, requested), can_share=False))
 
         async def describe(entry: str | UUID) -> TopicMetadata:
             name = self._cluster.cluster.topic_name(entry) if isinstance(entry, UUID) else entry

@@ -282,14 +282,21 @@ class ClusterClient:
 
     # --------------------------------------------------------------------------------------------------- metadata
 
-    async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
-        """Request the metadata of topics, or of all topics if None. Concurrent equal calls share a request.
+    async def refresh(
+        self, topics: Iterable[str] | None = None, *, create: bool = False, can_share: bool = True
+    ) -> None:
+        """Request the metadata of topics, or of all topics if None.
 
         Args:
             topics: topic names.
             create: whether the broker may create missing topics (``auto.create.topics.enable``).
+            can_share: whether concurrent equal calls share a request. Its response may be older than a later call, and
+                not contain a change that was made before that call.
         """
         requested = None if topics is None else frozenset(topics)
+        if not can_share:
+            await self._refresh(requested, create)
+            return
         task = self._refreshing.get(requested)
         if task is None:
             task = background(self._refresh(requested, create))
