@@ -29,7 +29,9 @@ def test_processes_share_out_a_large_partition(source, tmp_path, monkeypatch):  
     plans, split = [], convert.choose_split
     for name, above_bytes, jobs in (("alone", 1 << 30, 1), ("shared", 0, 2)):
         monkeypatch.setattr(
-            convert, "choose_split", lambda *given, most=above_bytes: replace(split(*given), above_bytes=most, here_bytes=0)
+            convert,
+            "choose_split",
+            lambda *given, most=above_bytes: replace(split(*given), above_bytes=most, here_bytes=0),
         )
         plans.append(run("compact", source, "--dry-run", "--workers", jobs, "--scratch", tmp_path).stdout)
         run("compact", source, "--to", tmp_path / name, "--workers", jobs)
