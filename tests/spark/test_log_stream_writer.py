@@ -1,5 +1,6 @@
 """``df.writeStream.format("kafka-log")``: each row once, through failed tasks, killed workers and repeated batches."""
 
+import json
 import os
 import shutil
 import signal
@@ -67,7 +68,8 @@ def test_rows_are_there_once_after_failures_and_batches_that_are_repeated(spark,
     assert values(spark, tmp_path) == list(range(80))
     assert names(tmp_path) == {"in", "out", "checkpoint"}
     (mark,) = read_marks(tmp_path / "out").values()
-    assert (mark.batch_id, mark.checkpoint, mark.ends) == (newest, str(tmp_path / "checkpoint"), ('{"t":{"0":80}}',))
+    assert (mark.batch_id, mark.checkpoint) == (newest, str(tmp_path / "checkpoint"))
+    assert [json.loads(end)["t"] for end in mark.ends] == [{"0": 80}]
     assert verify(discover(str(tmp_path / "out")), deep=True).findings == []
 
 
@@ -82,7 +84,7 @@ def test_a_checkpoint_that_is_restored_or_deleted(spark, tmp_path):
     append(tmp_path / "in", 40, 20, roll=True)
     shutil.rmtree(checkpoint)
     for reason in ("the checkpoint was deleted", "ends elsewhere"):
-        with pytest.raises(Exception, match=rf'does not fit.*{reason}.*startingOffsets=\{{"t":\{{"0":40\}}\}}'):
+        with pytest.raises(Exception, match=rf'does not fit.*{reason}.*startingOffsets=\{{"t":\{{"0":40\}}'):
             run(spark, tmp_path)
         assert values(spark, tmp_path) == list(range(40))
         shutil.rmtree(checkpoint)

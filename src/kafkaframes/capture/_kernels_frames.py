@@ -72,8 +72,8 @@ def summarise_records(buf, starts, sizes, owners, counts, truncations):
     """Count the batches and messages in record sets for each owner, by format and codec, without decompression.
 
     A row of ``counts`` has batches, records and bytes for each format (0 to 2) and codec (0 to 7). A compressed message
-    counts as one record. ``cut`` counts the sets that end inside a batch or message, as in a Fetch response, if enough
-    of it is present to read its format.
+    counts as one record. ``truncations`` counts the sets that end inside a batch or message, as in a Fetch response, if
+    enough of it is present to read its format.
     """
     for index in range(starts.size):
         at = starts[index]

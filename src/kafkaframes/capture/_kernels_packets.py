@@ -20,7 +20,7 @@ every                                 whether packets without payload also get r
 rows, row                             table of packets, and the next row to write
 connections, count                    table of connections, and their number
 slots                                 hash table from endpoints to connections: row + 1, or 0 for a free slot
-located                               the addresses and positions that ``locate_tcp`` wrote for the packet
+segment                               the addresses and positions that ``locate_tcp`` wrote for the packet
 unread                                packets without a TCP segment, by kind
 source, target, flags, sequence       TCP ports, flags and sequence number
 size                                  size of the payload on the wire

@@ -399,8 +399,8 @@ def _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, header, fr
 def split_side(buf, rows, extents, connections, frames, gaps, apis, settings, scratch, header, frame_extent, side):
     """Split the captured stream of one side into frames. Return False if a table is full.
 
-    The caller sets the first seven columns of ``cut``, which select the side, and the next rows of frames and gaps. The
-    side's columns in ``connections`` are only written if all rows fit.
+    The caller sets the first seven columns of ``side``, which select the side, and the next rows of frames and gaps.
+    The side's columns in ``connections`` are only written if all rows fit.
     """
     _load_side(connections, side)
     while side[layout.C_FRAME] + 2 < frames.shape[0] and side[layout.C_GAP] + 2 < gaps.shape[0]:

@@ -24,7 +24,7 @@ apis                                  versions of each API
 ports                                 ports of brokers; if empty, the roles of the sides are detected from the bytes
 settings                              settings of the pass (``S_``)
 scratch                               PEEK bytes for the start of a frame that spans several extents
-parsed, walked, cut                   results of ``parse``, ``walk`` and ``split_side`` (``P_``, ``W_``, ``C_``)
+header, frame_extent, side            results of ``parse``, ``walk`` and ``split_side`` (``P_``, ``W_``, ``C_``)
 bounds                                first and end extent of both sides; from SAVED on, the saved columns of the sides
 response, known_hash                  whether to search for a response; hash of the connection's proven client id
 ====================================  ==================================================================================
@@ -307,34 +307,34 @@ def _fill_both(rows, order, starts, connections, connection, extents, into, boun
 @device
 def _split_both_sides(
     buf, rows, extents, bounds, connections, connection, pending, frames, frame, gaps, gap, apis, settings, scratch,
-    header, frame_extent, cut,
+    header, frame_extent, side,
 ):  # fmt: skip
     """Split the requests, then the responses into frames, each after the waiting ones.
 
-    Returns (whether all frames fit, first row of responses). The ends of frames and gaps are then in ``cut``.
+    Returns (whether all frames fit, first row of responses). The ends of frames and gaps are then in ``side``.
     """
     responses_from = frame
-    cut[layout.C_CONNECTION] = connection
-    cut[layout.C_FRAME] = frame
-    cut[layout.C_GAP] = gap
-    cut[layout.C_REQUESTS_FROM] = frame
+    side[layout.C_CONNECTION] = connection
+    side[layout.C_FRAME] = frame
+    side[layout.C_GAP] = gap
+    side[layout.C_REQUESTS_FROM] = frame
     for response in range(2):
-        side = connections[connection, layout.CLIENT] ^ response
+        number = connections[connection, layout.CLIENT] ^ response
         first = connections[connection, layout.PENDING_START]
-        cut[layout.C_FRAME] = copy_waiting(
-            frames, cut[layout.C_FRAME], pending, first, connections[connection, layout.PENDING_END], response
+        side[layout.C_FRAME] = copy_waiting(
+            frames, side[layout.C_FRAME], pending, first, connections[connection, layout.PENDING_END], response
         )
-        cut[layout.C_SIDE] = side
-        cut[layout.C_RESPONSE] = response
-        cut[layout.C_FIRST] = bounds[2 * side]
-        cut[layout.C_LAST] = bounds[2 * side + 1]
-        cut[layout.C_REQUESTS_TO] = responses_from
+        side[layout.C_SIDE] = number
+        side[layout.C_RESPONSE] = response
+        side[layout.C_FIRST] = bounds[2 * number]
+        side[layout.C_LAST] = bounds[2 * number + 1]
+        side[layout.C_REQUESTS_TO] = responses_from
         if not split_side(
-            buf, rows, extents, connections, frames, gaps, apis, settings, scratch, header, frame_extent, cut
+            buf, rows, extents, connections, frames, gaps, apis, settings, scratch, header, frame_extent, side
         ):
             return False, responses_from
         if response == 0:
-            responses_from = cut[layout.C_FRAME]
+            responses_from = side[layout.C_FRAME]
     return True, responses_from
 
 

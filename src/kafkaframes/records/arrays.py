@@ -43,7 +43,7 @@ def texts(values: Sequence[str]) -> pa.Array:
 def repeat_value(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
     """Return an array of ``count`` equal values: a text, an integer of type ``kind``, or null.
 
-    >>> repeated("orders", pa.string(), 2).to_pylist(), repeated(3, pa.int32(), 2).to_pylist()
+    >>> repeat_value("orders", pa.string(), 2).to_pylist(), repeat_value(3, pa.int32(), 2).to_pylist()
     (['orders', 'orders'], [3, 3])
     """
     if value is None:

@@ -183,7 +183,7 @@ def check_milliseconds(
 def separate_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """Return the converted timestamps, and the milliseconds of those that are out of range; None if all are in range.
 
-    >>> near, far = split_instants(pa.array([1, 2**62, None], pa.timestamp("ms", "UTC")))
+    >>> near, far = separate_instants(pa.array([1, 2**62, None], pa.timestamp("ms", "UTC")))
     >>> near.is_null().to_pylist(), far.to_pylist()
     ([False, True, True], [None, 4611686018427387904, None])
     """

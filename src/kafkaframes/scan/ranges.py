@@ -210,7 +210,7 @@ def check_batch_start(start: Bound | AtGroup) -> None:
 def nest_by_topic(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]:
     """Return values of topic partitions, such as offsets, in the JSON form of Spark's Kafka source.
 
-    >>> nested({("orders", 1): 7, ("orders", 0): 5})
+    >>> nest_by_topic({("orders", 1): 7, ("orders", 0): 5})
     {'orders': {'0': 5, '1': 7}}
     """
     by_topic: dict[str, dict[str, _Value]] = {}

@@ -261,7 +261,7 @@ _THROTTLED = ("follower.replication.throttled.replicas", "leader.replication.thr
 def normalize_value(name: str, value: str) -> str:
     """Return a value as Kafka describes it after parsing: of a list without spaces and repeats, a ratio as a double.
 
-    >>> normalized("cleanup.policy", " compact,delete,compact"), normalized("min.cleanable.dirty.ratio", "1")
+    >>> normalize_value("cleanup.policy", " compact,delete,compact"), normalize_value("min.cleanable.dirty.ratio", "1")
     ('compact,delete', '1.0')
 
     Raises:

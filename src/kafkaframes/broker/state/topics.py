@@ -232,7 +232,7 @@ class Nodes:
 def _rotate_numbers(numbers: Sequence[int], turn: int) -> Sequence[int]:
     """Rotate numbers to the left by ``turn`` positions.
 
-    >>> _rotated([1, 2, 3], 4)
+    >>> _rotate_numbers([1, 2, 3], 4)
     [2, 3, 1]
     """
     first = turn % len(numbers) if numbers else 0

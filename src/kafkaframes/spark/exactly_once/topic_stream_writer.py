@@ -104,7 +104,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 def _qualify_path(checkpoint: str) -> str:
     """Return a checkpoint path as Hadoop qualifies it, so that markers are compatible with those of ``write_topic``.
 
-    >>> _qualified("/c/"), _qualified("file:///c"), _qualified("s3a://b/c/")
+    >>> _qualify_path("/c/"), _qualify_path("file:///c"), _qualify_path("s3a://b/c/")
     ('file:/c', 'file:/c', 's3a://b/c')
     """
     if "://" in checkpoint and not checkpoint.startswith("file://"):

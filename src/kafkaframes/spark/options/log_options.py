@@ -264,7 +264,7 @@ NAMES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 def separate_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
     """Separate the options of the source from keyword arguments for fsspec.
 
-    >>> split_storage({"path": "s3://b/logs", "fs.s3a.endpoint": "http://127.0.0.1:9000", "key": "k"})
+    >>> separate_storage({"path": "s3://b/logs", "fs.s3a.endpoint": "http://127.0.0.1:9000", "key": "k"})
     ({'path': 's3://b/logs'}, {'endpoint_url': 'http://127.0.0.1:9000', 'key': 'k'})
 
     Raises:
