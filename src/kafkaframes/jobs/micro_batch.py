@@ -193,8 +193,11 @@ def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
 
 
 def behind(mark: StreamBatch) -> Iterator[str]:
-    """Yield the end offsets of a mark's micro-batch, one line for each source that has topic offsets."""
-    return (line for line in mark.ends or () if offsets_of(line) is not None)
+    """Yield the end offsets of a mark's micro-batch as values of ``startingOffsets``, one for each source that has any.
+
+    Topic ids and fingerprints are omitted.
+    """
+    return (_plain(json.dumps(offsets)) for line in mark.ends or () if (offsets := offsets_of(line)) is not None)
 
 
 def _digest(line: str) -> str:
