@@ -45,7 +45,7 @@ from kafkaframes.client.metadata import (
 )
 from kafkaframes.client.metrics import MetricName
 from kafkaframes.client.offsets import OffsetAndTimestamp
-from kafkaframes.client.response_rows import ItemError, require_one_row, require_success
+from kafkaframes.client.response_rows import ItemError, partition_rows, require_one_row, require_success
 from kafkaframes.client.settings import ClientSettings, choices, merged
 from kafkaframes.client.telemetry.reporter import TelemetryReporter
 from kafkaframes.errors import (
@@ -396,9 +396,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             response = await self._cluster.request(leader, body)
             return {
                 partition: row_error(row, f"partition {partition}") or row.low_watermark
-                for topic in response.topics
-                for row in topic.partitions
-                for partition in [TopicPartition(topic.name, row.partition_index)]
+                for partition, row in partition_rows(response.topics)
             }
 
         leaders = LeaderLookup(self._cluster)
@@ -679,10 +677,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)
         raise_response_error(answer, f"group {group_id}")
         results = {
-            partition: row_error(row, f"offset of {partition}")
-            for topic in answer.topics
-            for row in topic.partitions
-            for partition in [TopicPartition(topic.name, row.partition_index)]
+            partition: row_error(row, f"offset of {partition}") for partition, row in partition_rows(answer.topics)
         }
         require_success(results, requested)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, Requested, SessionRequest, write_partitions
 from kafkaframes.client.metadata import Broker, TopicPartition, by_topic
-from kafkaframes.client.response_rows import require_rows
+from kafkaframes.client.response_rows import partition_rows, require_rows
 from kafkaframes.errors import LEADER_MOVED, BrokerError, broker_error
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID
@@ -175,11 +175,7 @@ async def _ask(
     )
     body.topics = [cls.ListOffsetsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
     response = await connection.request(body, version=at)
-    return {
-        TopicPartition(topic.name, entry.partition_index): _answer(entry, at)
-        for topic in response.topics
-        for entry in topic.partitions
-    }
+    return {partition: _answer(entry, at) for partition, entry in partition_rows(response.topics)}
 
 
 def _answer(entry: Any, version: int) -> OffsetAndTimestamp | int:

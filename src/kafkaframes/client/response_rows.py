@@ -1,4 +1,4 @@
-"""Check that a response has a row for each item of its request.
+"""Read the rows of responses, and check that there is a row for each item of a request.
 
 An item without a row has no result. A client that only looks for error codes would take it for a success: a partition
 that is not in a transaction, an offset that is not committed, or a group without committed offsets.
@@ -6,14 +6,22 @@ that is not in a transaction, an offset that is not committed, or a group withou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, PartialFailureError
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 ItemError = BrokerError | NetworkError
+
+
+def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield each partition of a response's topics with its row."""
+    for topic in topics:
+        for row in topic.partitions:
+            yield TopicPartition(topic.name, row.partition_index), row
 
 
 def require_rows(requested: Iterable[Any], rows: Collection[Any], subject: str) -> None:

@@ -16,7 +16,7 @@ from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.network import Connection
-from kafkaframes.client.response_rows import require_rows
+from kafkaframes.client.response_rows import partition_rows, require_rows
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import (
@@ -308,15 +308,10 @@ class Transactions:
 
         async def step() -> None:
             response = await self._ask(body, coordinator_of=group_id)
-            for topic in response.topics:
-                for entry in topic.partitions:
-                    self._check(entry.error_code, f"offsets of {topic.name}-{entry.partition_index}", group_id)
-            rows = {
-                TopicPartition(topic.name, entry.partition_index)
-                for topic in response.topics
-                for entry in topic.partitions
-            }
-            require_rows(offsets, rows, f"offsets of group {group_id} in the transaction")
+            rows = list(partition_rows(response.topics))
+            for partition, row in rows:
+                self._check(row.error_code, f"offsets of {partition}", group_id)
+            require_rows(offsets, dict(rows), f"offsets of group {group_id} in the transaction")
 
         await self._cluster.retried(step)
 

@@ -17,7 +17,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
     to_partitions,
 )
-from kafkaframes.client.response_rows import require_success
+from kafkaframes.client.response_rows import partition_rows, require_success
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
@@ -175,9 +175,7 @@ class ReplicaMethods(AdminRequests):
         require_success(
             {
                 partition: row_error(row, f"reassignment of {partition}")
-                for topic in response.responses
-                for row in topic.partitions
-                for partition in [TopicPartition(topic.name, row.partition_index)]
+                for partition, row in partition_rows(response.responses)
             },
             requested,
         )
@@ -205,11 +203,10 @@ class ReplicaMethods(AdminRequests):
             ]
         response = await self._send_to_controller(body, "reassignments")
         return {
-            TopicPartition(topic.name, row.partition_index): PartitionReassignment(
+            partition: PartitionReassignment(
                 tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
             )
-            for topic in response.topics
-            for row in topic.partitions
+            for partition, row in partition_rows(response.topics)
         }
 
     async def describe_log_dirs(
@@ -295,11 +292,8 @@ class ReplicaMethods(AdminRequests):
 
 def _to_log_dir_description(row: Any) -> LogDirDescription:
     replicas = {
-        TopicPartition(topic.name, entry.partition_index): ReplicaInfo(
-            entry.partition_size, entry.offset_lag, entry.is_future_key
-        )
-        for topic in row.topics
-        for entry in topic.partitions
+        partition: ReplicaInfo(entry.partition_size, entry.offset_lag, entry.is_future_key)
+        for partition, entry in partition_rows(row.topics)
     }
     total, usable = (None if size < 0 else size for size in (row.total_bytes, row.usable_bytes))
     return LogDirDescription(row_error(row, f"log directory {row.log_dir}"), replicas, total, usable, row.is_cordoned)

@@ -11,7 +11,7 @@ from kafkaframes.client.administration.base import AdminRequests, row_error
 from kafkaframes.client.administration.item_requests import BrokerLookup, CoordinatorLookup, LeaderLookup
 from kafkaframes.client.cluster import TRANSACTION
 from kafkaframes.client.metadata import Broker, PartitionLike, TopicPartition, by_topic, to_partition, to_partitions
-from kafkaframes.client.response_rows import ItemError, require_success
+from kafkaframes.client.response_rows import ItemError, partition_rows, require_success
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, OptionError
 
 _PRODUCER_CODES: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
@@ -191,9 +191,7 @@ class TransactionMethods(AdminRequests):
             return {
                 partition: row_error(row, f"producers of {partition}")
                 or sorted(map(_to_producer_state, row.active_producers), key=lambda entry: entry.producer_id)
-                for topic in response.topics
-                for row in topic.partitions
-                for partition in [TopicPartition(topic.name, row.partition_index)]
+                for partition, row in partition_rows(response.topics)
             }
 
         requested = list(dict.fromkeys(to_partitions(partitions)))
@@ -239,9 +237,7 @@ class TransactionMethods(AdminRequests):
             return {
                 partition: row_error(row, f"abort of producer {producer_id} in {partition}")
                 for entry in response.markers
-                for topic in entry.topics
-                for row in topic.partitions
-                for partition in [TopicPartition(topic.name, row.partition_index)]
+                for partition, row in partition_rows(entry.topics)
             }
 
         leaders = LeaderLookup(self._cluster)
