@@ -312,11 +312,15 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
 
         def to_request(names: Iterable[str]) -> Any:
             body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
-            for entry in map(requested.__getitem__, names):
-                configs = [cls.CreatableTopicConfig(name=key, value=value) for key, value in entry.configs.items()]
-                topic = cls.CreatableTopic(name=entry.name, configs=configs)
-                topic.num_partitions, topic.replication_factor = entry.num_partitions, entry.replication_factor
-                body.topics.append(topic)
+            body.topics = [
+                cls.CreatableTopic(
+                    name=entry.name,
+                    num_partitions=entry.num_partitions,
+                    replication_factor=entry.replication_factor,
+                    configs=[cls.CreatableTopicConfig(name=key, value=value) for key, value in entry.configs.items()],
+                )
+                for entry in map(requested.__getitem__, names)
+            ]
             return body
 
         await self._change_topics(requested, to_request, lambda response: response.topics)
@@ -342,9 +346,13 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             body = cls(timeout_ms=self.settings.request_timeout_ms)
             if not takes_ids:
                 body.topic_names = list(entries)
-            for entry in entries if takes_ids else ():
-                is_id = isinstance(entry, UUID)
-                body.topics.append(cls.DeleteTopicState(**{"name": None, "topic_id" if is_id else "name": entry}))
+                return body
+            body.topics = [
+                cls.DeleteTopicState(name=None, topic_id=entry)
+                if isinstance(entry, UUID)
+                else cls.DeleteTopicState(name=entry)
+                for entry in entries
+            ]
             return body
 
         await self._change_topics(requested, to_request, lambda response: response.responses)
@@ -757,9 +765,9 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """Send a change of topics to the controller, again for topics that exceed its quota of changes (KIP-599).
 
         Args:
-            requested: names or ids of the topics.
-            to_request: returns the request for some of the topics.
-            get_rows: returns the rows of the response. It has one for each topic.
+            requested: topic names or topic ids.
+            to_request: function that returns the request for some of the topics.
+            get_rows: function that returns the response's rows, one for each topic.
         """
 
         async def send(controller: Broker, topics: list[TopicItem]) -> dict[Any, BrokerError | None]:

@@ -26,7 +26,6 @@ from kafkaframes.errors import (
 )
 
 Item = TypeVar("Item")
-AnyItem = TypeVar("AnyItem", contravariant=True)
 Value = TypeVar("Value")
 
 RETRIABLE: Final = frozenset(code for code in ErrorCode if code.is_retriable)

@@ -194,7 +194,7 @@ class TransactionMethods(AdminRequests):
                 for partition, row in partition_rows(response.topics)
             }
 
-        requested = list(dict.fromkeys(to_partitions(partitions)))
+        requested = to_partitions(partitions)
         if broker_id is not None:
             broker = BrokerLookup(self._cluster, lambda _: broker_id)
             return require_success(await self._request_items(requested, broker, send, ()))
