@@ -375,9 +375,7 @@ class ClusterClient:
             raise broker_error(ErrorCode.BROKER_NOT_AVAILABLE, "controller")
         return controller
 
-    async def find_leaders(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Broker | BrokerError | NetworkError]:
+    async def find_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Broker | BrokerError]:
         """Return the leader of each partition, or the reason why it has none. Unknown topics share one request.
 
         Raises:
@@ -426,15 +424,12 @@ class ClusterClient:
         Raises:
             BrokerError: no coordinator is available, which is usually retriable.
         """
-        known = self._coordinators.get((kind, key))
-        if known is None:
-            known = await self._find_coordinator(key, kind)
-            self._coordinators[kind, key] = known
-        return known
+        result = (await self.find_coordinators([key], kind))[key]
+        if isinstance(result, BrokerError):
+            raise result
+        return result
 
-    async def find_coordinators(
-        self, keys: Iterable[str], kind: int = GROUP
-    ) -> dict[str, Broker | BrokerError | NetworkError]:
+    async def find_coordinators(self, keys: Iterable[str], kind: int = GROUP) -> dict[str, Broker | BrokerError]:
         """Return the coordinator of each key, or the reason why none is available. Keys share a request (KIP-699).
 
         Raises:
@@ -442,7 +437,7 @@ class ClusterClient:
         """
         requested = list(keys)
         unknown = [key for key in requested if (kind, key) not in self._coordinators]
-        rows = await self._find_coordinators(unknown, kind) if unknown else {}
+        rows = await self._send_find_coordinator(unknown, kind) if unknown else {}
         for key, row in rows.items():
             if isinstance(row, Broker):
                 self._coordinators[kind, key] = row
@@ -488,13 +483,7 @@ class ClusterClient:
         if number:
             raise broker_error(number, what, said)
 
-    async def _find_coordinator(self, key: str, kind: int) -> Broker:
-        row = (await self._find_coordinators([key], kind))[key]
-        if isinstance(row, BrokerError):
-            raise row
-        return row
-
-    async def _find_coordinators(self, keys: list[str], kind: int) -> dict[str, Broker | BrokerError]:
+    async def _send_find_coordinator(self, keys: list[str], kind: int) -> dict[str, Broker | BrokerError]:
         connection = await self.any_connection()
         cls = self.settings.message("FindCoordinatorRequest")
         at = connection.version_of(cls(key_type=kind), least=1 if kind != GROUP else 0)
