@@ -32,22 +32,26 @@ CALLS = ("commit", "committed", "end_offsets", "offsets_for_times")
 PEERS = ("confluent-kafka", "kafka-python")
 
 
-class Ours:
-    """Our consumer."""
+class Client:
+    """A consumer, with the calls that our client and kafka-python have in common.
 
-    def __init__(self, servers: str) -> None:
-        self.partition = TopicPartition(TOPIC, 0)
-        self.consumer = Consumer(servers, group_id=uuid.uuid4().hex, auto_offset_reset="earliest")
-        self.consumer.subscribe([TOPIC])
+    Attributes:
+        consumer: the client's consumer.
+        partition: partition 0 of the topic, in the client's type.
+    """
+
+    consumer: Any
+    partition: Any
 
     def poll(self) -> int:
-        return len(self.consumer.poll(1_000))
+        """Return the number of records that a poll returns."""
+        raise NotImplementedError
+
+    def committed(self) -> int:
+        raise NotImplementedError
 
     def commit(self) -> None:
         self.consumer.commit()
-
-    def committed(self) -> int:
-        return self.consumer.committed([self.partition])[self.partition].offset
 
     def end_offsets(self) -> int:
         return self.consumer.end_offsets([self.partition])[self.partition]
@@ -59,14 +63,30 @@ class Ours:
         self.consumer.close()
 
 
-class Confluent:
+class Ours(Client):
+    """Our consumer."""
+
+    def __init__(self, servers: str) -> None:
+        self.partition = TopicPartition(TOPIC, 0)
+        self.consumer = Consumer(servers, group_id=uuid.uuid4().hex, auto_offset_reset="earliest")
+        self.consumer.subscribe([TOPIC])
+
+    def poll(self) -> int:
+        return len(self.consumer.poll(1_000))
+
+    def committed(self) -> int:
+        return self.consumer.committed([self.partition])[self.partition].offset
+
+
+class Confluent(Client):
     """confluent-kafka's consumer."""
 
     def __init__(self, servers: str) -> None:
         from confluent_kafka import Consumer as Peer
         from confluent_kafka import TopicPartition as Partition
 
-        self.partition = Partition
+        self.partition = Partition(TOPIC, 0)
+        self.end, self.time = Partition(TOPIC, 0, RECORDS), Partition(TOPIC, 0, FIRST_MS + MIDDLE)
         options = {"group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest", "enable.auto.commit": False}
         self.consumer = Peer({"bootstrap.servers": servers, **options})
         self.consumer.subscribe([TOPIC])
@@ -76,24 +96,19 @@ class Confluent:
 
     def commit(self) -> None:
         # Without offsets, it commits only those that are not committed yet.
-        position = self.partition(TOPIC, 0, RECORDS)
-        self.consumer.commit(offsets=[position], asynchronous=False)
+        self.consumer.commit(offsets=[self.end], asynchronous=False)
 
     def committed(self) -> int:
-        return self.consumer.committed([self.partition(TOPIC, 0)], timeout=30)[0].offset
+        return self.consumer.committed([self.partition], timeout=30)[0].offset
 
     def end_offsets(self) -> int:
-        return self.consumer.get_watermark_offsets(self.partition(TOPIC, 0), timeout=30)[1]
+        return self.consumer.get_watermark_offsets(self.partition, timeout=30)[1]
 
     def offsets_for_times(self) -> int:
-        asked = self.partition(TOPIC, 0, FIRST_MS + MIDDLE)
-        return self.consumer.offsets_for_times([asked], timeout=30)[0].offset
-
-    def close(self) -> None:
-        self.consumer.close()
+        return self.consumer.offsets_for_times([self.time], timeout=30)[0].offset
 
 
-class KafkaPython:
+class KafkaPython(Client):
     """kafka-python's consumer."""
 
     def __init__(self, servers: str) -> None:
@@ -107,27 +122,15 @@ class KafkaPython:
     def poll(self) -> int:
         return sum(map(len, self.consumer.poll(1_000).values()))
 
-    def commit(self) -> None:
-        self.consumer.commit()
-
     def committed(self) -> int:
         return self.consumer.committed(self.partition)
 
-    def end_offsets(self) -> int:
-        return self.consumer.end_offsets([self.partition])[self.partition]
 
-    def offsets_for_times(self) -> int:
-        return self.consumer.offsets_for_times({self.partition: FIRST_MS + MIDDLE})[self.partition].offset
-
-    def close(self) -> None:
-        self.consumer.close()
-
-
-CLIENTS: dict[str, Callable[[str], Any]] = {"ours": Ours, "confluent-kafka": Confluent, "kafka-python": KafkaPython}
+CLIENTS: dict[str, Callable[[str], Client]] = {"ours": Ours, "confluent-kafka": Confluent, "kafka-python": KafkaPython}
 RESULTS_OF_CALLS = {"commit": None, "committed": RECORDS, "end_offsets": RECORDS, "offsets_for_times": MIDDLE}
 
 
-def open_client(name: str, servers: str) -> Any:
+def open_client(name: str, servers: str) -> Client:
     """Return a client that has read to the end of the topic."""
     client = CLIENTS[name](servers)
     count = 0
