@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkaframes.cli.connecting import Connect, as_json_option, ask_to_confirm, connecting_group, print_rows, with_admin
+from kafkaframes.cli.options import with_options
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
@@ -25,8 +26,8 @@ _RESOURCE_TYPES = {name: name.replace("-", "_") for name in _RESOURCE_FLAGS} | {
 command = connecting_group("acls", "List, create and delete access rules (ACLs).")
 
 
-def _add_resource_options(function: Function) -> Function:
-    options = [
+_resource_options = with_options(
+    *(
         click.option(
             *(("-t", "--topic") if name == "topic" else (f"--{name}",)),
             _RESOURCE_TYPES[name],
@@ -35,11 +36,9 @@ def _add_resource_options(function: Function) -> Function:
             help=f"Name of a {name.replace('-', ' ')}; * matches every name.",
         )
         for name in _RESOURCE_FLAGS
-    ]
-    options.append(click.option("--cluster", is_flag=True, help="The cluster itself."))
-    for option in reversed(options):
-        function = option(function)
-    return function
+    ),
+    click.option("--cluster", is_flag=True, help="The cluster itself."),
+)
 
 
 def _pop_resources(flags: dict[str, Any]) -> list[tuple[str, str]]:
@@ -81,7 +80,7 @@ def _principals_option(flag: str, variable: str, help_text: str) -> Callable[[Fu
 
 @command.command("list")
 @with_admin
-@_add_resource_options
+@_resource_options
 @_filter_pattern_option
 @_principals_option("--principal", "principals", "Select the rules of this principal.")
 @as_json_option
@@ -95,7 +94,7 @@ def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
 
 @command.command("create")
 @with_admin
-@_add_resource_options
+@_resource_options
 @_pattern_option
 @click.option(
     "--operation", "operations", multiple=True, metavar="NAME", help="read, write, describe, ...  [default: all]"
@@ -189,7 +188,7 @@ def _to_operation(text: str) -> str:
 
 @command.command("delete")
 @with_admin
-@_add_resource_options
+@_resource_options
 @_filter_pattern_option
 @_principals_option("--principal", "principals", "Select the rules of this principal.")
 @click.option("--operation", "operations", multiple=True, metavar="NAME", help="Select the rules for this operation.")

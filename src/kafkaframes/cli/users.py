@@ -18,7 +18,7 @@ from kafkaframes.cli.connecting import (
     print_rows,
     with_admin,
 )
-from kafkaframes.cli.options import ExistingPath
+from kafkaframes.cli.options import ExistingPath, with_options
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
@@ -108,7 +108,7 @@ def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
 quotas = connecting_group("quotas", "List, set and delete quotas of users, client ids and addresses.")
 
 
-_entity_options = (
+_entity_options = with_options(
     click.option("--user", metavar="NAME", help="User name, or <default> for all users without their own quota."),
     click.option("--client-id", metavar="NAME", help="Client id, or <default>."),
     click.option("--ip", metavar="ADDRESS", help="Client address, or <default>. Excludes --user and --client-id."),
@@ -117,9 +117,7 @@ _entity_options = (
 
 @quotas.command("list")
 @with_admin
-@_entity_options[0]
-@_entity_options[1]
-@_entity_options[2]
+@_entity_options
 @as_json_option
 def list_quotas(connect: Connect, as_json: bool, **names: str | None) -> None:
     """List the quotas, or those of a user, client id or address. <default> applies to names without their own quota."""
@@ -139,9 +137,7 @@ def list_quotas(connect: Connect, as_json: bool, **names: str | None) -> None:
 @quotas.command("set")
 @click.argument("settings", nargs=-1, required=True, metavar="SETTING=NUMBER...")
 @with_admin
-@_entity_options[0]
-@_entity_options[1]
-@_entity_options[2]
+@_entity_options
 def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None) -> None:
     """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
     connection_creation_rate (only with --ip).
@@ -163,9 +159,7 @@ def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None)
 @quotas.command("delete")
 @click.argument("settings", nargs=-1, metavar="[SETTING]...")
 @with_admin
-@_entity_options[0]
-@_entity_options[1]
-@_entity_options[2]
+@_entity_options
 @ask_to_confirm("Delete these quotas?")
 def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None) -> None:
     """Delete quotas of an entity. Default: all its quotas."""
