@@ -351,9 +351,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
 def _committed_offsets(admin: Admin, group: str, *, is_share: bool) -> Offsets:
     """Return the committed offsets of a group, or the start offsets of a share group."""
     if not is_share:
-        return {
-            partition: committed_offsets.offset for partition, committed_offsets in admin.group_offsets(group).items()
-        }
+        return {partition: entry.offset for partition, entry in admin.group_offsets(group).items()}
     starts = admin.share_group_offsets(group).items()
     return {partition: entry.start_offset for partition, entry in starts if entry.start_offset is not None}
 
