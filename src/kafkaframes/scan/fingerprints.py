@@ -82,6 +82,19 @@ def collector(expected: Sequence[Fingerprint], result: dict[int, Fingerprint]) -
     return collect
 
 
+def find_difference(
+    expected: Iterable[Fingerprint], actual: Mapping[int, Fingerprint]
+) -> tuple[Fingerprint, Fingerprint] | None:
+    """Return the first expected fingerprint that a log contradicts, and the one that it has at this offset.
+
+    Args:
+        expected: fingerprints of an earlier run.
+        actual: fingerprints of the log's records, by offset. A missing record contradicts nothing.
+    """
+    pairs = ((row, actual[row.offset]) for row in expected if row.offset in actual)
+    return next(((row, other) for row, other in pairs if other != row), None)
+
+
 def _size(value: bytes | None) -> int | None:
     return None if value is None else len(value)
 

@@ -27,6 +27,7 @@ from kafkaframes.jobs.export.task import (
     read_journal,
 )
 from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.scan.fingerprints import find_difference
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Slice, prune
@@ -257,11 +258,11 @@ def _other_record(task: ExportTask, known: SegmentResult, settings: Settings) ->
     """Return a description of the first record that differs from the exported record at its offset; "" if none does."""
     expected = known.tally.last_records
     records = read_fingerprints(task, expected, storage=settings.storage) if expected else {}
-    for record in expected:
-        now = records.get(record.offset, record)
-        if now != record:
-            return f"at offset {record.offset} it had a record with {record}, and has one with {now}"
-    return ""
+    difference = find_difference(expected, records)
+    if difference is None:
+        return ""
+    before, now = difference
+    return f"at offset {before.offset} it had a record with {before}, and has one with {now}"
 
 
 def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:

@@ -15,13 +15,12 @@ from kafkaframes.jobs.export.planning import task_of
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
 from kafkaframes.jobs.export.task import read_fingerprints
 from kafkaframes.jobs.tables.state import Fingerprints, TableState
-from kafkaframes.scan.fingerprints import Fingerprint, collector
+from kafkaframes.scan.fingerprints import Fingerprint, collector, find_difference
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
 from kafkaframes.scan.log.resolve import Logs, cut_slices
-from kafkaframes.scan.ranges import text_of
+from kafkaframes.scan.ranges import Name, text_of
 
-Name = tuple[str, int]
 Lookup = Callable[[Fingerprints], Mapping[Name, Mapping[int, Fingerprint]]]
 
 
@@ -55,12 +54,13 @@ def check_identity(
     source = look_up({name: rows for name, rows in expected_fingerprints.items() if rows})
     for name, rows in expected_fingerprints.items():
         there = source.get(name, {})
-        for row in rows:
-            if row.offset in there and there[row.offset] != row:
-                raise OptionError(
-                    f"{text_of(name)} is not the log from which the table was filled: at offset {row.offset} the table "
-                    f"has a record with {row}, and the log has one with {there[row.offset]}. {remedy}"
-                )
+        difference = find_difference(rows, there)
+        if difference is not None:
+            row, other = difference
+            raise OptionError(
+                f"{text_of(name)} is not the log from which the table was filled: at offset {row.offset} the table "
+                f"has a record with {row}, and the log has one with {other}. {remedy}"
+            )
         has_same_id = name[0] in topic_ids and state.topic_number_of(name[0]) is not None
         if acceptance is not None and not has_same_id and not any(row.offset in there for row in rows):
             raise OptionError(

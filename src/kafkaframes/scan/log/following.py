@@ -24,7 +24,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.scan import FILE
-from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint
+from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint, find_difference
 from kafkaframes.scan.log.discovery import DiscoveredLogs, Log, OneOfEach, discover_logs
 from kafkaframes.scan.log.last_records import find_fingerprints, fingerprints_before
 from kafkaframes.scan.log.options import ReadOptions
@@ -222,10 +222,9 @@ class Follower:
             if files == _files_of(logs[name]) and rows in compared_rows:
                 continue
             log_rows = find_fingerprints(logs[name], rows)
-            differing_row = next((row for row in rows if log_rows.get(row.offset, row) != row), None)
-            if differing_row is not None:
-                offset = differing_row.offset
-                problem = describe_replaced_log(text_of(name), offset, differing_row, log_rows[offset])
+            difference = find_difference(rows, log_rows)
+            if difference is not None:
+                problem = describe_replaced_log(text_of(name), difference[0].offset, *difference)
                 report_loss(problem, fail=self.options.fail_on_data_loss)
                 del result[name]
                 continue
