@@ -8,7 +8,7 @@ from tests.spark.topics import make_anew
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.topic.planning import TopicLookups, plan_topic, plan_topic_with_notes
+from kafkaframes.scan.topic.planning import TopicLookups, plan_topic
 from kafkaframes.spark.options.topic_options import topic_options
 
 NOON_MS = 1_700_000_000_000
@@ -103,7 +103,7 @@ def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_d
     assert [piece.value for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]
 
 
-def test_only_a_plan_with_notes_looks_up_open_transactions(filled, monkeypatch):
+def test_only_a_plan_with_a_report_looks_up_open_transactions(filled, monkeypatch):
     planned = []
     monkeypatch.setattr(TopicLookups, "open_transactions", lambda self, bounds: planned.append(bounds) or [])
     given = {"kafka.bootstrap.servers": filled, "subscribe": "planned", "kafka.isolation.level": "read_committed"}
@@ -111,5 +111,7 @@ def test_only_a_plan_with_notes_looks_up_open_transactions(filled, monkeypatch):
     ranges = plan_topic(options)
     assert [(one.partition, one.first, one.end) for one in ranges] == [(0, 0, 200)]
     assert planned == []
-    assert plan_topic_with_notes(options) == (ranges, [])
+    notes = []
+    assert plan_topic(options, report=notes.append) == ranges
+    assert notes == []
     assert len(planned) == 1

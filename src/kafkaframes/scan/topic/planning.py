@@ -273,13 +273,6 @@ def _report_hidden(lookups: TopicLookups, bounds: Bounds, report: ReportHidden |
             report(hidden)
 
 
-def plan_topic_with_notes(options: TopicOptions) -> tuple[list[Range], list[HiddenRecords]]:
-    """Return the ranges, and the records that open transactions hide. Exceptions are those of ``plan_topic``."""
-    with TopicLookups(options) as lookups:
-        bounds = _bounds(lookups)
-        return _ranges(lookups, bounds), lookups.open_transactions(bounds)
-
-
 def resolve_topic(options: TopicOptions) -> Bounds:
     """Return the current first and end offset of each partition. Exceptions are those of ``plan_topic``."""
     with TopicLookups(options) as lookups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,10 +15,13 @@ from kafkaframes.scan.arrow import MAX_INSTANT_MS
 from kafkaframes.scan.rows import TOPIC_COLUMNS, Counting, check_origin_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.planning import TopicLookups, plan_topic_with_notes
+from kafkaframes.scan.topic.planning import TopicLookups, plan_topic
 from kafkaframes.scan.topic.reading import close_idle, read_fetched, read_rows
 from kafkaframes.scan.topic.shares import Range
 from kafkaframes.scan.where import Where
+
+if TYPE_CHECKING:
+    from kafkaframes.storage.log.notes import HiddenRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ class TopicSource(Source):
     def plan(self, where: Where, *, parts: int) -> SourcePlan:
         """Look up the start and end offsets of the partitions, and split large ranges."""
         options = replace(self.options, where=where, min_partitions=parts if parts > 1 else self.options.min_partitions)
-        ranges, hidden_records = plan_topic_with_notes(options)
+        hidden_records: list[HiddenRecords] = []
+        ranges = plan_topic(options, report=hidden_records.append)
         return SourcePlan(ranges, tuple(hidden_records))
 
     def read(self, work: Range, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
