@@ -17,10 +17,11 @@ import numpy as np
 from kafkaframes.broker.faults.journal import Entry
 from kafkaframes.broker.state.config_changes import check_topic_configs
 from kafkaframes.broker.state.state import BrokerState
-from kafkaframes.broker.state.topics import Node, Partition, count_of
+from kafkaframes.broker.state.topics import Node, Partition
 from kafkaframes.coordination.groups.streams import StreamsGroup, TaskRole
 from kafkaframes.coordination.transactions.state import TransactionState
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.spec.catalog import api as catalog_api
@@ -52,7 +53,7 @@ class TopicInfo(NamedTuple):
         ends = ", ".join(map(str, self.end_offsets[:_SHOWN_PARTITIONS]))
         more = ", ..." if len(self.end_offsets) > _SHOWN_PARTITIONS else ""
         configs = "".join(f", {key}={value}" for key, value in sorted(self.configs.items()))
-        return f"<Topic {self.name}: {count_of(self.partitions, 'partition')}, end offsets {ends}{more}{configs}>"
+        return f"<Topic {self.name}: {count_text(self.partitions, 'partition')}, end offsets {ends}{more}{configs}>"
 
 
 def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from kafkaframes.broker.state.topics import count_of
+from kafkaframes.errors.words import count_text
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -136,9 +136,9 @@ def describe_unused(rules: Sequence[Occasions], count_requests: Callable[[str | 
         lines.append(f"  {rule.origin}: {rule.describe()}")
         api = getattr(rule, "api", None)
         if rule.count:
-            lines.append(f"    matched {count_of(rule.count, 'time')}, each of which passed")
+            lines.append(f"    matched {count_text(rule.count, 'time')}, each of which passed")
         elif count_requests is not None and api is not None:
-            lines.append(f"    none of {count_of(count_requests(api), f'{api} request')} matched")
+            lines.append(f"    none of {count_text(count_requests(api), f'{api} request')} matched")
     return "\n".join(lines)
 
 

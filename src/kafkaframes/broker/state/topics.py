@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from kafkaframes.errors.words import count_text
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import PartitionLog
 from kafkaframes.storage.partition.state import UNDEFINED, EpochEnd
@@ -98,7 +99,7 @@ class Topic:
 
     def __repr__(self) -> str:
         """Return one line: name and number of partitions."""
-        return f"<Topic {self.name}: {count_of(len(self.partitions), 'partition')}>"
+        return f"<Topic {self.name}: {count_text(len(self.partitions), 'partition')}>"
 
     @property
     def is_internal(self) -> bool:
@@ -237,12 +238,3 @@ def _rotate_numbers(numbers: Sequence[int], turn: int) -> Sequence[int]:
     """
     first = turn % len(numbers) if numbers else 0
     return [*numbers[first:], *numbers[:first]]
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> count_of(1, "partition"), count_of(1200, "partition")
-    ('1 partition', '1,200 partitions')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
