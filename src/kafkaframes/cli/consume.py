@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import Range
 
-_MAX_RECORDS = 2**63 - 1
+_MAX_OFFSET = 2**63 - 1
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 Row = dict[str, Any]
 Writer = Callable[[Row], bytes]
@@ -58,10 +58,10 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
-    offset_flags = parse_offsets(flags["offsets"])
+    offset_range = parse_offsets(flags["offsets"])
     client = {
         "read_committed": {"isolation.level": "read_committed" if flags["read_committed"] else "read_uncommitted"},
-        "offsets": {"auto.offset.reset": _reset(offset_flags)},
+        "offsets": {"auto.offset.reset": _reset(offset_range)},
         "group": {} if flags["group"] is None else {"group.id": flags["group"]},
     }
     write = None if flags["form"] == "arrow" and not flags["pattern"] else _writer(flags["pattern"], flags["form"])
@@ -69,17 +69,17 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     consumer_settings = ConsumerSettings.of(settings)
     flags["group"] = consumer_settings.group_id
     if not is_typed("offsets"):
-        offset_flags = _start_of(consumer_settings)
+        offset_range = _start_of(consumer_settings)
     with Consumer(**settings) as consumer:
-        tables = _tables(consumer, topic, offset_flags, flags)
+        tables = _tables(consumer, topic, offset_range, flags)
         if write is None:
             _write_arrow(tables)
         else:
             _write_rows(tables, write)
 
 
-def _reset(offset_flags: Range) -> str:
-    return "latest" if offset_flags.start_offset == _MAX_RECORDS else "earliest"
+def _reset(offset_range: Range) -> str:
+    return "latest" if offset_range.start_offset == _MAX_OFFSET else "earliest"
 
 
 def _start_of(settings: ConsumerSettings) -> Range:
@@ -93,16 +93,16 @@ def _start_of(settings: ConsumerSettings) -> Range:
     return parse_offsets(("end" if settings.auto_offset_reset == "latest" else "beginning",))
 
 
-def _tables(consumer: Consumer, topic: str, offset_flags: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
+def _tables(consumer: Consumer, topic: str, offset_range: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
     """Yield the requested records, up to the requested number or (with -e) the end."""
     partitions = _partitions_of(consumer, topic, flags["partitions"])
     ends = (
-        _ends(consumer, partitions, offset_flags) if flags["ends"] or offset_flags.end_timestamp is not None else None
+        _ends(consumer, partitions, offset_range) if flags["ends"] or offset_range.end_timestamp is not None else None
     )
     if flags["group"] is not None:
         consumer.subscribe([topic])
     else:
-        consumer.assign(_starts(consumer, partitions, offset_flags))
+        consumer.assign(_starts(consumer, partitions, offset_range))
     remaining = flags["count"]
     while remaining is None or remaining > 0:
         if ends is not None and _is_through(consumer, ends):
@@ -118,32 +118,32 @@ def _tables(consumer: Consumer, topic: str, offset_flags: Range, flags: dict[str
             yield table
 
 
-def _partitions_of(consumer: Consumer, topic: str, offset_flags: tuple[int, ...]) -> list[TopicPartition]:
+def _partitions_of(consumer: Consumer, topic: str, numbers: tuple[int, ...]) -> list[TopicPartition]:
     from kafkaframes.client import TopicPartition
 
     existing_partitions = consumer.partitions_for(topic)
-    missing = [number for number in offset_flags if TopicPartition(topic, number) not in existing_partitions]
+    missing = [number for number in numbers if TopicPartition(topic, number) not in existing_partitions]
     if missing:
         raise OptionError(f"topic {topic} has no partition {missing[0]}, it has {len(existing_partitions)}")
-    return [one for one in existing_partitions if not offset_flags or one.partition in offset_flags]
+    return [one for one in existing_partitions if not numbers or one.partition in numbers]
 
 
-def _starts(consumer: Consumer, partitions: list[TopicPartition], offset_flags: Range) -> dict[TopicPartition, int]:
+def _starts(consumer: Consumer, partitions: list[TopicPartition], offset_range: Range) -> dict[TopicPartition, int]:
     first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    if offset_flags.start_timestamp is not None:
-        result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_flags.start_timestamp))
+    if offset_range.start_timestamp is not None:
+        result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_range.start_timestamp))
         return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
-    if offset_flags.start_offset is None:
+    if offset_range.start_offset is None:
         return first
-    start = offset_flags.start_offset
+    start = offset_range.start_offset
     return {one: min(max(start if start >= 0 else last[one] + start, first[one]), last[one]) for one in partitions}
 
 
-def _ends(consumer: Consumer, partitions: list[TopicPartition], offset_flags: Range) -> dict[TopicPartition, int]:
+def _ends(consumer: Consumer, partitions: list[TopicPartition], offset_range: Range) -> dict[TopicPartition, int]:
     last = consumer.end_offsets(partitions)
-    if offset_flags.end_timestamp is None:
+    if offset_range.end_timestamp is None:
         return last
-    result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_flags.end_timestamp))
+    result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_range.end_timestamp))
     return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
 
 
@@ -166,7 +166,7 @@ def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table
         return table
     numbers, offsets = table["partition"].to_pylist(), table["offset"].to_pylist()
     by_number = {one.partition: end for one, end in ends.items()}
-    keep = [offset < by_number.get(number, _MAX_RECORDS) for number, offset in zip(numbers, offsets, strict=True)]
+    keep = [offset < by_number.get(number, _MAX_OFFSET) for number, offset in zip(numbers, offsets, strict=True)]
     return table if all(keep) else table.filter(pa.array(keep))
 
 

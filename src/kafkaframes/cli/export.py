@@ -179,10 +179,10 @@ def _read_options(
 
 def _settings(flags: Mapping[str, Any]) -> ExportSettings:
     """Read the settings of all segments. ``--option`` overrides flags."""
-    storage_settings = {entry.name: flags[entry.name] for entry in fields(ExportSettings) if entry.name in flags}
+    flag_values = {entry.name: flags[entry.name] for entry in fields(ExportSettings) if entry.name in flags}
     form = flags["form"]
     return ExportSettings(
-        **{**storage_settings, "keys": tuple(key.encode() for key in flags["keys"])},
+        **{**flag_values, "keys": tuple(key.encode() for key in flags["keys"])},
         format=form if form in FORMATS else "parquet",
     )
 

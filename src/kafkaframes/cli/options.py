@@ -295,12 +295,12 @@ def _plain_paths(paths: Iterable[str]) -> set[str]:
 
 def has_copies(directories: Iterable[LogDirectory], paths: Iterable[str]) -> bool:
     """Return whether a partition exists more than once. Only then the readers of headers are imported for a merge."""
-    named = _plain_paths(paths)
+    plain_paths = _plain_paths(paths)
     result = [
         one.topic_partition
         for directory in directories
         for one in directory.partitions
-        if one.is_live or one.directory in named
+        if one.is_live or one.directory in plain_paths
     ]
     return len(set(result)) < len(result)
 
@@ -314,23 +314,21 @@ def one_log(
     """
     from kafkaframes.storage.copies.one_log import OneLog, one_log_of, refusal
 
-    named = _plain_paths(paths)
-    reason = refusal(directories, named)
+    plain_paths = _plain_paths(paths)
+    reason = refusal(directories, plain_paths)
     if reason is not None:
         say(f"kafkaframes: not merged: {reason}", err=True)
         return OneLog(tuple(directories))
-    return one_log_of(directories, topics=named, options=options, check=check)
+    return one_log_of(directories, partition_paths=plain_paths, options=options, check=check)
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:
     """Return decisions as lines, with a limited number for each check."""
-    paths_so_far: dict[str, int] = {}
+    counts: dict[str, int] = {}
     lines = []
     for decision in decisions:
-        paths_so_far[decision.check] = paths_so_far.get(decision.check, 0) + 1
-        if paths_so_far[decision.check] <= MAX_DECISIONS:
+        counts[decision.check] = counts.get(decision.check, 0) + 1
+        if counts[decision.check] <= MAX_DECISIONS:
             lines.append(str(decision))
-    more = [
-        f"{check}: and {count - MAX_DECISIONS:,} more" for check, count in paths_so_far.items() if count > MAX_DECISIONS
-    ]
+    more = [f"{check}: and {count - MAX_DECISIONS:,} more" for check, count in counts.items() if count > MAX_DECISIONS]
     return lines + more

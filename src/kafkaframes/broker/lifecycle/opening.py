@@ -58,9 +58,9 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
         return Served(plain, filesystem_for(plain, options=storage))
     from kafkaframes.storage.copies.served_tree import show_as_one
 
-    directory_name = {plain_path(path).rstrip("/") for path in paths}
+    plain_paths = {plain_path(path).rstrip("/") for path in paths}
     root_files = (META_PROPERTIES, FILE_NAME)
-    return show_as_one(directories, directory_name, merge=replicas == MERGE, options=storage, root_files=root_files)
+    return show_as_one(directories, plain_paths, merge=replicas == MERGE, options=storage, root_files=root_files)
 
 
 def open_served(

@@ -45,13 +45,13 @@ class OneLog:
         return by_severity(decision for one in self.merged_partitions for decision in one.decisions)
 
 
-def copies_of(directories: Iterable[LogDirectory], topics: Collection[str] = ()) -> list[CopySource]:
+def copies_of(directories: Iterable[LogDirectory], partition_paths: Collection[str] = ()) -> list[CopySource]:
     """Return the partitions to read: live ones, and renamed ones that the user named."""
     return [
         CopySource(directory, partition)
         for directory in directories
         for partition in directory.partitions
-        if partition.is_live or partition.directory in topics
+        if partition.is_live or partition.directory in partition_paths
     ]
 
 
@@ -97,7 +97,7 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
 def one_log_of(
     directories: Sequence[LogDirectory],
     *,
-    topics: Collection[str] = (),
+    partition_paths: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
     check: bool = True,
     join: bool = False,
@@ -105,14 +105,14 @@ def one_log_of(
     """Merge the partitions that occur more than once, and present all partitions as one log directory.
 
     Args:
-        topics: paths of partition directories that the user named.
+        partition_paths: paths of partition directories that the user named.
         check: verify checksums, and replace damaged batches by those of other copies; this reads segments in stores.
         join: present several directories as one even if no partition occurs more than once.
 
     Raises:
         LogDirError: copies belong to different topics or clusters, or cannot be read.
     """
-    sources_by_partition = group(copies_of(directories, topics))
+    sources_by_partition = group(copies_of(directories, partition_paths))
     if not (join and len(directories) > 1) and all(len(sources) == 1 for sources in sources_by_partition.values()):
         return OneLog(tuple(directories))
     view, merged_partitions = View(options or {}), []
@@ -125,9 +125,9 @@ def one_log_of(
     return OneLog((view.directory(directories),), tuple(merged_partitions))
 
 
-def refusal(directories: Sequence[LogDirectory], topics: Collection[str] = ()) -> LogDirError | None:
+def refusal(directories: Sequence[LogDirectory], partition_paths: Collection[str] = ()) -> LogDirError | None:
     """Return the error if the directories' ids forbid a merge; None if they can be merged."""
-    for sources in group(copies_of(directories, topics)).values():
+    for sources in group(copies_of(directories, partition_paths)).values():
         try:
             check_same_log(sources)
         except LogDirError as error:

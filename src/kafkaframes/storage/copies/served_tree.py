@@ -24,7 +24,7 @@ _SMALL = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # files that
 
 def show_as_one(
     directories: Sequence[LogDirectory],
-    topics: Collection[str],
+    partition_paths: Collection[str],
     *,
     merge: bool,
     options: Mapping[str, Any],
@@ -33,14 +33,14 @@ def show_as_one(
     """Present the live partitions of log directories, and the partitions that the user named, as one directory.
 
     Args:
-        topics: paths of partition directories that the user named.
+        partition_paths: paths of partition directories that the user named.
         root_files: names of files to present besides the partitions, from the first log directory with an identity.
 
     Raises:
         LogDirError: copies belong to different topics or clusters, or cannot be read.
         OptionError: a partition has several copies, and ``merge`` is false.
     """
-    sources_by_partition = group(copies_of(directories, topics))
+    sources_by_partition = group(copies_of(directories, partition_paths))
     sources_by_partition.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
     several = [key for key, copies in sources_by_partition.items() if len(copies) > 1]
     if several and not merge:
