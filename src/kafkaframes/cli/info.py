@@ -25,7 +25,8 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, count_text, printable, show, size_text, time_text
+from kafkaframes.cli.text import console, printable, show, size_text, time_text
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
 from kafkaframes.jobs.settings import DescribeSettings

@@ -16,8 +16,9 @@ from typing import IO
 import click
 
 from kafkaframes.cli.options import ports_in, ports_option, specs_option
-from kafkaframes.cli.text import count_text, say, size_text
+from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.messages.registry import Apis
 
 _WRITE_BUFFER = 8 << 20

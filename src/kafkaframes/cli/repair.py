@@ -17,9 +17,10 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import count_text, say, size_text
+from kafkaframes.cli.text import say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.job import row_counts_text
 from kafkaframes.jobs.settings import RepairSettings
 

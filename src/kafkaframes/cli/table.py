@@ -26,10 +26,10 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import count_text, note, printable, say, size_text
+from kafkaframes.cli.text import note, printable, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import NO_SUCH_PATH, NetworkError, OptionError
-from kafkaframes.errors.words import verb_text
+from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.tables.settings import TableSettings
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 import click
 
 from kafkaframes.errors import OptionError
-from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report.words import size_text, time_text
 from kafkaframes.storage.files.names import printable
 from kafkaframes.storage.files.units import parse_time
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "base64_text", "console", "count_text", "if_anybody_reads", "is_quiet", "milliseconds", "note", "print_table",
+    "base64_text", "console", "if_anybody_reads", "is_quiet", "milliseconds", "note", "print_table",
     "printable", "quiet_option", "records_out", "say", "show", "size_text", "time_text",
 ]  # fmt: skip
 _PIPED_WIDTH = 200  # width of tables in a pipe, which has no width of its own

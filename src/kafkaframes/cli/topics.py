@@ -17,8 +17,9 @@ from kafkaframes.cli.connecting import (
     topic_partition_of,
     with_admin,
 )
-from kafkaframes.cli.text import count_text, milliseconds, say
+from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
 
 if TYPE_CHECKING:
     from kafkaframes.client import Admin, TopicPartition
