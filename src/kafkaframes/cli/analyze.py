@@ -130,12 +130,12 @@ def _summary(totals: list[int], records: int, batches: int, left_out: int) -> st
             f"no record can be measured; {count_text(left_out, 'batch', 'batches')} "
             "left out (control batches, LogAppendTime, damage)"
         )
-    saved_text = [
+    saved_texts = [
         f"{100 * (old - totals[2]) / old:.1f} % against format {number}" for number, old in enumerate(totals[:2])
     ]
     return (
         f"{count_text(records, 'record')} in {count_text(batches, 'batch', 'batches')}: "
-        f"format 2 saves {' and '.join(saved_text)}, uncompressed; "
+        f"format 2 saves {' and '.join(saved_texts)}, uncompressed; "
         f"{count_text(left_out, 'batch', 'batches')} left out (control batches, LogAppendTime, damage)"
     )
 

@@ -91,12 +91,12 @@ def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tu
     from kafkaframes.jobs.checkpoint import convert_checkpoint
 
     new_names = dict(pair_of(text, "--topic ", "OLD=NEW", has_value=True) for text in topics)
-    converted_path = convert_checkpoint(
+    conversion = convert_checkpoint(
         path, to, target=target, topics=new_names, begins=dict(enumerate(map(_offsets, begins)))
     )
-    say(f"{to}: query {converted_path.query_id} goes on after micro-batch {converted_path.done}")
+    say(f"{to}: query {conversion.query_id} goes on after micro-batch {conversion.done}")
     if target != "kafka":
-        _advise(converted_path)
+        _advise(conversion)
 
 
 def _offsets(text: str) -> Offsets:

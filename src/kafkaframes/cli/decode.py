@@ -270,15 +270,15 @@ def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, dep
     width = min(max((len(_label(run)) for run in annotated.runs), default=0), 70)
     for run in annotated.runs:
         if depth and run.what == "records" and run.value:
-            nested_runs = data[run.end - len(run.value) : run.end]
+            nested_data = data[run.end - len(run.value) : run.end]
             yield from _lines(
-                data[run.start : run.end - len(nested_runs)],
+                data[run.start : run.end - len(nested_data)],
                 run.start,
-                f"{_label(run)}  {count_text(len(nested_runs), 'byte')}",
+                f"{_label(run)}  {count_text(len(nested_data), 'byte')}",
                 False,
             )
             yield from drawing_lines(
-                draw_records(nested_runs, depth=depth), start=run.end - len(nested_runs), show_all=show_all
+                draw_records(nested_data, depth=depth), start=run.end - len(nested_data), show_all=show_all
             )
             continue
         yield from _lines(data[run.start : run.end], run.start, f"{_label(run):<{width}}  {run.text()}", show_all)

@@ -145,8 +145,8 @@ def _remarks(report: RestoreReport) -> list[str]:
     for entry in report.partitions:
         name = f"{entry.topic}-{entry.partition}"
         remarks += [
-            f"{lost_counts.file}: bytes {lost_counts.start:,} to {lost_counts.end:,} are left out: {lost_counts.reason}"
-            for lost_counts in entry.lost
+            f"{lost_range.file}: bytes {lost_range.start:,} to {lost_range.end:,} are left out: {lost_range.reason}"
+            for lost_range in entry.lost
         ]
         remarks += [f"{name}: {number:,} {kind} left out" for kind, number in sorted(entry.dropped.items()) if number]
         if entry.open_transactions:

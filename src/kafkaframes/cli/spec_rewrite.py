@@ -133,11 +133,11 @@ def read_files(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
     """
     if source is None:
         names = [name for api in catalog.apis() for name in (api.request, api.response)]
-        specs_by_name = map(catalog.load, (*_HEADERS, *names))
-        kept_fields = [
-            replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in specs_by_name
+        specs = map(catalog.load, (*_HEADERS, *names))
+        kept_specs = [
+            replace(one, listeners=tuple(name for name in one.listeners if name != "zkBroker")) for one in specs
         ]
-        return {one.name: (one, to_text(one).encode()) for one in kept_fields}
+        return {one.name: (one, to_text(one).encode()) for one in kept_specs}
     return load_files(source)
 
 
@@ -183,8 +183,8 @@ def _rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:
             default=f"{default} (was empty)" if field.is_null_default_new else default, arrays=field.arrays,
             outcome="tagged",
         )  # fmt: skip
-    for kept_fields in rewrite_result.kept:
-        yield _row(rewrite_result, kept_fields.message, kept_fields.path, outcome=f"left: {kept_fields.reason}")
+    for kept_field in rewrite_result.kept:
+        yield _row(rewrite_result, kept_field.message, kept_field.path, outcome=f"left: {kept_field.reason}")
 
 
 def _row(rewrite_result: Rewrite, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
@@ -201,8 +201,8 @@ def _text(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, target: Pa
             if field.message == api.response:
                 null = "; null is its default now" if field.is_null_default_new else ""
                 yield f"  {'.'.join(field.path)}: tag {field.tag}{null}"
-    for kept_fields in rewrite_result.kept:
-        yield f"left: {'.'.join((kept_fields.message, *kept_fields.path))}: {kept_fields.reason}"
+    for kept_field in rewrite_result.kept:
+        yield f"left: {'.'.join((kept_field.message, *kept_field.path))}: {kept_field.reason}"
     yield ""
     yield f"{'':<36} {'here':>6}  trunk of October 2024, --suffix --as-written"
     for name, count in numbers(rewrite_result).items():

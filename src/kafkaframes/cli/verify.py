@@ -130,10 +130,10 @@ def _copies_as_json(merged_log: OneLog | None) -> dict[str, Any]:
 def _print_merged(merged_log: OneLog | None) -> None:
     if merged_log is not None and merged_log.merged_partitions:
         count = len(merged_log.merged_partitions)
-        lost_partitions = len({(one.topic_partition, one.first_offset) for one in _lost_decisions(merged_log)})
+        lost_ranges = len({(one.topic_partition, one.first_offset) for one in _lost_decisions(merged_log)})
         verdict = (
-            f"{lost_partitions:,} ranges of offsets are lost or undecided"
-            if lost_partitions
+            f"{lost_ranges:,} ranges of offsets are lost or undecided"
+            if lost_ranges
             else "every offset is whole in some copy"
         )
         say(f"merged: {count_text(count, 'partition')} with several copies; {verdict}")

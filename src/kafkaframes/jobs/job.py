@@ -189,11 +189,11 @@ class Done(Values):
 DoneT = TypeVar("DoneT", bound=Done)
 
 
-def counts_text(parts: Sequence[Any], read: str, written_rows: str, left_out: str) -> str:
+def counts_text(parts: Sequence[Any], read_name: str, written_name: str, left_out_name: str) -> str:
     """Return the totals of read, written and omitted records as text. The arguments name the attributes to add up."""
-    sums = {name: [getattr(part, name) for part in parts] for name in (read, written_rows, left_out)}
-    reasons = sum(map(Counter, sums[left_out]), Counter[str]())
-    return row_counts_text(sum(sums[read]), sum(sums[written_rows]), reasons)
+    sums = {name: [getattr(part, name) for part in parts] for name in (read_name, written_name, left_out_name)}
+    reasons = sum(map(Counter, sums[left_out_name]), Counter[str]())
+    return row_counts_text(sum(sums[read_name]), sum(sums[written_name]), reasons)
 
 
 def settings_as_json(settings: Any) -> dict[str, Any]:

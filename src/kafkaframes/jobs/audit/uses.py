@@ -90,17 +90,17 @@ def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[
 
 def _advertised_ranges(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield (connection, highest version by API key) for a batch. Identical responses are parsed once."""
-    has_api: dict[tuple[bytes, bytes], dict[int, int]] = {}
+    highest_by_response: dict[tuple[bytes, bytes], dict[int, int]] = {}
     lists = batch.column("response").field("apiKeys")
     values, offsets = lists.values, lists.offsets.to_numpy()
     keys, highest = (values.field(name).to_numpy(zero_copy_only=False) for name in ("apiKey", "maxVersion"))
     for row, connection in enumerate(batch.column("connection").to_pylist()):
         start, end = offsets[row], offsets[row + 1]
         mark = keys[start:end].tobytes(), highest[start:end].tobytes()
-        if mark not in has_api:
-            has_api[mark] = dict(zip(keys[start:end].tolist(), highest[start:end].tolist(), strict=True))
-        if has_api[mark]:
-            yield connection, has_api[mark]
+        if mark not in highest_by_response:
+            highest_by_response[mark] = dict(zip(keys[start:end].tolist(), highest[start:end].tolist(), strict=True))
+        if highest_by_response[mark]:
+            yield connection, highest_by_response[mark]
 
 
 def _highest(response: Any) -> dict[int, int]:

@@ -38,7 +38,7 @@ _NOTHING_EXPIRES: Final = {
 async def open_cluster(
     endpoint: str,
     properties: Mapping[str, Any],
-    is_reached: Callable[[dict[str, Any]], Awaitable[None]],
+    wait_for_cluster: Callable[[dict[str, Any]], Awaitable[None]],
     say: Callable[[str], None],
     *,
     writes: bool,
@@ -49,7 +49,7 @@ async def open_cluster(
     Args:
         endpoint: bootstrap servers, or a log directory.
         properties: client settings from the user.
-        is_reached: waits until a cluster responds.
+        wait_for_cluster: waits until a cluster responds.
         say: receives messages about a directory, line by line.
         writes: whether a directory is written to.
         report_loss: receives those messages that are about records that are not served.
@@ -60,25 +60,25 @@ async def open_cluster(
     """
     if not is_directory(endpoint):
         client = {**properties, "bootstrap.servers": endpoint}
-        await is_reached(client)
+        await wait_for_cluster(client)
         yield client
         return
     data_dir, serve = (endpoint, None) if writes else (None, endpoint)
     async with Broker(data_dir=data_dir, serve=serve, journal=False, config=_NOTHING_EXPIRES) as broker:
-        reported_topics: set[str] = set()
-        _tell(broker, reported_topics, say, report_loss)
+        reported_remarks: set[str] = set()
+        _tell(broker, reported_remarks, say, report_loss)
         yield {"bootstrap.servers": broker.bootstrap_servers}
-        _tell(broker, reported_topics, say, report_loss)  # findings since the broker opened the directory
+        _tell(broker, reported_remarks, say, report_loss)  # findings since the broker opened the directory
 
 
 def _tell(
-    broker: Broker, reported_topics: set[str], say: Callable[[str], None], report_loss: Callable[[str], None]
+    broker: Broker, reported_remarks: set[str], say: Callable[[str], None], report_loss: Callable[[str], None]
 ) -> None:
     """Report findings that were not reported yet."""
     losses = set(broker.losses)
     for remark in broker.remarks:
-        if remark not in reported_topics:
-            reported_topics.add(remark)
+        if remark not in reported_remarks:
+            reported_remarks.add(remark)
             say(remark)
             if remark in losses:
                 report_loss(remark)

@@ -165,8 +165,8 @@ class _Job:
 
     async def _wait_for_cluster(self, client: dict[str, Any]) -> None:
         """Wait until a cluster responds."""
-        known_id = ClientSettings.of(select_client_options(client))
-        await reach(known_id, waiting=self.say, timeout_s=self.settings.timeout_s)
+        client_settings = ClientSettings.of(select_client_options(client))
+        await reach(client_settings, waiting=self.say, timeout_s=self.settings.timeout_s)
 
     async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
         if self.settings.offsets == REASSIGN:
@@ -320,9 +320,9 @@ class _Job:
                 return 0
             copy, begins = MappedSide(copied_side, mapping), mapping.source_of(begins)
         comparison = Comparison(partition, source, copy, max(start, begins), at, is_complete=self._compares_all)
-        is_compared = await comparison.run()
-        if is_compared or not await holds_records(copy, begins, at):
-            return is_compared
+        count = await comparison.run()
+        if count or not await holds_records(copy, begins, at):
+            return count
         if isinstance(writer, MappingWriter) and writer.proves_identity(partition):
             self.say(
                 f"{partition}: source and copy hold no common offset any more; continues by the mapping's topic ids"

@@ -295,8 +295,8 @@ def timeline(times: Times) -> Timeline:
 
 
 def _range(times: Times) -> tuple[int, int]:
-    known_times = times.starts <= LAST_MS
-    starts, counts = times.starts[known_times], times.counts[known_times]
+    is_in_calendar = times.starts <= LAST_MS
+    starts, counts = times.starts[is_in_calendar], times.counts[is_in_calendar]
     if starts.size == 0:
         return -1, -1
     first, last = int(starts[0]), int(starts[-1])

@@ -222,8 +222,8 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
 def _note_damage(judgement: Judged, index: int, position: int, facts: SegmentFacts) -> None:
     if index in judgement.problems:
         first = int(judgement.first_offsets[index])
-        known_counts = None if first == UNKNOWN else first
-        facts.error("records", judgement.problems[index], position=position, offset=known_counts)
+        offset = None if first == UNKNOWN else first
+        facts.error("records", judgement.problems[index], position=position, offset=offset)
     for offset in judgement.wrong.get(index, []):
         message = "the CRC of a message inside a compressed one is not that of its bytes"
         facts.error("inner-crc", message, position=position, offset=offset)
@@ -296,10 +296,10 @@ def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
 
 def _epoch_runs(kept_columns: dict[str, Ints]) -> list[tuple[int, int, int]]:
     epochs = kept_columns["leader_epoch"]
-    known_counts = np.flatnonzero((epochs >= 0) & (kept_columns["magic"] >= 2))
-    if len(known_counts) == 0:
+    rows = np.flatnonzero((epochs >= 0) & (kept_columns["magic"] >= 2))
+    if len(rows) == 0:
         return []
-    starts = known_counts[np.flatnonzero(np.diff(epochs[known_counts], prepend=epochs[known_counts][0] - 1))]
+    starts = rows[np.flatnonzero(np.diff(epochs[rows], prepend=epochs[rows][0] - 1))]
     return [
         (int(epochs[row]), int(kept_columns["base_offset"][row]), int(kept_columns["position"][row])) for row in starts
     ]
@@ -360,19 +360,19 @@ def _time_index_findings(
         return
     largest = np.maximum.accumulate(kept_columns["max_timestamp"])
     owner = np.searchsorted(kept_columns["last_offset"], index.offsets)  # batch that contains the entry's offset
-    known_counts = _holds(largest, owner, index.timestamps)
-    known_counts |= _holds(
+    is_right = _holds(largest, owner, index.timestamps)
+    is_right |= _holds(
         kept_columns["magic"], owner, np.zeros(len(owner), np.int64)
     )  # 0.10 indexed times that format 0 lacks
-    for entry in np.flatnonzero(~known_counts).tolist():
+    for entry in np.flatnonzero(~is_right).tolist():
         message = f"{index.timestamps[entry]} is not the largest timestamp up to offset {index.offsets[entry]}"
         at = entry * TIME_ENTRY.itemsize
         yield Finding(Severity.WARNING, "timeindex-mismatch", message, path, at, int(index.offsets[entry]))
 
 
-def _holds(values: Ints, rows: npt.NDArray[np.intp], record_range: Ints) -> npt.NDArray[np.bool_]:
+def _holds(values: Ints, rows: npt.NDArray[np.intp], expected: Ints) -> npt.NDArray[np.bool_]:
     """Return a flag for each row: whether the row exists in ``values`` and contains the given value."""
     result = np.zeros(len(rows), np.bool_)
     inside = rows < len(values)
-    result[inside] = values[rows[inside]] == record_range[inside]
+    result[inside] = values[rows[inside]] == expected[inside]
     return result

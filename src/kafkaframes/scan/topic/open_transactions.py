@@ -33,10 +33,8 @@ def find_open_transactions(
         return []
     with TopicLookupClient({**settings, "isolation.level": "read_uncommitted"}) as lookups:
         high_watermarks = lookups.end_offsets(stable_offsets)
-    hidden_records = {
-        partition: high for partition, high in high_watermarks.items() if high > stable_offsets[partition]
-    }
-    producers = _find_producers(hidden_records, settings)
+    hidden_ends = {partition: high for partition, high in high_watermarks.items() if high > stable_offsets[partition]}
+    producers = _find_producers(hidden_ends, settings)
     return [
         HiddenRecords(
             partition.topic,
@@ -47,7 +45,7 @@ def find_open_transactions(
             records=None,
             directory="",
         )
-        for partition, high in hidden_records.items()
+        for partition, high in hidden_ends.items()
     ]
 
 

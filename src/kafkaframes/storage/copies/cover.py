@@ -315,8 +315,8 @@ def compacted_end(copy: Copy, blocks: Blocks) -> int:
 
     The cleaner's checkpoint may be older than the segments, so that the batches count as well.
     """
-    clean_end = copy.clean_offset is not None and copy.clean_offset >= 0
-    last_hole = holes(blocks, within=clean_end)[-1:]
+    has_clean_offset = copy.clean_offset is not None and copy.clean_offset >= 0
+    last_hole = holes(blocks, within=has_clean_offset)[-1:]
     thinned_rows = np.flatnonzero(blocks.thinned)[-1:]
     ends: list[int] = [0, *blocks.first[last_hole].tolist(), *(blocks.last[thinned_rows] + 1).tolist()]
     end = int(blocks.last[-1]) + 1 if len(blocks) else 0

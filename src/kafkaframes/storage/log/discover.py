@@ -429,8 +429,8 @@ def check_topics(patterns: Iterable[str], have: Iterable[str]) -> None:
     for name in patterns:
         if not any(is_selected(topic, (name,)) for topic in topics):
             near = difflib.get_close_matches(name, topics, n=1)
-            entries = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
-            hint = f"did you mean {near[0]}?" if near else f"there are {entries}" if topics else "there is none"
+            topic_list = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
+            hint = f"did you mean {near[0]}?" if near else f"there are {topic_list}" if topics else "there is none"
             raise OptionError(f"no topic {name}: {hint}")
 
 

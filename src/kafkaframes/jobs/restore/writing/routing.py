@@ -173,8 +173,8 @@ class Router:
     def _check(
         self, numbers: Ints, has_number: npt.NDArray[np.bool_], topics: list[str], topic_of: Ints, counts: Ints
     ) -> None:
-        known_counts = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
-        limits = np.where(known_counts | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
+        has_count = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
+        limits = np.where(has_count | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
         wrong = has_number & ((numbers < 0) | (numbers >= limits))
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
