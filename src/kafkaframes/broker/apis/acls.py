@@ -184,13 +184,13 @@ def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState)
     except RefusedError as error:
         return request.response(error_code=error.code, error_message=error.reason, entries=None)
     rows = []
-    for stored_quotas in broker.metadata.entities.get("quotas", []):
-        entity: Entity = stored_quotas["entity"]
+    for stored_quota in broker.metadata.entities.get("quotas", []):
+        entity: Entity = stored_quota["entity"]
         if _matches(entity, body.components, is_strict=body.strict):
             rows.append(
                 types.EntryData(
                     entity=[types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-                    values=[types.ValueData(key=key, value=value) for key, value in stored_quotas["values"].items()],
+                    values=[types.ValueData(key=key, value=value) for key, value in stored_quota["values"].items()],
                 )
             )
     return request.response(error_message=None, entries=rows)
@@ -299,13 +299,13 @@ def _change(
         return ErrorCode.INVALID_REQUEST, wrong
     if request.body.validate_only:
         return ErrorCode.NONE, None
-    stored_quotas = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
+    stored_quota = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
     for operation in entry.ops:
         if operation.remove:
-            stored_quotas["values"].pop(operation.key, None)
+            stored_quota["values"].pop(operation.key, None)
         else:
-            stored_quotas["values"][operation.key] = operation.value
-    if not stored_quotas["values"]:
+            stored_quota["values"][operation.key] = operation.value
+    if not stored_quota["values"]:
         del quotas[_key(entity)]
     return ErrorCode.NONE, None
 

@@ -178,33 +178,30 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
         )
     committer = Committer(body.group_id, supports_epoch_errors=False)
     partition_type = types.OffsetFetchResponsePartition
-    error, offsets_by_topic = _fetch(request, broker, committer, body.topics)
+    error, offsets = _fetch(request, broker, committer, body.topics)
     if error != ErrorCode.NONE and request.version < _FIRST_WITH_ERROR:
-        offsets_by_topic = {
+        offsets = {
             TopicPartition(topic.name, index): CommittedOffset(error=error)
             for topic in body.topics or ()
             for index in topic.partition_indexes
         }
     if request.version == 0:
-        offsets_by_topic = {
-            where: offset._replace(error=_UNKNOWN) if offset.offset < 0 else offset
-            for where, offset in offsets_by_topic.items()
+        offsets = {
+            where: offset._replace(error=_UNKNOWN) if offset.offset < 0 else offset for where, offset in offsets.items()
         }
     topics = [
-        types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, offsets_by_topic))
-        for name, indexes in _list_offsets(
-            body.topics if error == ErrorCode.NONE or offsets_by_topic else [], offsets_by_topic
-        )
+        types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, offsets))
+        for name, indexes in _list_offsets(body.topics if error == ErrorCode.NONE or offsets else [], offsets)
     ]
     return request.response(topics=topics, error_code=error)
 
 
 def _list_offsets(
-    topics: Iterable[_Topic] | None, offsets_by_topic: dict[TopicPartition, CommittedOffset]
+    topics: Iterable[_Topic] | None, offsets: dict[TopicPartition, CommittedOffset]
 ) -> Iterator[tuple[str, list[int]]]:
     """Yield the requested topics and partitions, including topics without partitions; all if ``topics`` is None."""
     if topics is None:
-        yield from by_topic(offsets_by_topic).items()
+        yield from by_topic(offsets).items()
     else:
         yield from ((topic.name, topic.partition_indexes) for topic in topics)
 
@@ -222,22 +219,17 @@ def _fetch(
         else [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     )
     try:
-        offsets_by_topic = broker.groups.commits.fetch(
-            committer, partitions, require_stable=request.body.require_stable
-        )
+        offsets = broker.groups.commits.fetch(committer, partitions, require_stable=request.body.require_stable)
     except KafkaframesError as failed:
         return error_of(failed), {}
-    codes = {
-        name: check_denied(request, broker.access, "TOPIC", name)
-        for name in {where.topic for where in offsets_by_topic}
-    }
+    codes = {name: check_denied(request, broker.access, "TOPIC", name) for name in {where.topic for where in offsets}}
     if partitions is None:
         return ErrorCode.NONE, {
-            where: offset for where, offset in offsets_by_topic.items() if codes[where.topic] == ErrorCode.NONE
+            where: offset for where, offset in offsets.items() if codes[where.topic] == ErrorCode.NONE
         }
     return ErrorCode.NONE, {
         where: CommittedOffset(error=codes[where.topic]) if codes[where.topic] else offset
-        for where, offset in offsets_by_topic.items()
+        for where, offset in offsets.items()
     }
 
 
@@ -259,15 +251,15 @@ def _group(
         topics = [topic for topic in topics if topic.topic_id in broker.topics_by_id]
         for topic in topics:
             topic.name = broker.topics_by_id[topic.topic_id].name
-    error, offsets_by_topic = _fetch(request, broker, committer, topics)
+    error, offsets = _fetch(request, broker, committer, topics)
     partition_type = types.OffsetFetchResponsePartitions
     rows = [
         types.OffsetFetchResponseTopics(
             name=name,
             topic_id=broker.topics[name].topic_id if name in broker.topics else NIL_UUID,
-            partitions=_rows(partition_type, name, indexes, offsets_by_topic),
+            partitions=_rows(partition_type, name, indexes, offsets),
         )
-        for name, indexes in _list_offsets(topics if error == ErrorCode.NONE else [], offsets_by_topic)
+        for name, indexes in _list_offsets(topics if error == ErrorCode.NONE else [], offsets)
     ]
     missing = CommittedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
     if request.version >= _FIRST_FETCH_BY_ID:
@@ -278,19 +270,17 @@ def _group(
     return types.OffsetFetchResponseGroup(group_id=group.group_id, topics=rows, error_code=error)
 
 
-def _rows(
-    struct: Any, name: str, indexes: list[int], offsets_by_topic: dict[TopicPartition, CommittedOffset]
-) -> list[Any]:
-    return [_row(struct, index, offsets_by_topic[TopicPartition(name, index)]) for index in indexes]
+def _rows(struct: Any, name: str, indexes: list[int], offsets: dict[TopicPartition, CommittedOffset]) -> list[Any]:
+    return [_row(struct, index, offsets[TopicPartition(name, index)]) for index in indexes]
 
 
-def _row(struct: Any, index: int, offsets_by_topic: CommittedOffset) -> Any:
+def _row(struct: Any, index: int, offset: CommittedOffset) -> Any:
     return struct(
         partition_index=index,
-        committed_offset=offsets_by_topic.offset,
-        committed_leader_epoch=offsets_by_topic.leader_epoch,
-        metadata=offsets_by_topic.metadata,
-        error_code=offsets_by_topic.error,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        error_code=offset.error,
     )
 
 

@@ -117,8 +117,8 @@ class Fetch:
         for number, key in enumerate(list(self._requested_partitions), start=1):
             if number % _AT_ONCE == 0:
                 yield
-            requested_partitions = self._requested_partitions.get(key)
-            if requested_partitions is None:  # removed in the meantime by another request of the session
+            requested_partition = self._requested_partitions.get(key)
+            if requested_partition is None:  # removed in the meantime by another request of the session
                 continue
             name, topic_id, index = key
             if (name, topic_id) not in topics:
@@ -132,12 +132,12 @@ class Fetch:
                 )
             topic, code = topics[name, topic_id]
             if topic is not None:
-                requested_partitions.name = topic.name
-            elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested_partitions.name:
-                code = self._code_of_former(requested_partitions.name)
+                requested_partition.name = topic.name
+            elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested_partition.name:
+                code = self._code_of_former(requested_partition.name)
             try:
                 read, partition = self._read(
-                    topic, code, index, requested_partitions.fields, size=size, held_bytes=held_bytes
+                    topic, code, index, requested_partition.fields, size=size, held_bytes=held_bytes
                 )
             except NotReadYetError as not_read:
                 missing += not_read.reads
@@ -153,7 +153,7 @@ class Fetch:
                 or read.diverging is not None
                 or read.preferred_replica >= 0
             )
-            rows.append((key, requested_partitions, self._row(index, read, partition)))
+            rows.append((key, requested_partition, self._row(index, read, partition)))
         if missing:
             raise NotReadYetError(*missing)
         return rows, size, urgent
@@ -168,7 +168,7 @@ class Fetch:
     ) -> tuple[Read, Partition | None]:
         if topic is None:
             return Read(code), None
-        known_partition = topic.partition(index)
+        unverified_partition = topic.partition(index)
         partition, code = leader_partition(
             self._request,
             topic,
@@ -177,7 +177,7 @@ class Fetch:
             or_follower=self._may_follow,
         )
         if partition is None:
-            return Read(code), known_partition
+            return Read(code), unverified_partition
         self.partitions.append(partition)
         limits = self._limits.limits_after(size, held_bytes)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
@@ -230,12 +230,12 @@ class Fetch:
         session = self._session
         rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
         news = []
-        for number, (key, requested_partitions, row) in enumerate(rows, start=1):
+        for number, (key, requested_partition, row) in enumerate(rows, start=1):
             if number % _AT_ONCE == 0:
                 yield
-            has_changed = self._session is not None and is_news(requested_partitions, row)
+            has_changed = self._session is not None and is_news(requested_partition, row)
             if has_changed or not self._is_incremental:
-                news.append((key, requested_partitions, row))
+                news.append((key, requested_partition, row))
         if _has_no_name_to_compare(news):
             return self._failure_response()
         if session is not None:
@@ -302,8 +302,8 @@ def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
     reading continues after them. Kafka 3.9 returns twelve bytes without a batch (``LazyDownConversionRecords``), so
     that an old consumer never advances.
     """
-    known_partition = broker.fetch_sessions.count(request.body.session_id)
-    if broker.store is None and (request.may_be_long or known_partition > _AT_ONCE):
+    session_size = broker.fetch_sessions.count(request.body.session_id)
+    if broker.store is None and (request.may_be_long or session_size > _AT_ONCE):
         request.has_long_answer = True
         return broker.changes.beside(_answer_steps(request, broker))
     return finish_steps(_answer_steps(request, broker))

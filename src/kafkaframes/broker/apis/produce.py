@@ -205,19 +205,19 @@ def _may_write_internal(request: _Produce) -> bool:
     return request.client_id == "__admin_client"  # as Kafka's AuthHelper, for tools that write to internal topics
 
 
-def _refusal(request: _Produce, broker: BrokerState, sent_records: list[_Topic]) -> int:
+def _refusal(request: _Produce, broker: BrokerState, topics: list[_Topic]) -> int:
     """Return the error of a request with transactional batches: no transactional id, or no permission for it.
 
     Mirrored batches need no transactional id: a mirror copies batches of other clients' transactions to topics that
     keep offsets (``kafkaframes.on.noncontiguous=keep``).
     """
-    topics = [
-        topic for topic in sent_records if any(one.is_transactional for of in topic.partitions.values() for one in of)
+    transactional_topics = [
+        topic for topic in topics if any(one.is_transactional for of in topic.partitions.values() for one in of)
     ]
     transactional_id = request.body.transactional_id
-    if transactional_id is not None and topics:
+    if transactional_id is not None and transactional_topics:
         return check_denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
-    if all(_takes_copies(broker, topic.name) for topic in topics):
+    if all(_takes_copies(broker, topic.name) for topic in transactional_topics):
         return ErrorCode.NONE
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

@@ -40,7 +40,7 @@ class _Row(NamedTuple):
     acquired: Sequence[Acquired] = ()
 
 
-class _Opened(NamedTuple):
+class _OpenPartition(NamedTuple):
     """A partition of the session from which records can be fetched, and the group's state in it."""
 
     partition: Partition
@@ -126,12 +126,12 @@ def _fetch(
     rows: dict[PartitionKey, _Row],
     acknowledged_codes: dict[PartitionKey, int],
 ) -> Answer:
-    body, open_partitions = request.body, dict[PartitionKey, _Opened]()
+    body, open_partitions = request.body, dict[PartitionKey, _OpenPartition]()
     if body.max_records != 0 and body.max_bytes != 0:
         for key in _rotate_keys(list(partitions), body.share_session_epoch):
             try:
                 state = _share.state_of(broker, body.group_id or "", key, partitions[key])
-                open_partitions[key] = _Opened(partitions[key], state)
+                open_partitions[key] = _OpenPartition(partitions[key], state)
             except KafkaframesError as error:
                 rows[key] = _Row(code_of(error))
 
@@ -148,7 +148,7 @@ def _fetch(
         return answer
     return Wait(
         broker,
-        [opened_one.partition for opened_one in open_partitions.values()],
+        [entry.partition for entry in open_partitions.values()],
         body.max_wait_ms,
         lambda is_last: _look(broker, attempt, is_last),
     ).later
@@ -165,19 +165,19 @@ def _rotate_keys(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
 
 
 def _acquire_records(
-    request: _ShareFetch, broker: BrokerState, open_partitions: dict[PartitionKey, _Opened], *, is_last: bool
+    request: _ShareFetch, broker: BrokerState, open_partitions: dict[PartitionKey, _OpenPartition], *, is_last: bool
 ) -> dict[PartitionKey, _Row] | None:
     """Acquire records; return None if there are fewer than ``min_bytes``, unless the attempt is the last one."""
     body = request.body
     moved_partitions = [
-        key for key, reader in open_partitions.items() if reader.partition.leader_id != request.session.node_id
+        key for key, entry in open_partitions.items() if entry.partition.leader_id != request.session.node_id
     ]
     if moved_partitions:  # the leader has moved while the fetch was waiting
-        open_partitions = {key: reader for key, reader in open_partitions.items() if key not in moved_partitions}
+        open_partitions = {key: entry for key, entry in open_partitions.items() if key not in moved_partitions}
         rows = _acquire_records(request, broker, open_partitions, is_last=True) or {}
         return rows | {key: _Row(ErrorCode.NOT_LEADER_OR_FOLLOWER) for key in moved_partitions}
     isolation = TXN_COMMITTED if _is_committed(broker, body.group_id or "") else HIGH_WATERMARK
-    keys = [key for key, reader in open_partitions.items() if reader.state.may_acquire]
+    keys = [key for key, entry in open_partitions.items() if entry.state.may_acquire]
     reads: dict[PartitionKey, _Read] = {}
     for key in keys:  # all reads precede the acquisitions, because an attempt may be repeated after a read
         is_first = not any(read.data is not None and read.data.records for read in reads.values())
@@ -199,12 +199,12 @@ def _is_committed(broker: BrokerState, group_id: str) -> bool:
     return group_setting(broker, group_id, "share.isolation.level") == "read_committed"
 
 
-def _read(open_partitions: _Opened, isolation: str, max_bytes: int, *, is_first: bool) -> _Read:
-    log, offset = open_partitions.partition.log, open_partitions.state.next_fetch_offset
+def _read(open_partition: _OpenPartition, isolation: str, max_bytes: int, *, is_first: bool) -> _Read:
+    log, offset = open_partition.partition.log, open_partition.state.next_fetch_offset
     try:
         return _Read(offset, log.read(offset, max_bytes=max_bytes, isolation=isolation, min_one_message=is_first))
     except OffsetOutOfRangeError:  # the log start offset has moved
-        open_partitions.state.move_start(log.log_start_offset)
+        open_partition.state.move_start(log.log_start_offset)
         return _Read(offset, FetchData(b"", log.high_watermark, log.last_stable_offset, log.log_start_offset))
     except KafkaframesError as error:
         return _Read(offset, code=code_of(error))

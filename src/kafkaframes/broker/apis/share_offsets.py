@@ -66,7 +66,7 @@ def _group(
     broker: BrokerState,
     group: kafka.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
 ) -> kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
-    group_row = request.response.DescribeShareGroupOffsetsResponseGroup
+    row_type = request.response.DescribeShareGroupOffsetsResponseGroup
     code = check_rights(request, broker, GROUP, group.group_id)
     topic_partitions = [topic.partitions for topic in group.topics or () if topic.topic_name in broker.topics]
     if (
@@ -76,13 +76,13 @@ def _group(
     ):
         code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails with UNKNOWN_SERVER_ERROR
     if code != ErrorCode.NONE:
-        return group_row(group_id=group.group_id, error_code=code)
+        return row_type(group_id=group.group_id, error_code=code)
     if group.topics is None:
         requested_topics = _everything(request, broker, group.group_id)
     else:
         requested_topics = {topic.topic_name: list(topic.partitions) for topic in group.topics}
     topics = [_topic(request, broker, group.group_id, name, indexes) for name, indexes in requested_topics.items()]
-    return group_row(group_id=group.group_id, topics=topics)
+    return row_type(group_id=group.group_id, topics=topics)
 
 
 def _everything(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
@@ -240,10 +240,10 @@ def _forget_topic(
     refusal: int,
 ) -> kafka.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic:
     """Delete a group's state in a topic, and remove the topic from those that the group reads."""
-    group_row = request.response.DeleteShareGroupOffsetsResponseTopic
+    row_type = request.response.DeleteShareGroupOffsetsResponseTopic
     if topic is None or topic.topic_id not in remaining:
-        return group_row(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return row_type(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     _, indexes = remaining.pop(topic.topic_id)
     for index in indexes:
         broker.share_groups.forget(ShareKey(request.body.group_id, topic.topic_id, index))
-    return group_row(topic_name=name, topic_id=topic.topic_id)
+    return row_type(topic_name=name, topic_id=topic.topic_id)

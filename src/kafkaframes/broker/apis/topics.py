@@ -344,23 +344,23 @@ def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
 def _delete_topics_steps(
     request: _DeleteTopics, broker: BrokerState, requested_topics: list[tuple[Any, Any]]
 ) -> Steps[Answer]:
-    topics_by_id: dict[UUID, Topic] = {}
+    topics_to_delete: dict[UUID, Topic] = {}
     rows = []
     for (name, topic_id), times in Counter(requested_topics).items():
         if times == 1:
-            rows.append(_row(request, broker, name, topic_id, topics_by_id))
+            rows.append(_row(request, broker, name, topic_id, topics_to_delete))
         else:  # a duplicate name deletes nothing
             types, code = request.response, ErrorCode.INVALID_REQUEST
             rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
     try:
-        yield from broker.deleting_topics(list(topics_by_id.values()))
+        yield from broker.deleting_topics(list(topics_to_delete.values()))
     except KafkaframesError as error:
         _fail((row for row in rows if row.error_code == ErrorCode.NONE), error)
     return request.response(responses=rows)
 
 
 def _row(
-    request: _DeleteTopics, broker: BrokerState, name: str | None, topic_id: Any, topics_by_id: dict[UUID, Topic]
+    request: _DeleteTopics, broker: BrokerState, name: str | None, topic_id: Any, topics_to_delete: dict[UUID, Topic]
 ) -> kafka.DeleteTopicsResponse.DeletableTopicResult:
     row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
@@ -368,12 +368,12 @@ def _row(
         row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "both a name and an id"
         return row
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")
-    if topic is not None and topic.topic_id in topics_by_id:
+    if topic is not None and topic.topic_id in topics_to_delete:
         topic = None
-    known_name = topic.name if topic is not None else name or ""
-    row.error_code = _code(request, broker, known_name, is_known=topic is not None, by_id=by_id)
-    if topic is not None and not check_denied(request, broker.access, "TOPIC", known_name, "DESCRIBE"):
-        row.name = known_name
+    topic_name = topic.name if topic is not None else name or ""
+    row.error_code = _code(request, broker, topic_name, is_known=topic is not None, by_id=by_id)
+    if topic is not None and not check_denied(request, broker.access, "TOPIC", topic_name, "DESCRIBE"):
+        row.name = topic_name
     if row.error_code != ErrorCode.NONE or topic is None:
         return row
     try:
@@ -382,7 +382,7 @@ def _row(
         _fail([row], error)
         return row
     row.topic_id = topic.topic_id
-    topics_by_id[topic.topic_id] = topic
+    topics_to_delete[topic.topic_id] = topic
     return row
 
 

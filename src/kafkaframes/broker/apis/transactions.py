@@ -380,7 +380,7 @@ def _write_txn_markers(request: _WriteTxnMarkers, broker: BrokerState) -> Answer
 
 
 def _writing(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
-    types, results, written_bytes = request.response, [], 0
+    types, results, marker_count = request.response, [], 0
     for marker in request.body.markers:
         topics = []
         for topic in marker.topics:
@@ -388,8 +388,8 @@ def _writing(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
             for index in topic.partition_indexes:
                 code = _write_marker(broker, marker, topic.name, index)
                 rows.append(types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
-                written_bytes += 1
-                if written_bytes % MARKERS_OF_A_TURN == 0:
+                marker_count += 1
+                if marker_count % MARKERS_OF_A_TURN == 0:
                     yield
             topics.append(types.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         results.append(types.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))

@@ -257,13 +257,13 @@ class FastPath:
             if key == FETCH:
                 parts = _read_fetch(cursor, version, session, self._broker)
             else:
-                request_partition, acks = fast_produce.read(cursor, version, session, self._broker)
+                requested_topics, acks = fast_produce.read(cursor, version, session, self._broker)
                 cursor.no_tags()
         except UNUSUAL:
             return None
         if key == PRODUCE:
-            self._repeats.keep(frame, cursor, request_partition, acks, version, session)
-            steps = fast_produce.appending(request_partition, acks, self._broker, len(frame))
+            self._repeats.keep(frame, cursor, requested_topics, acks, version, session)
+            steps = fast_produce.appending(requested_topics, acks, self._broker, len(frame))
             try:
                 waits_for = next(steps)
             except StopIteration as steps_end:

@@ -41,8 +41,8 @@ def all_apis() -> Mapping[int, Api]:
     """Return every API that has a handler, by key."""
     modules = [importlib.import_module(f"{apis.__name__}.{info.name}") for info in pkgutil.iter_modules(apis.__path__)]
     handlers = [value for module in modules for value in vars(module).values() if isfunction(value)]
-    served_api = {api.key: api for handler in handlers if isinstance(api := vars(handler).get("api"), Api)}
-    return MappingProxyType(dict(sorted(served_api.items())))
+    served_apis = {api.key: api for handler in handlers if isinstance(api := vars(handler).get("api"), Api)}
+    return MappingProxyType(dict(sorted(served_apis.items())))
 
 
 _FLEXIBLE_HEADER = 2  # version of a request header

@@ -206,10 +206,10 @@ class TransactionInfo(NamedTuple):
 
 def groups(state: BrokerState) -> dict[str, GroupInfo]:
     """Return the groups by name, including groups that have only committed offsets."""
-    known_partition, committed_offsets = state.groups.groups, state.groups.commits.store
+    groups_by_name, committed_offsets = state.groups.groups, state.groups.commits.store
     infos = {}
-    for name in sorted({*known_partition, *committed_offsets.offsets_by_group}):
-        group: Any = known_partition.get(name)
+    for name in sorted({*groups_by_name, *committed_offsets.offsets_by_group}):
+        group: Any = groups_by_name.get(name)
         members = () if group is None else tuple(_member(state, group, one) for one in group.members.values())
         offsets = {where: commit.offset for where, commit in sorted(committed_offsets.group_offsets(name).items())}
         kind, state_name = ("", "Empty") if group is None else (group.type, group.state_name)

@@ -275,8 +275,8 @@ def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tu
             for row in rows:
                 yield name, _index_of(row)
     if state is not None and getattr(body, "session_epoch", -1) > FIRST and hasattr(body, "session_id"):
-        for (topic_name, topic_id, index), fetched_topic in state.fetch_sessions.partitions(body.session_id):
-            yield fetched_topic.name or topic_name or _name_by_id(topic_id, state), index
+        for (topic_name, topic_id, index), fetched_partition in state.fetch_sessions.partitions(body.session_id):
+            yield fetched_partition.name or topic_name or _name_by_id(topic_id, state), index
 
 
 def _name_of(topic: Any, state: BrokerState | None) -> str | None:

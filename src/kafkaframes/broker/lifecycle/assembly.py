@@ -278,10 +278,10 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
 
 def _replicas(state: BrokerState, name: str, count: int, known_topic: StoredTopic | None) -> Replicas:
     """Return the replicas of a topic's partitions: the stored ones if their nodes exist, else new ones."""
-    stored_topics = known_topic.replicas if known_topic is not None else []
-    factor = min(map(len, stored_topics), default=state.default_factor)
+    stored_replicas = known_topic.replicas if known_topic is not None else []
+    factor = min(map(len, stored_replicas), default=state.default_factor)
     replicas = list(state.assignment(name, count, max(factor, 1)))
-    for index, nodes in enumerate(stored_topics[:count]):
+    for index, nodes in enumerate(stored_replicas[:count]):
         if state.nodes.are_replicas(nodes):
             replicas[index] = tuple(nodes)
     return replicas
@@ -326,9 +326,9 @@ def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> 
     for name, topic in metadata.topics.items():
         topic.configs = _readable(f"topic {name}", topic.configs, partial(check_topic_configs, settings))
     for entity, words, check in (("group_configs", "group", check_group), ("client_metrics", "metrics", check_metrics)):
-        stored_topics = metadata.entities.get(entity, {})
-        for name, configs in stored_topics.items():
-            stored_topics[name] = _readable(f"{words} {name}", configs, partial(check, settings))
+        entities = metadata.entities.get(entity, {})
+        for name, configs in entities.items():
+            entities[name] = _readable(f"{words} {name}", configs, partial(check, settings))
 
 
 def _readable(owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]) -> dict[str, str]:

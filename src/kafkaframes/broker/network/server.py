@@ -263,10 +263,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._encode_apart(request, later, answer)
 
     def _encode_apart(self, request: Request, later: Later, answer: Answer, error: Exception | None = None) -> None:
-        def encoded(done_count: asyncio.Future[Buffers]) -> None:
-            failure = done_count.exception()
+        def encoded(future: asyncio.Future[Buffers]) -> None:
+            failure = future.exception()
             if failure is None:
-                later.complete(Encoded(done_count.result()))
+                later.complete(Encoded(future.result()))
             else:
                 later.fail(RuntimeError(f"the answer was not encoded: {failure!r}"))
 

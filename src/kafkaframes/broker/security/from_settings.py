@@ -195,7 +195,7 @@ def token_of_file(path: str) -> str:
         OptionError: as for ``read_private``; or the file has no valid token, or cannot be written.
     """
     try:
-        security = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         token = read_private(path).strip()
         if not token.isascii() or not token.isprintable() or " " in token or not token:
@@ -204,6 +204,6 @@ def token_of_file(path: str) -> str:
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from None
     token = secrets.token_urlsafe(32)
-    with open(security, "w", encoding="ascii") as file:
+    with open(descriptor, "w", encoding="ascii") as file:
         file.write(f"{token}\n")
     return token

@@ -234,9 +234,9 @@ class DelegationTokens:
     kept_ms: int = 3_600_000
     _credentials: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
-    def take_over(self, stored_key: Iterable[Mapping[str, Any]]) -> None:
+    def take_over(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Load tokens that ``to_list`` returned."""
-        self.by_id = {values["token_id"]: DelegationToken(**values) for values in stored_key}
+        self.by_id = {values["token_id"]: DelegationToken(**values) for values in rows}
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the tokens for storage."""

@@ -125,11 +125,11 @@ class Changes:
         results: list[Result] = []
         if self.in_thread is None:
             return work()
-        step_end = self.in_thread(lambda: results.append(work()))
-        if not step_end.is_done:
-            yield step_end
-        if step_end.error is not None:
-            raise step_end.error
+        later = self.in_thread(lambda: results.append(work()))
+        if not later.is_done:
+            yield later
+        if later.error is not None:
+            raise later.error
         return results[0]
 
     def _turn(self) -> None:

@@ -367,14 +367,14 @@ class BrokerState:
         while any(producer_id in log.producers.states for log in self.logs.logs.values()):
             producer_id += 1
         if producer_id >= self.metadata.next_producer_id:
-            stored_values, self.metadata.next_producer_id = (
+            old_end, self.metadata.next_producer_id = (
                 self.metadata.next_producer_id,
                 producer_id + PRODUCER_ID_BLOCK,
             )
             try:
                 self.save()
             except StorageError:
-                self.metadata.next_producer_id = stored_values
+                self.metadata.next_producer_id = old_end
                 raise
         self._producer_ids_end = producer_id + 1
         return producer_id

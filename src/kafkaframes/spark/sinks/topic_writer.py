@@ -138,14 +138,14 @@ def send_all(
         under_way.append(producer.queue_arrow(batch, topic=options.topic))
         while len(under_way) > _MAX_PENDING:
             _count(under_way.popleft().result(), counts)
-    for task_sent in under_way:
-        _count(task_sent.result(), counts)
+    for request in under_way:
+        _count(request.result(), counts)
     return counts
 
 
-def _count(task_sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
-    names = zip(task_sent["topic"].to_pylist(), task_sent["partition"].to_pylist(), strict=True)
-    for name, count in zip(names, task_sent["count"].to_pylist(), strict=True):
+def _count(rows: pa.Table, counts: dict[tuple[str, int], int]) -> None:
+    names = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
+    for name, count in zip(names, rows["count"].to_pylist(), strict=True):
         counts[name] = counts.get(name, 0) + count
 
 

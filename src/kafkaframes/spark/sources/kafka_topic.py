@@ -147,8 +147,8 @@ def _warn(hidden: HiddenRecords) -> None:
 def _select_columns(options: Mapping[str, str]) -> tuple[Column, ...]:
     from kafkaframes.spark.options.topic_options import topic_options
 
-    warned = topic_options(options, is_stream=_may_be_stream(options), warns=False)
-    return _check_columns(choose_columns(warned.columns, include_headers=warned.include_headers))
+    read_options = topic_options(options, is_stream=_may_be_stream(options), warns=False)
+    return _check_columns(choose_columns(read_options.columns, include_headers=read_options.include_headers))
 
 
 def _may_be_stream(options: Mapping[str, str]) -> bool:
