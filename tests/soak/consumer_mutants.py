@@ -90,7 +90,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        self._topics",
     ),
     "keeps its partitions when it is fenced": (CONSUMER, "        self._host.lose_all()\n", ""),
-    "ignores that it was fenced": (CONSUMER, "        elif code in _FENCED:\n            self._forget()\n", ""),
+    "ignores that it was fenced": (CONSUMER, "        elif code in MEMBER_FENCED:\n            self._forget()\n", ""),
     "does not repeat everything after a lost heartbeat": (
         CONSUMER,
         "        self._under_way = self._topics = None\n        if is_leave:",

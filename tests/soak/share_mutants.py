@@ -202,12 +202,12 @@ MUTANTS: dict[str, Mutation] = {
         SESSION, "is_uniform = len(set(types)) == 1", "is_uniform = True"
     ),
     "a member that is removed does not join again": Mutation(
-        MEMBER, "if isinstance(error, BrokerError) and error.code in _FENCED:", "if False:"
+        MEMBER, "if isinstance(error, BrokerError) and error.code in MEMBER_FENCED:", "if False:"
     ),
     "a new subscription is not sent": Mutation(
         MEMBER,
-        "is_new = self.epoch == _JOIN_EPOCH or self.topics != self._sent_topics",
-        "is_new = self.epoch == _JOIN_EPOCH",
+        "is_new = self.epoch == JOIN_EPOCH or self.topics != self._sent_topics",
+        "is_new = self.epoch == JOIN_EPOCH",
     ),
     "a member whose join has no response does not leave": Mutation(
         MEMBER,

@@ -30,11 +30,10 @@ from kafkaframes.client.group_requests import (
 )
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import BrokerError, ErrorCode
+from kafkaframes.errors import MEMBER_FENCED, BrokerError, ErrorCode
 
 _JOIN, _LEAVE, _LEAVE_TEMPORARILY = 0, -1, -2  # special member epochs
-_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
-_REPORT_AT_ONCE: Final = _FENCED | {ErrorCode.STALE_MEMBER_EPOCH}
+_REPORT_AT_ONCE: Final = MEMBER_FENCED | {ErrorCode.STALE_MEMBER_EPOCH}
 
 
 class ConsumerMember:
@@ -176,7 +175,7 @@ class ConsumerMember:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
             self._forget()
-        elif code in _FENCED:
+        elif code in MEMBER_FENCED:
             self._forget()
         elif not is_retriable(error):
             self._host.raise_later(error)

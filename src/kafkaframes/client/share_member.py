@@ -18,13 +18,11 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaframes.client.cluster import is_retriable
-from kafkaframes.client.share_requests import ShareHeartbeat, ShareHeartbeatAnswer
+from kafkaframes.client.share_requests import JOIN_EPOCH, LEAVE_EPOCH, ShareHeartbeat, ShareHeartbeatAnswer
 from kafkaframes.client.share_session import PartitionId
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode
+from kafkaframes.errors import COORDINATOR_MOVED, MEMBER_FENCED, BrokerError
 
-_JOIN_EPOCH, _LEAVE_EPOCH = 0, -1  # special member epochs
 _MAX_LEAVE_RETRIES: Final = 2
-_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class ShareMember:
@@ -47,7 +45,7 @@ class ShareMember:
         self._backoff_s = backoff_s
         self._max_poll_s = max_poll_s
         self.topics: tuple[str, ...] = ()
-        self.epoch = _JOIN_EPOCH
+        self.epoch = JOIN_EPOCH
         self.partition_ids: list[PartitionId] = []
         self.is_waiting = False
         self._sent_topics: tuple[str, ...] | None = None  # last topics that the coordinator has acknowledged
@@ -64,11 +62,6 @@ class ShareMember:
     def is_busy(self) -> bool:
         """Whether a heartbeat is in flight, or the one that leaves the group must be sent."""
         return self._under_way is not None or self._must_leave
-
-    @property
-    def has_left(self) -> bool:
-        """Whether the member is outside the group until the next poll, because the caller has polled too late."""
-        return self._awaits_poll
 
     def subscribe(self, topics: tuple[str, ...], now: float) -> None:
         """Set the subscription."""
@@ -91,11 +84,11 @@ class ShareMember:
             self.leave()
             self._awaits_poll = True
         if self._must_leave:
-            self._must_leave, self._under_way = False, ShareHeartbeat(_LEAVE_EPOCH)
+            self._must_leave, self._under_way = False, ShareHeartbeat(LEAVE_EPOCH)
             return [self._under_way]
         if not self.topics or self._awaits_poll or self._under_way is not None or now < self._due:
             return []
-        is_new = self.epoch == _JOIN_EPOCH or self.topics != self._sent_topics
+        is_new = self.epoch == JOIN_EPOCH or self.topics != self._sent_topics
         self._under_way = ShareHeartbeat(self.epoch, self.topics if is_new else None)
         self._is_registered = True
         return [self._under_way]
@@ -118,7 +111,7 @@ class ShareMember:
         if request is not self._under_way:
             return False
         self._under_way, self._failures = None, 0
-        if request.epoch == _LEAVE_EPOCH:
+        if request.epoch == LEAVE_EPOCH:
             return False
         self._sent_topics = self._sent_topics if request.topics is None else request.topics
         self.epoch = answer.epoch
@@ -135,21 +128,21 @@ class ShareMember:
         if request is not self._under_way:
             return None
         self._under_way = self._sent_topics = None
-        if request.epoch == _LEAVE_EPOCH:  # if it fails for good, the session expires at the coordinator
+        if request.epoch == LEAVE_EPOCH:  # if it fails for good, the session expires at the coordinator
             has_moved = isinstance(error, BrokerError) and error.code in COORDINATOR_MOVED
             self._must_leave = has_moved and self._leave_failures < _MAX_LEAVE_RETRIES
             self._leave_failures += 1
             return None
         self._due = now + self._backoff_s(self._failures)
         self._failures += 1
-        if isinstance(error, BrokerError) and error.code in _FENCED:
+        if isinstance(error, BrokerError) and error.code in MEMBER_FENCED:
             self._forget()
             return None
         return None if is_retriable(error) else error
 
     def _forget(self) -> None:
         """Reset the state of a member that is not in the group."""
-        self.epoch, self.partition_ids, self._sent_topics = _JOIN_EPOCH, [], None
+        self.epoch, self.partition_ids, self._sent_topics = JOIN_EPOCH, [], None
 
     def leave(self) -> None:
         """End the membership. ``requests`` returns the request to send if the coordinator may have the member."""

@@ -16,6 +16,7 @@ from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_machine import describe_node
 from kafkaframes.client.share_requests import (
+    JOIN_EPOCH,
     Acknowledgements,
     AcquiredRecords,
     ShareAcknowledge,
@@ -34,7 +35,6 @@ from kafkaframes.records.columns import DEFAULT_COLUMNS
 _RENEWAL_VERSION: Final = 2  # first version of ShareFetch and ShareAcknowledge with renewals and the acquire mode
 _ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
 _DEFAULT_ACQUIRE_MODE: Final = "batch_optimized"
-_JOIN_EPOCH: Final = 0
 
 
 class ShareMessages:
@@ -65,7 +65,7 @@ class ShareMessages:
         body = settings.message("ShareGroupHeartbeatRequest")(
             group_id=settings.required_group_id, member_id=self._member_id, member_epoch=request.epoch
         )
-        if request.epoch == _JOIN_EPOCH:
+        if request.epoch == JOIN_EPOCH:
             body.rack_id = settings.client_rack or None
         if request.topics is not None:
             body.subscribed_topic_names = list(request.topics)

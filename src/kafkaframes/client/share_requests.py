@@ -15,6 +15,7 @@ from kafkaframes.client.metadata import Broker
 from kafkaframes.client.share_session import PartitionId
 from kafkaframes.errors import BrokerError
 
+JOIN_EPOCH, LEAVE_EPOCH = 0, -1  # special member epochs
 Acknowledgements = Mapping[PartitionId, Mapping[int, int]]  # acknowledgement types by partition and offset
 _NO_DELIVERIES: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -23,7 +24,7 @@ class ShareHeartbeat(NamedTuple):
     """A ShareGroupHeartbeat request.
 
     Attributes:
-        epoch: member epoch; 0 joins, and -1 leaves.
+        epoch: member epoch, ``JOIN_EPOCH`` or ``LEAVE_EPOCH``.
         topics: names of the subscribed topics; None if unchanged.
     """
 

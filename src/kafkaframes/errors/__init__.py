@@ -5,6 +5,7 @@
 
 from kafkaframes.errors.codes import COORDINATOR_MOVED as COORDINATOR_MOVED
 from kafkaframes.errors.codes import LEADER_MOVED as LEADER_MOVED
+from kafkaframes.errors.codes import MEMBER_FENCED as MEMBER_FENCED
 from kafkaframes.errors.codes import ErrorCode as ErrorCode
 from kafkaframes.errors.exceptions import NO_SUCH_PATH as NO_SUCH_PATH
 from kafkaframes.errors.exceptions import (
