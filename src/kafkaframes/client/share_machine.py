@@ -177,6 +177,10 @@ class _Node:
     may_have_session: bool = False
     fetched_at: float = -1.0
 
+    def send_pending(self) -> None:
+        """Send the pending acknowledgements, even if no ShareFetch is due."""
+        self.must_send = self.must_send or bool(self.session.pending)
+
     @property
     def has_unanswered(self) -> bool:
         """Whether acknowledgements are in flight or must be sent. Gaps alone are sent with the next ShareFetch."""
@@ -315,7 +319,7 @@ class ShareMachine:
 
     def _send_pending(self) -> None:
         for state in self._nodes.values():
-            state.must_send = state.must_send or bool(state.session.pending)
+            state.send_pending()
 
     def commit(self) -> Completion:
         """Send all acknowledgements. If they are implicit, accept the other records of the last poll first."""
@@ -348,7 +352,7 @@ class ShareMachine:
                 completion.add(self._partitions[lock.partition_id], _session_lost(state.node))
         for node_id, kinds in by_node.items():
             state = self._nodes[node_id]
-            state.must_send = state.must_send or bool(state.session.pending)
+            state.send_pending()
             state.renewals.append(_Renewal(kinds, completion))
             completion.node_ids.add(node_id)
         for entry in self._buffer:
@@ -397,8 +401,11 @@ class ShareMachine:
         self._buffer.clear()
         self._locks.clear()
         self._unsent_errors.clear()
-        self.member.leave()
+        self._leave_group()
         self.member.abandon_heartbeat()
+
+    def _leave_group(self) -> None:
+        self.member.leave()
         self.member.topics, self.assignment, self._partitions = (), {}, {}
 
     def _end_requests(self, now: float) -> Iterator[ShareRequest]:
@@ -413,8 +420,7 @@ class ShareMachine:
             state.may_have_session = False
             yield self._send(state, ShareAcknowledge(state.node, FINAL_EPOCH, kinds), now)
         if not self._nodes and not self.member.is_busy and self.member.topics:
-            self.member.leave()
-            self.member.topics, self.assignment, self._partitions = (), {}, {}
+            self._leave_group()
         if not self.member.topics:
             yield from self.member.requests(now)
 
@@ -428,10 +434,8 @@ class ShareMachine:
         result: list[ShareRequest] = [*self.member.requests(now)]
         if self.assignment and not self.member.partition_ids:  # the member has left the group
             self._resolve()
-        if self._must_fetch:
-            self._find_nodes()
+        assigned = self._assign_to_nodes() if self._must_fetch else {}
         result += self._metadata_requests(now)
-        assigned = self._assigned_by_node() if self._must_fetch else {}
         for state in sorted(self._nodes.values(), key=lambda state: state.fetched_at):
             if state.request is None and now >= state.not_before:
                 request = self._node_request(state, assigned.get(state.node.node_id), now)
@@ -481,24 +485,22 @@ class ShareMachine:
             return True
         return not any(isinstance(other.request, ShareFetch) for other in self._nodes.values())
 
-    def _find_nodes(self) -> None:
-        """Create the state of nodes that lead assigned partitions, with their current addresses."""
-        for partition in self.assignment.values():
-            leader = self._cluster.leader(partition)
-            if leader is not None:
-                state = self._nodes.get(leader.node_id)
-                if state is None:
-                    self._nodes[leader.node_id] = _Node(leader)
-                elif state.node != leader and state.request is None:
-                    state.node = leader
+    def _assign_to_nodes(self) -> dict[int, list[PartitionId]]:
+        """Return the assigned partitions by leader; an empty list for nodes that lead none.
 
-    def _assigned_by_node(self) -> dict[int, list[PartitionId]]:
-        """Return the assigned partitions by leader; an empty list for nodes that lead none."""
+        Leaders without a state get one, and the others their current addresses.
+        """
         result: dict[int, list[PartitionId]] = {node_id: [] for node_id in self._nodes}
         for partition_id, partition in self.assignment.items():
             leader = self._cluster.leader(partition)
-            if leader is not None:
-                result.setdefault(leader.node_id, []).append(partition_id)
+            if leader is None:
+                continue
+            state = self._nodes.get(leader.node_id)
+            if state is None:
+                self._nodes[leader.node_id] = _Node(leader)
+            elif state.node != leader and state.request is None:
+                state.node = leader
+            result.setdefault(leader.node_id, []).append(partition_id)
         return result
 
     def _metadata_requests(self, now: float) -> list[ShareRequest]:
@@ -758,8 +760,8 @@ class ShareMachine:
             renewal.completion.node_ids.discard(state.node.node_id)
             return
         code = error.code if isinstance(error, BrokerError) else None
-        is_known = isinstance(error, (BrokerError, NetworkError))
         reason = error if isinstance(error, (BrokerError, NetworkError)) else NetworkError(f"no response: {error!r}")
+        is_known = reason is error
         if renewal is None:
             self._record_result(request.acknowledgements, reason, state)
         else:
