@@ -7,6 +7,9 @@ from tests.soak import share_cases, share_mutants
 from tests.soak.mutation import build_mutant
 from tests.soak.share_schedules import explore_range
 
+from kafkaframes.client.metadata import Broker
+from kafkaframes.client.share_machine import describe_node
+
 SCHEDULES = 60 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 3_000
 
 
@@ -34,3 +37,8 @@ def test_a_case_finds_a_broken_rule(name):
 @pytest.mark.parametrize("name", share_mutants.FOUND_BY_FIRST_SCHEDULES)
 def test_schedules_find_a_broken_rule(name):
     assert share_mutants.first_wrong(name, 60) is not None
+
+
+def test_errors_name_addresses_as_clients_accept_them():
+    assert describe_node(Broker(1, "kafka-1", 9092)) == "broker 1 at kafka-1:9092"
+    assert describe_node(Broker(2, "::1", 9092)) == "broker 2 at [::1]:9092"

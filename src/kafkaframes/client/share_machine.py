@@ -60,6 +60,7 @@ from kafkaframes.errors import (
     OptionError,
     broker_error,
 )
+from kafkaframes.protocol.addresses import format_address
 
 RecordKey = tuple[str, int, int]  # topic, partition, offset
 AcknowledgementError = BrokerError | NetworkError
@@ -824,4 +825,4 @@ def _session_lost(node: Broker) -> BrokerError:
 
 def describe_node(node: Broker) -> str:
     """Return the id and the address of a node, for error messages."""
-    return f"broker {node.node_id} at {node.host}:{node.port}"
+    return f"broker {node.node_id} at {format_address(node.host, node.port)}"
