@@ -14,6 +14,7 @@ from kafkaframes.broker.state.partitions import address_of
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node
 from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_ZERO_FEATURES = 4
-_TELEMETRY_KEYS = frozenset({71, 72})  # a client that finds these APIs starts to push metrics (KIP-714)
+# A client that finds these APIs starts to push metrics (KIP-714).
+_TELEMETRY_KEYS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
 _BROKERS, _CONTROLLERS = 1, 2
 _FIRST_WITH_FENCED = 2
 _TOPIC = "__cluster_metadata"

@@ -26,9 +26,10 @@ from kafkaframes.client.network import Connection
 from kafkaframes.client.telemetry.payload import PayloadBuilder
 from kafkaframes.client.telemetry.schedule import TelemetrySchedule
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError, broker_error
+from kafkaframes.protocol.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from kafkaframes.records.codecs import compress
 
-_API_KEYS: Final = (71, 72)  # GetTelemetrySubscriptions and PushTelemetry
+_API_KEYS: Final = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
 _MAX_CLOSING_S: Final = 1.0  # longest time that telemetry adds to closing a client
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _RANDOM: Final = random.Random()
