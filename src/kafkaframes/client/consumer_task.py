@@ -123,7 +123,7 @@ class ConsumerTask:
                 self._end_reconciliation(now)
                 caller_due = self._notice_caller(now)
                 for request in self._machine.requests(now):
-                    self._spawn(request)
+                    background(self._send(request), self._requests)
                 times = [time_s for time_s in (self._machine.next_time(now), caller_due) if time_s is not None]
                 if self._machine.needs_caller:
                     self._call_caller()
@@ -133,11 +133,6 @@ class ConsumerTask:
             self.broken = error
             self.changed.set()
             self._call_caller()
-
-    def _spawn(self, request: Request) -> None:
-        task = background(self._send(request))
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
 
     async def _send(self, request: Request) -> None:
         machine, started = self._machine, time.monotonic()

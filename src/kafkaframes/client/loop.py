@@ -389,10 +389,20 @@ def run_alone(coroutine: Coroutine[Any, Any, Result]) -> Result:
         return pool.submit(asyncio.run, coroutine).result()
 
 
-def background(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Start a task that ends with its client. The client warns if it is not closed, so asyncio need not."""
+def background(
+    coroutine: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]] | None = None
+) -> asyncio.Task[None]:
+    """Start a task that ends with its client. The client warns if it is not closed, so asyncio need not.
+
+    Args:
+        coroutine: work of the task.
+        tasks: set that contains the task until it ends.
+    """
     task = asyncio.ensure_future(coroutine)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
+    if tasks is not None:
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
     return task
 
 

@@ -277,9 +277,7 @@ class Sender:
             return
         self._stalled_since.pop(leader.node_id, None)
         self._under_way[leader.node_id] = self._under_way.get(leader.node_id, 0) + 1
-        task = background(self._wait(leader, batches, answer, names))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        background(self._wait(leader, batches, answer, names), self._answers)
 
     def _count_sent(self, batches: list[Batch]) -> None:
         """Count a request and its batches."""

@@ -82,9 +82,12 @@ class ShareTask:
 
     def send(self) -> None:
         """Send the requests that are due now."""
-        for request in self._machine.requests(time.monotonic()):
-            self._spawn(request)
+        self._send_due(time.monotonic())
         self._wake.set()
+
+    def _send_due(self, now: float) -> None:
+        for request in self._machine.requests(now):
+            background(self._execute(request), self._requests)
 
     async def _run(self) -> None:
         """Send requests until the task is cancelled. Calls of the consumer raise unexpected errors."""
@@ -92,18 +95,12 @@ class ShareTask:
             while True:
                 self._wake.clear()
                 now = time.monotonic()
-                for request in self._machine.requests(now):
-                    self._spawn(request)
+                self._send_due(now)
                 time_s = self._machine.next_time(now)
                 await waited(self._wake, None if time_s is None else max(time_s - time.monotonic(), 0.0))
         except Exception as error:
             self.broken = error
             self.changed.set()
-
-    def _spawn(self, request: ShareRequest) -> None:
-        task = background(self._execute(request))
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
 
     async def _execute(self, request: ShareRequest) -> None:
         machine = self._machine
