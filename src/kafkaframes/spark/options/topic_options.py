@@ -34,8 +34,8 @@ from kafkaframes.spark.options.option_values import (
 from kafkaframes.storage.files.units import parse_size
 
 SPECULATION: Final = "spark.speculation"
-# Options that Spark itself adds or uses.
 _CLIENT_PREFIX: Final = "kafka."
+# Options that Spark itself adds or uses.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 GROUP_PREFIX: Final = "group:"
 DELIVERIES: Final = ("at-least-once", "exactly-once")
