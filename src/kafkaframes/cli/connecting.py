@@ -51,8 +51,8 @@ def connecting_group(name: str, help_text: str) -> click.Group:
     @click.pass_context
     def group(context: click.Context, /, **settings: Any) -> None:
         del settings["properties"]  # `_with_those_before` collects them
-        client_settings = {key: value for key, value in settings.items() if value is not None}
-        context.default_map = dict.fromkeys(group.list_commands(context), client_settings)
+        defaults = {key: value for key, value in settings.items() if value is not None}
+        context.default_map = dict.fromkeys(group.list_commands(context), defaults)
 
     return group
 
@@ -138,8 +138,8 @@ def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, A
     from kafkaframes.client.properties import merge_settings
 
     default = {"bootstrap.servers": os.environ.get(SERVERS) or "localhost:9092"}
-    typed_flags = {"bootstrap.servers": servers} if servers else {}
-    return merge_settings(default, client_properties_of(properties, option="-X "), typed_flags)
+    servers_flag = {"bootstrap.servers": servers} if servers else {}
+    return merge_settings(default, client_properties_of(properties, option="-X "), servers_flag)
 
 
 def is_typed(name: str) -> bool:

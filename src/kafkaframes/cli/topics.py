@@ -90,13 +90,18 @@ def describe_topics(names: tuple[str, ...], connect: Connect, replicas: bool, as
             last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
             for partition in partitions:
                 partition_info = topic.partitions[partition.partition]
-                row = {"topic": name, "partition": partition.partition, "leader": partition_info.leader}
-                row |= {
-                    "leader_epoch": partition_info.leader_epoch,
-                    "replicas": ",".join(map(str, partition_info.replicas)),
-                }
-                row |= {"isr": ",".join(map(str, partition_info.isr))}
-                rows.append(row | {"log_start_offset": first[partition], "log_end_offset": last[partition]})
+                rows.append(
+                    {
+                        "topic": name,
+                        "partition": partition.partition,
+                        "leader": partition_info.leader,
+                        "leader_epoch": partition_info.leader_epoch,
+                        "replicas": ",".join(map(str, partition_info.replicas)),
+                        "isr": ",".join(map(str, partition_info.isr)),
+                        "log_start_offset": first[partition],
+                        "log_end_offset": last[partition],
+                    }
+                )
     print_rows(rows, as_json, none="no topics")
 
 
