@@ -72,13 +72,13 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
     """Show committed offsets and lag of groups, and the member that reads each partition. Default: all groups."""
     rows: list[dict[str, Any]] = []
     with connect() as admin:
-        existing = None if names else {group.group_id for group in admin.list_groups()}
-        for name in names or sorted(existing or ()):
+        group_ids = [] if names else [group.group_id for group in admin.list_groups()]
+        for name in names or group_ids:
             result = _describe_group(admin, name)
-            if result is None and existing is None:
-                existing = {group.group_id for group in admin.list_groups()}
-            if result is None and name not in (existing or ()):
-                raise OptionError(f"group {name} does not exist; `kafkaframes groups list` shows all groups")
+            if result is None:
+                group_ids = group_ids or [group.group_id for group in admin.list_groups()]
+                if name not in group_ids:
+                    raise OptionError(f"group {name} does not exist; `kafkaframes groups list` shows all groups")
             if flags["members"]:
                 rows += _member_rows(name, result)
             elif flags["state"]:
@@ -86,7 +86,7 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
             else:
                 rows += _offset_rows(admin, name, result)
     content = "members" if flags["members"] else "committed offsets"
-    print_rows(rows, flags["as_json"], none=f"no {content}" if names or existing else "no groups")
+    print_rows(rows, flags["as_json"], none=f"no {content}" if names or group_ids else "no groups")
 
 
 def _describe_group(admin: Admin, name: str) -> AnyDescription | None:
