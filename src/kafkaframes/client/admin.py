@@ -57,7 +57,7 @@ from kafkaframes.errors import (
     QuotaExceededError,
     broker_error,
 )
-from kafkaframes.protocol.api_keys import CONSUMER_GROUP_DESCRIBE
+from kafkaframes.protocol.api_keys import CONSUMER_GROUP_DESCRIBE, INCREMENTAL_ALTER_CONFIGS
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 
 RESOURCES: Final = CONFIG_RESOURCES
 OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
-_INCREMENTAL: Final = 44
 _OF_OTHER_PROTOCOL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})  # a classic group
 _COMMIT_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
 _FETCH_CODES: Final = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
@@ -506,7 +505,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                 f"a setting is named twice: {', '.join(sorted({x for x in names if names.count(x) > 1}))}"
             )
         connection = await self._retry(self._cluster.any_connection)
-        if _INCREMENTAL in connection.ranges:
+        if INCREMENTAL_ALTER_CONFIGS in connection.ranges:
             cls = self.settings.message("IncrementalAlterConfigsRequest")
             configs = [
                 cls.AlterableConfig(
