@@ -271,7 +271,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """Return the partitions, leaders and replicas of topics, by name.
 
         Args:
-            topics: names or ids of topics.
+            topics: topic names or topic ids.
 
         Raises:
             BrokerError: a topic does not exist, or the principal may not describe it.
@@ -328,7 +328,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """Delete topics by name or by id (KIP-516).
 
         Args:
-            topics: names, or ids (Kafka 2.8 and later).
+            topics: topic names, or topic ids (Kafka 2.8 and later).
 
         Raises:
             OptionError: a topic is specified by id, and the brokers are older than Kafka 2.8.

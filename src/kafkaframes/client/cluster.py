@@ -255,7 +255,7 @@ class ClusterClient:
         Args:
             step: function to run.
             timeout_ms: longest time of all attempts, in milliseconds; ``default_api_timeout_ms`` if None.
-            can_retry: returns whether the step is run again after an error.
+            can_retry: function that returns whether the step is run again after an error.
 
         Raises:
             BrokerError, NetworkError: last error of ``step``, if it is not retriable, after ``retries`` attempts, or

@@ -208,7 +208,7 @@ class ClientMetrics:
         """Yield the metrics of the whole client, then those of nodes and topics, and last those of partitions.
 
         Args:
-            selects: returns whether a metric is yielded, by its group and name.
+            selects: function that returns whether a metric is yielded, by its group and name.
         """
         self.before_reading()
         now = time.monotonic()

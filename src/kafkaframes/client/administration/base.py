@@ -94,7 +94,7 @@ class AdminRequests:
             subject: subject of the error message.
             retriable: error codes after which the request is sent again. For a change, these are only the codes after
                 which it has certainly not taken effect, or may take effect twice.
-            get_rows: returns rows of the response whose error codes are handled in the same way.
+            get_rows: function that returns rows of the response, whose error codes are handled in the same way.
 
         Raises:
             BrokerError: the response or one of the rows has an error code.
@@ -124,7 +124,7 @@ class AdminRequests:
         Args:
             body: the request.
             subject: subject of the error message.
-            check_version: raises an error if a broker's version of the request lacks a field.
+            check_version: function that raises an error if a broker's version of the request lacks a field.
         """
 
         async def ask(broker: Broker) -> Any:
@@ -159,8 +159,8 @@ class AdminRequests:
         Args:
             body: the request.
             subject: subject of the error message if the response has a top-level error.
-            get_rows: returns the rows of the response that have error codes. If one has NOT_CONTROLLER, the request is
-                sent again.
+            get_rows: function that returns the rows of the response that have error codes. If one has
+                NOT_CONTROLLER, the request is sent again.
         """
 
         async def step() -> Any:
@@ -191,7 +191,7 @@ class AdminRequests:
             key: group id.
             body: the request.
             subject: subject of error messages.
-            get_error_code: returns the error code of the response that reports a moved coordinator.
+            get_error_code: function that returns the error code of the response that reports a moved coordinator.
             retriable: error codes after which the request is sent again.
         """
 

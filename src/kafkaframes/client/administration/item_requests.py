@@ -87,7 +87,7 @@ class BrokerLookup:
     """Looks up the addresses of brokers that a request names.
 
     Attributes:
-        get_id: returns the node id of an item's broker.
+        get_id: function that returns the node id of an item's broker.
     """
 
     def __init__(self, cluster: ClusterClient, get_id: Callable[[Any], int]) -> None:
@@ -142,8 +142,9 @@ async def request_items(
     Args:
         cluster: client of the cluster.
         items: items of the request. Equal items are sent once.
-        lookup: returns the nodes of items.
-        send: sends a request with some items to a node, and returns their results. An exception is the error of each.
+        lookup: look-up of the items' nodes.
+        send: function that sends a request with some items to a node, and returns their results. If it raises an
+            error, that is the result of each of these items.
         retriable: error codes after which an item is sent again. Items without a response are always sent again.
     """
     pending = list(dict.fromkeys(items))
