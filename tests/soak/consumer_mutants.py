@@ -9,12 +9,13 @@ mutant. Its exit status is 1 if a mutant survives.
 
 from __future__ import annotations
 
-import argparse
 import sys
+from functools import partial
+from itertools import chain
 from types import ModuleType
 
 from tests.soak import consumer_cases, consumer_schedules
-from tests.soak.mutation import Mutation, build_mutant, mutated
+from tests.soak.mutation import Mutation, build_mutant, first_failure, mutants_parser, mutated, report_mutants
 
 from kafkaframes.client import classic_member, consumer_machine, consumer_member, positions
 
@@ -358,32 +359,19 @@ def mutant(name: str) -> ModuleType:
 def first_wrong(name: str, schedules: int) -> str | None:
     """Return the error of the first case or schedule that fails; None if all pass."""
     with mutated(name, Mutation(*MUTANTS[name]), USERS):
-        for case, check in consumer_cases.CASES.items():
-            try:
-                check()
-            except Exception as error:  # whatever a broken module runs into
-                return f"{case}: {type(error).__name__} {error}"[:160]
-        for seed in range(schedules):
-            try:
-                consumer_schedules.explore(seed)
-            except Exception as error:  # whatever a broken module runs into
-                return f"schedule {seed}: {type(error).__name__} {error}"[:160]
-    return None
+        return first_failure(
+            chain(
+                consumer_cases.CASES.items(),
+                ((f"schedule {seed}", partial(consumer_schedules.explore, seed)) for seed in range(schedules)),
+            )
+        )
 
 
 def main() -> None:
     """Try each mutant."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--schedules", type=int, default=3_000)
-    parser.add_argument("--only", action="append", choices=MUTANTS)
-    options = parser.parse_args()
-    wrong = 0
-    for name in options.only or MUTANTS:
-        result = first_wrong(name, options.schedules)
-        wrong += result is None
-        print(f"{'survives' if result is None else 'dies    '} {name}: {result or ''}", flush=True)
-    print(f"mutants: {len(options.only or MUTANTS)}, wrong: {wrong}")
-    sys.exit(1 if wrong else 0)
+    options = mutants_parser(__doc__ or "", MUTANTS, schedules=3_000).parse_args()
+    names = options.only or list(MUTANTS)
+    sys.exit(bool(report_mutants(names, partial(first_wrong, schedules=options.schedules))))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Build a module with one text replaced, and let other modules use it for a while."""
+"""Build a module with one text replaced, let other modules use it for a while, and report the mutants that survive."""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -44,3 +45,44 @@ def mutated(name: str, mutation: Mutation, users: Sequence[ModuleType]) -> Itera
     finally:
         for user, names in saved.items():
             vars(user).update(names)
+
+
+def first_failure(checks: Iterable[tuple[str, Callable[[], object]]]) -> str | None:
+    """Return the name and the error of the first check that fails; None if all pass."""
+    for name, check in checks:
+        try:
+            check()
+        except Exception as error:  # whatever a broken module runs into
+            return f"{name}: {type(error).__name__} {error}"[:160]
+    return None
+
+
+def mutants_parser(documentation: str, mutants: Collection[str], *, schedules: int) -> argparse.ArgumentParser:
+    """Return the parser of a command that tries mutants."""
+    parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=schedules)
+    parser.add_argument("--only", action="append", choices=mutants)
+    return parser
+
+
+def report_mutants(
+    names: Sequence[str], first_wrong: Callable[[str], str | None], safe: Mapping[str, str] | None = None
+) -> int:
+    """Try mutants and print the results.
+
+    Args:
+        names: names of the mutants.
+        first_wrong: returns the first failure with a mutant; None if it survives.
+        safe: for each mutant that must survive, the reason.
+
+    Returns:
+        The number of mutants that survive without a reason, or that are detected in spite of one.
+    """
+    reasons = safe or {}
+    wrong = 0
+    for name in names:
+        failure = first_wrong(name)
+        wrong += (failure is None) != (name in reasons)
+        print(f"{'survives' if failure is None else 'dies    '} {name}: {failure or reasons.get(name, '')}", flush=True)
+    print(f"mutants: {len(names)}, wrong: {wrong}")
+    return wrong

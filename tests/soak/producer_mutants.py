@@ -9,12 +9,13 @@ went wrong; exit status 1 if one survives that is not in ``SAFE``, or one dies t
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
+from functools import partial
+from itertools import chain
 from types import ModuleType
 
 from tests.soak import producer_schedules
+from tests.soak.mutation import Mutation, build_mutant, first_failure, mutants_parser, mutated, report_mutants
 
 from kafkaframes.client import sequencing
 
@@ -226,45 +227,26 @@ SAFE = {
 
 
 def mutant(name: str) -> ModuleType:
-    """Return the module with one text changed."""
-    text = Path(sequencing.__file__).read_text(encoding="utf-8")
-    before, after = MUTANTS[name]
-    assert text.count(before) == 1, f"{name}: {before!r} stands {text.count(before)} times in the module"
-    made = ModuleType("kafkaframes.client.sequencing_mutant")
-    sys.modules[made.__name__] = made
-    exec(compile(text.replace(before, after), name, "exec"), made.__dict__)
-    return made
+    """Return the module with one text replaced."""
+    return build_mutant(name, Mutation(sequencing, *MUTANTS[name]))
 
 
 def first_wrong(name: str, schedules: int) -> str | None:
-    """Return what the first schedule that notices says; None if none does."""
-    producer_schedules.Sequencer = mutant(name).Sequencer
-    for script in producer_schedules.SCRIPTS:
-        try:
-            script()
-        except Exception as error:
-            return f"{script.__name__}: {type(error).__name__} {error}"
-    for seed in range(schedules):
-        try:
-            producer_schedules.explore(seed)
-        except Exception as error:  # whatever a broken module runs into
-            return f"schedule {seed}: {type(error).__name__} {error}"
-    return None
+    """Return the error of the first script or schedule that fails; None if all pass."""
+    with mutated(name, Mutation(sequencing, *MUTANTS[name]), (producer_schedules,)):
+        return first_failure(
+            chain(
+                ((script.__name__, script) for script in producer_schedules.SCRIPTS),
+                ((f"schedule {seed}", partial(producer_schedules.explore, seed)) for seed in range(schedules)),
+            )
+        )
 
 
 def main() -> None:
     """Try each mutant."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--schedules", type=int, default=20_000)
-    parser.add_argument("--only", action="append", choices=MUTANTS)
-    options = parser.parse_args()
-    wrong = 0
-    for name in options.only or MUTANTS:
-        found = first_wrong(name, options.schedules)
-        wrong += (found is None) != (name in SAFE)
-        print(f"{'survives' if found is None else 'dies    '} {name}: {found or SAFE.get(name, '')}", flush=True)
-    print(f"mutants: {len(options.only or MUTANTS)}, wrong: {wrong}")
-    sys.exit(1 if wrong else 0)
+    options = mutants_parser(__doc__ or "", MUTANTS, schedules=20_000).parse_args()
+    names = options.only or list(MUTANTS)
+    sys.exit(bool(report_mutants(names, partial(first_wrong, schedules=options.schedules), SAFE)))
 
 
 if __name__ == "__main__":

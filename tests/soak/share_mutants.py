@@ -8,11 +8,12 @@ schedules. The command prints the first that fails for each mutant. Its exit sta
 
 from __future__ import annotations
 
-import argparse
 import sys
+from functools import partial
+from itertools import chain
 
 from tests.soak import share_cases, share_schedules
-from tests.soak.mutation import Mutation, mutated
+from tests.soak.mutation import Mutation, first_failure, mutants_parser, mutated, report_mutants
 
 from kafkaframes.client import share_machine, share_member, share_messages, share_session
 
@@ -270,33 +271,22 @@ FOUND_BY_FIRST_SCHEDULES = ("fetches although records are buffered", "records ar
 def first_wrong(name: str, schedules: int, *, skips_cases: bool = False) -> str | None:
     """Return the error of the first case or schedule that fails; None if all pass."""
     with mutated(name, MUTANTS[name], USERS):
-        for case, check in () if skips_cases else share_cases.CASES.items():
-            try:
-                check()
-            except Exception as error:  # whatever a broken module runs into
-                return f"{case}: {type(error).__name__} {error}"[:160]
-        for seed in range(schedules):
-            try:
-                share_schedules.explore(seed)
-            except Exception as error:  # whatever a broken module runs into
-                return f"schedule {seed}: {type(error).__name__} {error}"[:160]
-    return None
+        return first_failure(
+            chain(
+                () if skips_cases else share_cases.CASES.items(),
+                ((f"schedule {seed}", partial(share_schedules.explore, seed)) for seed in range(schedules)),
+            )
+        )
 
 
 def main() -> None:
     """Try each mutant."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--schedules", type=int, default=1_500)
-    parser.add_argument("--only", action="append", choices=MUTANTS)
+    parser = mutants_parser(__doc__ or "", MUTANTS, schedules=1_500)
     parser.add_argument("--skip-cases", action="store_true", help="try schedules only")
     options = parser.parse_args()
-    wrong = 0
-    for name in options.only or MUTANTS:
-        result = first_wrong(name, options.schedules, skips_cases=options.skip_cases)
-        wrong += result is None
-        print(f"{'survives' if result is None else 'dies    '} {name}: {result or ''}", flush=True)
-    print(f"mutants: {len(options.only or MUTANTS)}, wrong: {wrong}")
-    sys.exit(1 if wrong else 0)
+    names = options.only or list(MUTANTS)
+    check = partial(first_wrong, schedules=options.schedules, skips_cases=options.skip_cases)
+    sys.exit(bool(report_mutants(names, check)))
 
 
 if __name__ == "__main__":
