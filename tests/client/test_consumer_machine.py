@@ -3,9 +3,9 @@
 import os
 
 import pytest
-from tests.soak import consumer_cases, consumer_mutants
+from tests.soak import consumer_cases, consumer_mutants, consumer_schedules
 from tests.soak.consumer_cases import ONE, TWO, answer, machine_of, put_topic
-from tests.soak.consumer_schedules import explore_range
+from tests.soak.exploration import explore_range
 
 from kafkaframes.client.assignors import Member
 from kafkaframes.client.group_requests import FetchMetadata, JoinGroup, JoinGroupAnswer, SyncGroup
@@ -15,7 +15,7 @@ SCHEDULES = 160 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" els
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, 40))
 def test_random_schedules_keep_the_laws(first):
-    _, wrong = explore_range(first, 40)
+    _, wrong = explore_range(consumer_schedules.explore, first, 40)
     assert wrong == []
 
 

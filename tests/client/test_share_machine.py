@@ -3,9 +3,9 @@
 import os
 
 import pytest
-from tests.soak import share_cases, share_mutants
+from tests.soak import share_cases, share_mutants, share_schedules
 from tests.soak.mutation import build_mutant
-from tests.soak.share_schedules import explore_range
+from tests.soak.exploration import explore_range
 
 from kafkaframes.client.metadata import Broker
 from kafkaframes.client.share_machine import describe_node
@@ -15,7 +15,7 @@ SCHEDULES = 60 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, 20))
 def test_random_schedules_keep_the_laws(first):
-    _, wrong = explore_range(first, 20)
+    _, wrong = explore_range(share_schedules.explore, first, 20)
     assert wrong == []
 
 

@@ -24,19 +24,19 @@ form.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, count
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
+
+from tests.soak.exploration import run_command
 
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.client.assignors import Member
@@ -1053,40 +1053,9 @@ def explore(seed: int) -> Counter[str]:
     return Simulation(seed).run()
 
 
-def explore_range(first: int, number: int) -> tuple[Counter[str], list[str]]:
-    """Run schedules one after the other; return what was seen, and what was wrong."""
-    seen: Counter[str] = Counter()
-    wrong = []
-    for seed in range(first, first + number):
-        try:
-            seen += explore(seed)
-        except Exception as error:  # whatever a wrong machine runs into
-            wrong.append(f"seed {seed}: {type(error).__name__} {error}")
-    return seen, wrong
-
-
 def main() -> None:
     """Explore as many schedules as the command says."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--schedules", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
-    parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args()
-    seen: Counter[str] = Counter()
-    wrong: list[str] = []
-    size = min(500, max(options.schedules // options.processes, 1))
-    firsts = range(options.seed, options.seed + options.schedules, size)
-    sizes = [min(size, options.seed + options.schedules - first) for first in firsts]
-    with ProcessPoolExecutor(options.processes) as pool:
-        for part, (counts, lines) in enumerate(pool.map(explore_range, firsts, sizes), 1):
-            seen += counts
-            wrong += lines
-            print("\n".join(lines), end="\n" if lines else "", flush=True)
-            if part % 10 == 0:
-                print(f"schedules explored: {part * size}, wrong: {len(wrong)}", flush=True)
-    print("\n".join(f"{name}: {number}" for name, number in sorted(seen.items())))
-    print(f"schedules explored: {options.schedules}, wrong: {len(wrong)}")
-    sys.exit(1 if wrong else 0)
+    sys.exit(bool(run_command(__doc__ or "", explore, schedules=100_000, range_size=500)))
 
 
 if __name__ == "__main__":

@@ -29,12 +29,10 @@ A schedule is a seed. ``share_mutants.py`` breaks the machine's rules one at a t
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -42,6 +40,8 @@ from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tests.soak.exploration import run_command
 
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.dispatch.dispatch import Dispatcher
@@ -1139,38 +1139,9 @@ def explore(seed: int) -> Counter[str]:
     return Simulation(seed).run()
 
 
-def explore_range(first: int, number: int) -> tuple[Counter[str], list[str]]:
-    """Run schedules one after the other; return what was seen, and what was wrong."""
-    seen: Counter[str] = Counter()
-    wrong = []
-    for seed in range(first, first + number):
-        try:
-            seen += explore(seed)
-        except Exception as error:  # whatever a wrong machine runs into
-            wrong.append(f"seed {seed}: {type(error).__name__} {error}")
-    return seen, wrong
-
-
 def main() -> None:
     """Explore as many schedules as the command says."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--schedules", type=int, default=50_000)
-    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
-    parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args()
-    seen: Counter[str] = Counter()
-    wrong: list[str] = []
-    size = min(250, max(options.schedules // options.processes, 1))
-    firsts = range(options.seed, options.seed + options.schedules, size)
-    sizes = [min(size, options.seed + options.schedules - first) for first in firsts]
-    with ProcessPoolExecutor(options.processes) as pool:
-        for counts, lines in pool.map(explore_range, firsts, sizes):
-            seen += counts
-            wrong += lines
-            print("\n".join(lines), end="\n" if lines else "", flush=True)
-    print("\n".join(f"{name}: {number}" for name, number in sorted(seen.items())))
-    print(f"schedules explored: {options.schedules}, wrong: {len(wrong)}")
-    sys.exit(1 if wrong else 0)
+    sys.exit(bool(run_command(__doc__ or "", explore, schedules=50_000, range_size=250)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+"""Explore a range of random schedules, in a test or as a command with several processes."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+Explore = Callable[[int], Counter[str]]  # runs the schedule of a seed; returns what was seen in it
+
+
+def explore_range(explore: Explore, first: int, number: int) -> tuple[Counter[str], list[str]]:
+    """Run schedules one after the other; return what was seen, and what was wrong."""
+    seen: Counter[str] = Counter()
+    wrong = []
+    for seed in range(first, first + number):
+        try:
+            seen += explore(seed)
+        except Exception as error:  # whatever a wrong machine runs into
+            wrong.append(f"seed {seed}: {type(error).__name__} {error}")
+    return seen, wrong
+
+
+def run_command(documentation: str, explore: Explore, *, schedules: int, range_size: int) -> int:
+    """Explore as many schedules as the command line says, and print what was seen.
+
+    Args:
+        documentation: docstring of the command's module.
+        explore: runs one schedule.
+        schedules: default of ``--schedules``.
+        range_size: maximum number of schedules that a process takes at once.
+
+    Returns:
+        The number of wrong schedules.
+    """
+    parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=schedules)
+    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    seen: Counter[str] = Counter()
+    wrong: list[str] = []
+    size = min(range_size, max(options.schedules // options.processes, 1))
+    firsts = range(options.seed, options.seed + options.schedules, size)
+    sizes = [min(size, options.seed + options.schedules - first) for first in firsts]
+    with ProcessPoolExecutor(options.processes) as pool:
+        for part, (counts, lines) in enumerate(pool.map(partial(explore_range, explore), firsts, sizes), 1):
+            seen += counts
+            wrong += lines
+            print("\n".join(lines), end="\n" if lines else "", flush=True)
+            if part % 10 == 0:
+                print(f"schedules explored: {part * size}, wrong: {len(wrong)}", flush=True)
+    print("\n".join(f"{name}: {number}" for name, number in sorted(seen.items())))
+    print(f"schedules explored: {options.schedules}, wrong: {len(wrong)}")
+    return len(wrong)
