@@ -4,8 +4,8 @@ import os
 
 import pytest
 from tests.soak import share_cases, share_mutants, share_schedules
-from tests.soak.mutation import build_mutant
 from tests.soak.exploration import explore_range
+from tests.soak.mutation import build_mutant
 
 from kafkaframes.client.metadata import Broker
 from kafkaframes.client.share_machine import describe_node

@@ -34,13 +34,12 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from tests.soak.exploration import run_command
 
 from kafkaframes.broker.apis import _share
@@ -158,7 +157,7 @@ class World:
         self.lock_s = lock_s
         self.away: set[int] = set()
         self.disturbances = 0  # events after which a lock may be gone early
-        self.written: dict[Record, bool] = {}
+        self.written: set[Record] = set()
         self.state: BrokerState
         self.dispatcher: Dispatcher
         self.open()
@@ -240,7 +239,7 @@ class World:
         answer = self.exchange("Produce", 9, body, session)
         assert answer.responses[0].partition_responses[0].error_code == 0, answer
         topic_id = self.topic_id(name.topic)
-        self.written |= {Record(topic_id, name.partition, first + number): True for number in range(count)}
+        self.written |= {Record(topic_id, name.partition, first + number) for number in range(count)}
 
     def write_gap(self, row: Any) -> None:
         """Append a transaction marker: an offset that consumers acquire and that has no record."""
@@ -810,7 +809,7 @@ class Simulation:
             "topics": (3 * int(self.changes_subscription), of_member(self.change_subscription)),
             "quiet": (fault, lambda: self.pass_time(rng.choice((LOCK_S + 1, MEMBER_SESSION_S + 1)))),
             "long time": (fault, lambda: self.pass_time(MAX_POLL_S + 1)),
-            "cut": (4 * fault, of_connection(partial(self.cut_connection))),
+            "cut": (4 * fault, of_connection(self.cut_connection)),
             "notice": (4, self.close_connection),
             "lead": (2 * fault, self.move_leader),
             "coordinator": (2 * fault, self.move_coordinator),
