@@ -113,8 +113,9 @@ class Producer(interface.Producer):
 
 
 def _sent(metadata: Any) -> Sent:
-    offset = -1 if metadata is None else metadata.offset
-    return Sent(metadata.topic, metadata.partition, offset, metadata.timestamp) if metadata else Sent("", -1, -1, -1)
+    if metadata is None:
+        return Sent("", -1, -1, -1)
+    return Sent(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):
@@ -152,11 +153,11 @@ class Consumer(interface.Consumer):
 
     def poll(self, timeout_s=interface.POLL_S, max_records=None):
         polled = _run(self._consumer.getmany(timeout_ms=round(timeout_s * 1000), max_records=max_records))
-        return [_record(record) for records in polled.values() for record in records]
+        return [Record.of(record) for records in polled.values() for record in records]
 
     def iterate(self) -> Iterator[Record]:
         while True:
-            yield _record(_run(self._consumer.getone()))
+            yield Record.of(_run(self._consumer.getone()))
 
     def assignment(self):
         return sorted(map(tuple, self._consumer.assignment()))
@@ -312,15 +313,3 @@ class Client(interface.Client):
         if isinstance(error, _REFUSALS) or not isinstance(error, errors.KafkaError):
             return interface.REFUSED if isinstance(error, (*_REFUSALS, *_BUILTIN)) else type(error).__name__
         return interface.CODES.get(getattr(error, "errno", None), type(error).__name__)
-
-
-def _record(record: Any) -> Record:
-    return Record(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        list(map(tuple, record.headers)),
-    )

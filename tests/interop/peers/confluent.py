@@ -131,11 +131,8 @@ class Consumer(interface.Consumer):
         self._consumer.unsubscribe()
 
     def poll(self, timeout_s=interface.POLL_S, max_records=None):
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
         records = []
-        for message in self._consumer.consume(max_records or 500, timeout_s):
+        for message in self._consumer.consume(max_records or 500, timeout_s) if self._failure is None else ():
             if message.error() is not None:
                 self._failure = ck.KafkaException(message.error())
                 break

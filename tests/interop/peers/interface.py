@@ -72,6 +72,12 @@ class Record(NamedTuple):
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
 
+    @classmethod
+    def of(cls, record: Any) -> Record:
+        """Return a client's record. All clients but confluent-kafka have these attributes."""
+        *fields, headers = (getattr(record, name) for name in cls._fields)
+        return cls(*fields, list(map(tuple, headers)))
+
 
 class Delivery:
     """A record that is on its way."""

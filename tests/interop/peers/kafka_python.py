@@ -115,10 +115,10 @@ class Consumer(interface.Consumer):
 
     def poll(self, timeout_s=interface.POLL_S, max_records=None):
         polled = self._consumer.poll(timeout_ms=round(timeout_s * 1000), max_records=max_records)
-        return [_record(record) for records in polled.values() for record in records]
+        return [Record.of(record) for records in polled.values() for record in records]
 
     def iterate(self) -> Iterator[Record]:
-        return map(_record, self._consumer)
+        return map(Record.of, self._consumer)
 
     def assignment(self):
         return sorted(map(tuple, self._consumer.assignment()))
@@ -261,26 +261,12 @@ class Client(interface.Client):
             return interface.TIMED_OUT
         if isinstance(error, errors.KafkaConnectionError):
             return interface.UNREACHABLE
-        if isinstance(error, (errors.NoOffsetForPartitionError, errors.OffsetOutOfRangeError)):
-            is_reset = isinstance(error, errors.NoOffsetForPartitionError)
-            return interface.NO_OFFSET if is_reset else interface.CODES[1]
-        if isinstance(error, _REFUSALS):
-            return interface.REFUSED
-        if type(error) is errors.KafkaError:
+        if isinstance(error, errors.NoOffsetForPartitionError):
+            return interface.NO_OFFSET
+        if isinstance(error, errors.OffsetOutOfRangeError):
+            return interface.CODES[1]
+        if isinstance(error, _REFUSALS) or type(error) is errors.KafkaError:
             return interface.REFUSED
         if isinstance(error, errors.CommitFailedError):
             return interface.CODES[25]
-        code = getattr(error, "errno", None)
-        return interface.CODES.get(code, type(error).__name__)
-
-
-def _record(record: Any) -> Record:
-    return Record(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        list(map(tuple, record.headers)),
-    )
+        return interface.CODES.get(getattr(error, "errno", None), type(error).__name__)

@@ -65,10 +65,10 @@ class Consumer(interface.Consumer):
         self._consumer.unsubscribe()
 
     def poll(self, timeout_s=interface.POLL_S, max_records=None):
-        return list(map(_record, self._consumer.poll(round(timeout_s * 1000), max_records=max_records)))
+        return list(map(Record.of, self._consumer.poll(round(timeout_s * 1000), max_records=max_records)))
 
     def iterate(self) -> Iterator[Record]:
-        return map(_record, self._consumer)
+        return map(Record.of, self._consumer)
 
     def assignment(self):
         return sorted(map(_pair, self._consumer.assignment()))
@@ -219,15 +219,3 @@ def _listener(callback: Callback | None) -> Callback | None:
         callback(sorted(map(_pair, partitions)))
 
     return call_back if callback else None
-
-
-def _record(record: kf.ConsumerRecord) -> Record:
-    return Record(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        list(map(tuple, record.headers)),
-    )

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.interop.peers.behaviours import OURS, PEERS, Performance, load_performances
+from tests.interop.peers.behaviours import ADAPTERS, Performance, load_performances
 
 PATH: Final = Path(__file__).parents[3] / "docs" / "everyday_peers.json"
 EQUAL, DIFFERS, CANNOT = "equal", "differs", "cannot"
@@ -76,6 +76,6 @@ def main(adapter: str, python: str, names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] not in (OURS, *PEERS):
-        raise SystemExit(f"unknown adapter {sys.argv[1]}; expected one of {', '.join((OURS, *PEERS))}")
+    if sys.argv[1] not in ADAPTERS:
+        raise SystemExit(f"unknown adapter {sys.argv[1]}; expected one of {', '.join(ADAPTERS)}")
     sys.exit(bool(main(sys.argv[1], sys.argv[2], sys.argv[3:])))

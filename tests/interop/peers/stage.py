@@ -73,10 +73,6 @@ class Stage:
         """Append records as one batch."""
         self.broker.append(topic, list(records), partition=partition)
 
-    def configure(self, topic: str, **configs: str | int) -> None:
-        """Change settings of a topic."""
-        self.broker.configure_topic(topic, **{name.replace("_", "."): value for name, value in configs.items()})
-
     def records(self, topic: str) -> list[tuple[Any, ...]]:
         """Return (partition, offset, timestamp, key, value, headers) of each stored record."""
         return [
