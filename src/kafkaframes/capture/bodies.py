@@ -178,9 +178,8 @@ def _frame(data: bytes, kind: Kind) -> tuple[Frame, str | None]:
         end = kind.end_of(data)
         if end >= len(data):
             raise
-        return kind.decode(
-            data[:end]
-        ), f"{kind.direction}: {count_text(len(data) - end, 'byte')} left over after the message"
+        rest = count_text(len(data) - end, "byte")
+        return kind.decode(data[:end]), f"{kind.direction}: {rest} left over after the message"
 
 
 def _decode_message(data: bytes) -> str:

@@ -46,7 +46,7 @@ def load_or_compile(kernel: Kernel) -> Callable[..., Any]:
     clear_caches()
     if run := directories.load_kernel(module, kernel.__name__):
         return run
-    if directories.requires_plain() or not workers.has_numba():
+    if not _can_compile():
         return load_without_library(kernel)
     folder = directories.cache_folder()
     if folder is None or not sys.executable:
@@ -62,9 +62,13 @@ def load_or_compile(kernel: Kernel) -> Callable[..., Any]:
     return directories.load_kernel(module, kernel.__name__) or load_without_library(kernel)
 
 
+def _can_compile() -> bool:
+    return not directories.requires_plain() and workers.has_numba()
+
+
 def load_without_library(kernel: Kernel) -> Callable[..., Any]:
     """Return the function that runs a kernel without a library: compiled by numba, or plain Python with a warning."""
-    if workers.has_numba() and not directories.requires_plain():
+    if _can_compile():
         return compile_with_numba(kernel)
     from kafkaframes.kernels import plain  # imports numpy, which the help of a command does not need
 
