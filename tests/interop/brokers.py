@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
 
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN, TRANSACTIONAL
@@ -45,6 +46,31 @@ class Kafka:
     def __call__(self, path: Path, properties: Mapping[str, object] | None = None, *, heap: str = "512m") -> Any:
         """Make a node; a busy machine is given time."""
         return self.module.RealKafka(self.version, path, properties, heap=heap, start_timeout=300, stop_timeout=300)
+
+
+def kafka_or_skip(oracle: Path, version: str) -> Kafka:
+    """Return what starts brokers of a version; skip the test if its jars cannot be fetched."""
+    module = real_kafka(oracle)
+    try:
+        module.fetch(version)
+    except module.KafkaFailed as failure:
+        pytest.skip(f"Kafka {version} cannot be fetched: {failure}")
+    return Kafka(module, version)
+
+
+def add_sasl_listener(node: Any, port: int, passwords: Mapping[str, str]) -> None:
+    """Give a node that has not started a second listener, whose users authenticate with PLAIN."""
+    users = " ".join(f'user_{name}="{password}"' for name, password in passwords.items())
+    node.properties |= {
+        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port},"
+        f"CONTROLLER://127.0.0.1:{node._second_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+    }
 
 
 @dataclass

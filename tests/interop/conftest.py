@@ -87,12 +87,7 @@ def java(java_command: Callable[..., list[str]]) -> Callable[..., str]:
 @pytest.fixture(scope="module", params=brokers.VERSIONS)
 def kafka(request: pytest.FixtureRequest, oracle: Path) -> brokers.Kafka:
     """Start brokers of a version on a directory: ``with kafka(path) as node``; skipped where its jars cannot be had."""
-    module = brokers.real_kafka(oracle)
-    try:
-        module.fetch(request.param)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"Kafka {request.param} cannot be fetched: {failure}")
-    return brokers.Kafka(module, request.param)
+    return brokers.kafka_or_skip(oracle, request.param)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 import pytest
+from tests.interop import brokers
 from tests.interop.access_script import PATTERN_USERS, Cluster, by_pattern, passwords, play
 from tests.interop.random_differential.named import OF_3_9
 
@@ -30,30 +31,16 @@ OF = {"4.3.1": {}, "3.9.1": {"group.coordinator.rebalance.protocols": "classic,c
 MOST = {f"group.{kind}.max.session.timeout.ms": "1800000" for kind in ("consumer", "share", "streams")}
 
 
-def sasl(node, port):
-    """Give a node of Kafka a second listener, whose users authenticate."""
-    users = " ".join(f'user_{name}="{password}"' for name, password in passwords().items())
-    node.properties |= {
-        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port},"
-        f"CONTROLLER://127.0.0.1:{node._second_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
-        ),
-    }
-    return node
-
-
 @pytest.fixture
 def clusters(kafka, tmp_path):
     ports = [kafka.module.free_port(), kafka.module.free_port()]
     listeners = [ListenerOptions(), ListenerOptions(protocol="SASL_PLAINTEXT", port=ports[0])]
     security = Security(users=passwords(), mechanisms=("PLAIN",))
+    node = kafka(tmp_path, SHARED | MOST | OF[kafka.version])
+    brokers.add_sasl_listener(node, ports[1], passwords())
     with (
         Broker(config=SHARED, listeners=listeners, security=security, broker_release=AS[kafka.version]) as broker,
-        sasl(kafka(tmp_path, SHARED | MOST | OF[kafka.version]), ports[1]) as node,
+        node,
     ):
         both = Cluster.of(broker.port, ports[0]), Cluster.of(node.port, ports[1])
         for one in both:

@@ -23,6 +23,7 @@ from tests.client.admin_calls import (
     Scene,
 )
 from tests.interop import brokers
+from tests.interop.fetching import compiled
 
 from kafkaframes.client import Admin
 from kafkaframes.errors import BrokerError, ErrorCode
@@ -125,7 +126,7 @@ def arguments_of(name: str, scene: Scene) -> list[object]:
 class JavaAdmin:
     """Java's Admin in a process of its own."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str | Path]) -> None:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def call(self, name: str, *arguments: object) -> tuple[str, str]:
@@ -151,17 +152,7 @@ def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
     settings = SETTINGS if kafka.version.startswith("4.") else {k: v for k, v in SETTINGS.items() if "share" not in k}
     node = kafka(tmp_path_factory.mktemp("kafka"), settings)
     port = kafka.module.free_port()
-    users = " ".join(f'user_{entry["sasl_username"]}="{entry["sasl_password"]}"' for entry in USERS.values())
-    node.properties |= {
-        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port},"
-        f"CONTROLLER://127.0.0.1:{node._second_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
-        ),
-    }
+    brokers.add_sasl_listener(node, port, {entry["sasl_username"]: entry["sasl_password"] for entry in USERS.values()})
     with node:
         scene = Scene(f"127.0.0.1:{port}")
         yield scene
@@ -172,13 +163,11 @@ def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def start_java(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., JavaAdmin]:
     """Return a function that starts Java's Admin with properties."""
     libraries = brokers.real_kafka(oracle).fetch(JAVA_CLIENT)
-    classes = tmp_path_factory.mktemp("classes")
-    classpath = f"{classes}:{libraries}/*"
-    subprocess.run(["javac", "-cp", classpath, "-d", classes, SOURCE], check=True, timeout=300)
+    command = compiled(SOURCE, libraries, tmp_path_factory.mktemp("classes"))
 
     def start(properties: Mapping[str, str]) -> JavaAdmin:
         words = [word for pair in properties.items() for word in pair]
-        return JavaAdmin(["java", "-Xmx256m", "-cp", classpath, "AdminCalls", *words])
+        return JavaAdmin([*command, *words])
 
     return start
 

@@ -22,12 +22,7 @@ KAFKA = brokers.VERSIONS[-1]
 @pytest.fixture
 def servers(oracle: Path, tmp_path: Path):
     """Apache Kafka, of the newest release that is tested here."""
-    module = brokers.real_kafka(oracle)
-    try:
-        module.fetch(KAFKA)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"Kafka {KAFKA} cannot be fetched: {failure}")
-    with brokers.Kafka(module, KAFKA)(tmp_path / "kafka") as node:
+    with brokers.kafka_or_skip(oracle, KAFKA)(tmp_path / "kafka") as node:
         yield node.bootstrap
 
 

@@ -80,11 +80,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(oracle, tmp_path_factory) -> Iterator[Cluster]:
-    module = brokers.real_kafka(oracle)
-    try:
-        module.fetch(VERSION)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"Kafka {VERSION} cannot be fetched: {failure}")
+    module = brokers.kafka_or_skip(oracle, VERSION).module
     made = Cluster(module, tmp_path_factory.mktemp("cluster"))
     try:
         made.start(1, 2, 3)

@@ -20,11 +20,7 @@ CHECKED = re.compile(r"ok |FAIL |\d+ failed$")
 @pytest.fixture(scope="module")
 def probe(oracle, tmp_path_factory):
     """Run the probe of Kafka 4.3.1's clients; return its lines."""
-    module = brokers.real_kafka(oracle)
-    try:
-        libraries = module.fetch(VERSION)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"the clients of Kafka {VERSION} cannot be fetched: {failure}")
+    libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     classes = tmp_path_factory.mktemp("classes")
     classpath = f"{classes}:{libraries}/*"
     subprocess.run(["javac", "-cp", classpath, "-d", classes, SOURCES / "ClientProbe.java"], check=True, timeout=300)

@@ -85,11 +85,7 @@ def issuer() -> Iterator[Callable[[rsa.RSAPrivateKey], str]]:
 @pytest.fixture(scope="module")
 def sessions(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the Java program with a client's properties."""
-    module = brokers.real_kafka(oracle)
-    try:
-        libraries = module.fetch(VERSION)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"the clients of Kafka {VERSION} cannot be fetched: {failure}")
+    libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     folder = tmp_path_factory.mktemp("classes")
     classpath = f"{folder}:{libraries}/*"
     subprocess.run(["javac", "-cp", classpath, "-d", folder, SOURCE], check=True, timeout=300)

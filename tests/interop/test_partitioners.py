@@ -21,11 +21,7 @@ GENERATOR = random.Random(20_260)
 @pytest.fixture(scope="module")
 def probe(oracle, tmp_path_factory):
     """Run Kafka's partitioners on lines; return an answer for each."""
-    module = brokers.real_kafka(oracle)
-    try:
-        libraries = module.fetch(VERSION)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"the clients of Kafka {VERSION} cannot be fetched: {failure}")
+    libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     folder = tmp_path_factory.mktemp("partitioners")
     classpath = f"{folder}:{libraries}/*"
     subprocess.run(["javac", "-cp", classpath, "-d", folder, SOURCE], check=True, timeout=300)

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 
-import pytest
 from tests.interop import brokers
 from tests.soak.producer_proxy import MODES, campaign
 
@@ -17,16 +16,12 @@ VERSION = "4.3.1"
 
 
 def test_cut_connections_do_no_harm(oracle, tmp_path):
-    module = brokers.real_kafka(oracle)
-    try:
-        module.fetch(VERSION)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"Kafka {VERSION} cannot be fetched: {failure}")
+    start_kafka = brokers.kafka_or_skip(oracle, VERSION)
 
     @contextlib.contextmanager
     def kafka(port):
         advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-        with brokers.Kafka(module, VERSION)(tmp_path, advertised) as node:
+        with start_kafka(tmp_path, advertised) as node:
             yield node.port
 
     first, runs = int(os.environ.get("KAFKAFRAMES_SEED", "1")), int(os.environ.get("KAFKAFRAMES_RUNS", "8"))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.client import test_share_consumer as behaviours
 from tests.interop import brokers
+from tests.interop.fetching import compiled
 
 from kafkaframes.client import Admin, NewTopic, Producer, ShareConsumer, ShareRecord
 from kafkaframes.errors import BrokerError
@@ -62,13 +63,9 @@ VERSION = "4.3.1"
 @pytest.fixture
 def scenario_servers(oracle, tmp_path) -> Iterator[str]:
     """A broker whose groups may have short locks, with the topics of each scenario for each client."""
-    module = brokers.real_kafka(oracle)
-    try:
-        module.fetch(VERSION)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"Kafka {VERSION} cannot be fetched: {failure}")
+    kafka = brokers.kafka_or_skip(oracle, VERSION)
     properties = {**SHARE_PROPERTIES, "group.share.min.record.lock.duration.ms": "1000"}
-    with brokers.Kafka(module, VERSION)(tmp_path, properties) as node:
+    with kafka(tmp_path, properties) as node:
         prepare_scenarios(node.bootstrap)
         yield node.bootstrap
 
@@ -171,11 +168,8 @@ def play_scenarios(servers: str) -> dict[str, str]:
 def test_the_same_scenarios_have_the_same_results_with_the_java_client(scenario_servers, oracle, tmp_path):
     """Acknowledgement types, both limits, expiry, delivery counts and renewals, on Kafka 4.3.1."""
     libraries = brokers.real_kafka(oracle).fetch(VERSION)
-    classes = tmp_path / "classes"
-    classpath = f"{classes}:{libraries}/*"
     source = Path(__file__).parent / "java" / "clients" / "ShareProbe.java"
-    subprocess.run(["javac", "-cp", classpath, "-d", classes, source], check=True, timeout=300)
-    command = ["java", "-Xmx512m", "-cp", classpath, "ShareProbe", scenario_servers]
+    command = [*compiled(source, libraries, tmp_path / "classes"), scenario_servers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     lines = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("result\t")]
     java = {name: value for _, name, value in lines}

@@ -168,11 +168,7 @@ def plain(text: str) -> list[str]:
 @pytest.fixture(scope="module")
 def run(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], list[tuple[int, list[str]]]]:
     """Make every call to a broker; return status and output of each."""
-    module = brokers.real_kafka(oracle)
-    try:
-        libraries = module.fetch(VERSION)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"the tools of Kafka {VERSION} cannot be fetched: {failure}")
+    libraries = brokers.kafka_or_skip(oracle, VERSION).module.fetch(VERSION)
     classes = tmp_path_factory.mktemp("classes")
     classpath = f"{classes}:{libraries}/*"
     subprocess.run(["javac", "-cp", classpath, "-d", classes, SOURCE], check=True, timeout=300)
