@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import ExitStack
 
 import pytest
 from tests.soak.broker_bounds import fetch, frame, produce
+from tests.waiting import wait_for
 
 from kafkaframes import Broker
 from kafkaframes.broker.dispatch.table import all_apis
@@ -19,13 +19,6 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
-
-
-def eventually(holds) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def written(broker: Broker, megabytes: int) -> None:
@@ -55,8 +48,8 @@ def test_who_reads_no_answers_is_closed_when_too_much_waits_and_others_are_serve
             one.connect(("127.0.0.1", broker.port))
             one.sendall(frame("Fetch", 11, **fetch(["t"])) * 20)
         unsent = lambda state: sum(one.unsent_bytes for one in broker._server.connections)  # noqa: E731
-        eventually(lambda: len(broker._server.connections) < len(silent))
-        eventually(lambda: broker.call(unsent) <= 1 << 20)
+        wait_for(lambda: len(broker._server.connections) < len(silent))
+        wait_for(lambda: broker.call(unsent) <= 1 << 20)
         with socket.create_connection(("127.0.0.1", broker.port)) as other:
             other.sendall(frame("Metadata", 9, topics=[]))
             assert other.recv(4)

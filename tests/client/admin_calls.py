@@ -6,12 +6,12 @@ its preparation restores the state that it changes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
+from tests.waiting import wait_for
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
@@ -98,19 +98,19 @@ class Scene:
         """Delete a topic if it exists."""
         if name in self.root.list_topics():
             self.root.delete_topics([name])
-            self.wait_for(lambda: name not in self.root.list_topics())
+            wait_for(lambda: name not in self.root.list_topics())
 
     def create_topic(self, name: str) -> None:
         """Create a topic anew, with one partition."""
         self.drop_topic(name)
         self.root.create_topics([NewTopic(name, 1, self.new_topic.replication_factor)])
-        self.wait_for(lambda: name in self.root.list_topics())
+        wait_for(lambda: name in self.root.list_topics())
 
     def create_topic_on_one_node(self) -> None:
         """Create a topic whose only replica is on the second node."""
         self.create_topic("moving")
         self.root.alter_partition_reassignments({MOVING: [self.node_ids[1 % len(self.node_ids)]]})
-        self.wait_for(lambda: not self.root.list_partition_reassignments())
+        wait_for(lambda: not self.root.list_partition_reassignments())
 
     def create_token(self) -> None:
         """Create a delegation token."""
@@ -165,14 +165,7 @@ class Scene:
         options = {"group_id": "members", "group_protocol": "classic", "group_instance_id": "first"}
         with Consumer(self.servers, **self.login, **options) as consumer:
             consumer.subscribe([TOPIC])
-            self.wait_for(lambda: consumer.poll(10) is not None and consumer.assignment())
-
-    def wait_for(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition holds. Brokers of Kafka apply a change shortly after the response."""
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            wait_for(lambda: consumer.poll(10) is not None and consumer.assignment())
 
 
 class Call(NamedTuple):

@@ -24,6 +24,7 @@ from tests.client.admin_calls import (
 )
 from tests.interop import brokers
 from tests.interop.fetching import compiled
+from tests.waiting import wait_for
 
 from kafkaframes.client import Admin
 from kafkaframes.errors import BrokerError, ErrorCode
@@ -232,7 +233,7 @@ def compare(name: str, user: str, options: Mapping[str, Any], scene: Scene, java
 def wait_for_change(name: str, outcome: tuple[str, str], scene: Scene) -> None:
     """Wait until a call that succeeded has changed the state. Brokers apply a change shortly after the response."""
     if outcome[0] == "ok" and CALLS[name].is_change and name not in FACTS:
-        scene.wait_for(lambda: CALLS[name].check(scene, None))
+        wait_for(lambda: CALLS[name].check(scene, None))
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests import waiting
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, Producer, ShareConsumer
@@ -17,6 +18,7 @@ from kafkaframes.errors import BrokerError
 
 SOURCES = Path(__file__).parent / "java" / "telemetry"
 PATIENCE_S = 120
+wait_for = partial(waiting.wait_for, patience_s=PATIENCE_S)
 PREFIX = "org.apache.kafka."
 #: The standard metrics of KIP-714.
 STANDARD = {
@@ -99,26 +101,17 @@ def points(file) -> Callable[[str], list[Point]]:
     return read
 
 
+def run_java_clients(kafka, classes: Path, servers: str) -> None:
+    """Let Java's clients, whose client id is ``java``, push metrics while they use the topic ``t``."""
+    libraries = f"{classes}:{kafka.module.fetch(kafka.version)}/*"
+    command = ["java", "-cp", libraries, "PushingClients", servers, "t", "java"]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+
+
 @pytest.fixture(scope="module")
 def java_points(kafka, classes, servers, points) -> list[Point]:
-    command = [
-        "java",
-        "-cp",
-        f"{classes}:{kafka.module.fetch(kafka.version)}/*",
-        "PushingClients",
-        servers,
-        "t",
-        "java",
-    ]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    run_java_clients(kafka, classes, servers)
     return points("java")
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def kinds_of(found: list[Point], client: str) -> dict[str, str]:
@@ -235,9 +228,7 @@ def test_javas_clients_push_to_the_embedded_broker(kafka, classes):
     with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
         broker.create_topic("t", 1)
         admin.alter_configs("client-metrics", "all", {"metrics": "*", "interval.ms": "1000"})
-        libraries = f"{classes}:{kafka.module.fetch(kafka.version)}/*"
-        command = ["java", "-cp", libraries, "PushingClients", broker.bootstrap_servers, "t", "java"]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        run_java_clients(kafka, classes, broker.bootstrap_servers)
         pushes = broker.journal.requests("PushTelemetry", client_id="java")
         assert {entry.answer.error_code for entry in pushes} == {0}
         assert {entry.body.terminating for entry in pushes} == {False, True}  # a Java consumer may omit the last push

@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from tests.waiting import PATIENCE_S, wait_for
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import (
@@ -32,7 +33,6 @@ from kafkaframes.client import (
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 from kafkaframes.records.codecs import decompress
 
-PATIENCE_S = 60
 PREFIX = "org.apache.kafka."
 GET, PUSH = "GetTelemetrySubscriptions", "PushTelemetry"
 
@@ -59,14 +59,6 @@ def client_id():
 def subscribe(broker, **configs):
     with Admin(broker.bootstrap_servers) as admin:
         admin.alter_configs("client-metrics", "all", configs)
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not (result := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return result
 
 
 def requests(broker, api, client_id):

@@ -4,7 +4,8 @@ import asyncio
 import threading
 
 import pytest
-from tests.jobs.mirror.worlds import TIMES, WAIT_S, rows_of, run_mirror, table, until
+from tests.jobs.mirror.worlds import TIMES, WAIT_S, rows_of, run_mirror, table
+from tests.waiting import wait_for
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
@@ -308,7 +309,7 @@ class Following:
 def recreate(broker, *values):
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_topics(["orders"])
-        until(lambda: "orders" not in broker.topics)
+        wait_for(lambda: "orders" not in broker.topics)
         admin.create_topics([NewTopic(name="orders")])
     write(broker, *values)
 
@@ -318,9 +319,9 @@ def test_a_source_that_is_recreated_under_follow_ends_the_mirror(values):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         with Following(source, target) as following:
-            until(lambda: "orders" in target.topics and values_of(target) == SOURCE)
+            wait_for(lambda: "orders" in target.topics and values_of(target) == SOURCE)
             recreate(source, *values)
-            until(lambda: following.failure is not None)
+            wait_for(lambda: following.failure is not None)
         assert values_of(target) == SOURCE
         assert "other records" in str(following.failure) or "recreated" in str(following.failure)
 
@@ -329,9 +330,9 @@ def test_a_source_that_is_recreated_with_the_same_records_is_followed_on():
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         with Following(source, target) as following:
-            until(lambda: "orders" in target.topics and values_of(target) == SOURCE)
+            wait_for(lambda: "orders" in target.topics and values_of(target) == SOURCE)
             recreate(source, *SOURCE, b"s5")
-            until(lambda: following.failure is not None or values_of(target) == [*SOURCE, b"s5"])
+            wait_for(lambda: following.failure is not None or values_of(target) == [*SOURCE, b"s5"])
         assert following.failure is None, following.failure
 
 
@@ -339,10 +340,10 @@ def test_the_first_records_that_a_new_partition_lost_are_reported_under_follow()
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         with Following(source, target, interval_s=1.0) as following:
-            until(lambda: "orders" in target.topics and values_of(target) == SOURCE)
+            wait_for(lambda: "orders" in target.topics and values_of(target) == SOURCE)
             write(source, *SOURCE, topic="later")
             with Admin(source.bootstrap_servers) as admin:
                 admin.delete_records({TopicPartition("later", 0): 3})
-            until(lambda: "later" in target.topics and len(values_of(target, "later")) >= 2)
+            wait_for(lambda: "later" in target.topics and len(values_of(target, "later")) >= 2)
         (report,) = [one for one in following.report.partitions if one.topic == "later"]
         assert report.gone == 5 - report.records_written  # 3, unless the mirror saw the topic before they were lost

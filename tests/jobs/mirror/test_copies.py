@@ -4,7 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.jobs.mirror.worlds import fill, logs_of, rows_of, run_mirror, table, until
+from tests.jobs.mirror.worlds import fill, logs_of, rows_of, run_mirror, table
+from tests.waiting import wait_for
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.settings.settings import DEFAULTS
@@ -127,7 +128,7 @@ def test_a_group_that_is_at_work_in_the_target_is_left_alone():
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, groups=False)
         with Consumer(b.bootstrap_servers, group_id="busy", enable_auto_commit=False) as member:
             member.subscribe("plain")
-            until(lambda: member.poll(100) or member.assignment())
+            wait_for(lambda: member.poll(100) or member.assignment())
             report = run_mirror(a.bootstrap_servers, b.bootstrap_servers)
         assert report.commits_left == {"the target's group has members": 1}
 

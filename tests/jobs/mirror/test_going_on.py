@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
-from tests.jobs.mirror.worlds import WAIT_S, fill, logs_of, rows_of, run_mirror, table, until
+from tests.jobs.mirror.worlds import WAIT_S, fill, logs_of, rows_of, run_mirror, table
+from tests.waiting import wait_for
 
 from kafkaframes import build_records
 from kafkaframes.broker import Broker
@@ -55,7 +56,7 @@ def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
         many_batches(a.bootstrap_servers)
         held = b.on("Produce", topic="many", partition=0).after(3).ignore()
         with running(command(a.bootstrap_servers, b.bootstrap_servers, *options), stderr=subprocess.DEVNULL):
-            until(lambda: held.count > 3)
+            wait_for(lambda: held.count > 3)
         held.remove()
         done = subprocess.run(
             command(a.bootstrap_servers, b.bootstrap_servers, "--json", *options),
@@ -80,7 +81,7 @@ def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
         held = a.on("Fetch").after(10).ignore()
         settings = ("--from-property", "max.partition.fetch.bytes=1000")
         with running(command(a.bootstrap_servers, tmp_path / "b", *settings), stderr=subprocess.DEVNULL):
-            until(lambda: any(one.stat().st_size for one in (tmp_path / "b").glob("many-*/*.log")))
+            wait_for(lambda: any(one.stat().st_size for one in (tmp_path / "b").glob("many-*/*.log")))
         held.remove()
         again = CliRunner().invoke(cli, command(a.bootstrap_servers, tmp_path / "b")[3:])
         assert again.exit_code == 0, again.output
@@ -93,10 +94,10 @@ def test_following_it_takes_new_records_topics_and_commits_until_told_to_stop(tm
         fill(a)
         asked = command(a.bootstrap_servers, b.bootstrap_servers, "--follow", "--topic", "p*")
         with running(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
-            until(lambda: "plain" in b.topics and count_of(b, "plain") == 500)
+            wait_for(lambda: "plain" in b.topics and count_of(b, "plain") == 500)
             with Producer(a.bootstrap_servers) as producer:
                 producer.send_arrow(table(20), topic="plain")
-            until(lambda: count_of(b, "plain") == 520)
+            wait_for(lambda: count_of(b, "plain") == 520)
             job.send_signal(signal.SIGTERM)
             said, _ = job.communicate(timeout=WAIT_S)
         assert job.returncode == 0
@@ -128,10 +129,10 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
         try:
             with Producer(a.bootstrap_servers) as producer, Admin(a.bootstrap_servers) as source:
                 producer.send_arrow(table(9), topic="later")
-                until(lambda: "later" in b.topics and rows_of(b.bootstrap_servers, "later"))
+                wait_for(lambda: "later" in b.topics and rows_of(b.bootstrap_servers, "later"))
                 source.alter_group_offsets("g", {place: 7})
             with Admin(b.bootstrap_servers) as target:
-                until(lambda: target.group_offsets("g").get(place, (0,))[0] == 7)
+                wait_for(lambda: target.group_offsets("g").get(place, (0,))[0] == 7)
         finally:
             done.set()
             thread.join(WAIT_S)

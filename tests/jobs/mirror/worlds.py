@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from typing import Any
 
 from kafkaframes.broker import Broker
@@ -16,14 +14,6 @@ from kafkaframes.storage.log.discover import discover
 
 TIMES = 1_760_000_000_000
 WAIT_S = 60  # only against hanging
-
-
-def until(condition: Callable[[], Any]) -> None:
-    """Wait for a state."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 def run_mirror(source: str, target: str, **settings: Any) -> MirrorReport:
