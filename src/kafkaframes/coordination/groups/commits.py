@@ -64,8 +64,8 @@ class OffsetStore:
 
     def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
         """End a transaction. If a partition has two commits, the last written one counts."""
-        pending_groups = self.pending_offsets.pop(transaction, {})
-        for group_id, pending_offsets in pending_groups.items() if commit else ():
+        pending_by_group = self.pending_offsets.pop(transaction, {})
+        for group_id, pending_offsets in pending_by_group.items() if commit else ():
             committed_offsets = self.offsets_by_group.setdefault(group_id, {})
             for where, pending in pending_offsets.items():
                 if where not in committed_offsets or committed_offsets[where].order < pending.order:
