@@ -169,7 +169,7 @@ def tag_headers(
     text_bytes = scale.TEXT_BYTES if text_bytes is None else text_bytes
     headers = scale.header_sizes(lengths, tags)
     specs = [catalog.load(name) for name in names or catalog.names()]
-    newest = [(spec, _newest(spec, header_names=bool(names))) for spec in specs]
+    newest = [(spec, _newest(spec, is_required=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
     fields = [one for spec, version in flexible for one in scale.find_tagged_fields(spec, version, text_bytes)]
     sizes = [scale.message_size(spec, version, text_bytes) for spec, version in flexible]
@@ -181,12 +181,12 @@ def tag_headers(
     _print_messages(sizes, each=bool(names))
 
 
-def _newest(spec: MessageSpec, *, header_names: bool) -> int | None:
+def _newest(spec: MessageSpec, *, is_required: bool) -> int | None:
     """Return the newest version if it has tag sections."""
     version = spec.valid_versions.highest
     if not spec.valid_versions.is_empty and spec.flexible_versions.contains(version):
         return version
-    if header_names:
+    if is_required:
         raise OptionError(f"{spec.name}: no version has tagged fields")
     return None
 

@@ -300,12 +300,12 @@ def _label(run: Run) -> str:
 def _lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
     """Yield the lines of the bytes at ``start``, with their description in the first line."""
     lines = [raw[at : at + _BYTES_A_LINE] for at in range(0, len(raw), _BYTES_A_LINE)] or [b""]
-    hex_text = lines if show_all else lines[:_MAX_LINES]
-    for index, line in enumerate(hex_text):
+    shown_lines = lines if show_all else lines[:_MAX_LINES]
+    for index, line in enumerate(shown_lines):
         text = f"{start + index * _BYTES_A_LINE:08x}  {line.hex(' '):<47}"
         yield f"{text}  {words}" if index == 0 else text.rstrip()
-    if len(hex_text) < len(lines):
-        yield f"          ... {count_text(len(raw) - len(hex_text) * _BYTES_A_LINE, 'byte')} more"
+    if len(shown_lines) < len(lines):
+        yield f"          ... {count_text(len(raw) - len(shown_lines) * _BYTES_A_LINE, 'byte')} more"
 
 
 @click.command("encode")

@@ -259,12 +259,12 @@ class Limited:
         return self.left == 0 or self.selection.is_done(chunk)
 
 
-def _narrow(chunk: Decoded, keep: Flags, selected_records: Callable[[bytes], bool]) -> None:
+def _narrow(chunk: Decoded, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:
     """Clear the flag of each row whose key is not selected. Records without a key are never selected."""
     keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.at(row)
-        keep[row] = key is not None and selected_records(key)
+        keep[row] = key is not None and is_selected(key)
 
 
 def key_pattern(text: str) -> re.Pattern[bytes]:

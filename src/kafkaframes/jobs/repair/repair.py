@@ -344,9 +344,9 @@ def repair_in_place(
         LogDirError: as ``repair_directory``, or the backup exists.
         OptionError: as ``repair_directory``, or the backup would be on another disk.
     """
-    old, kept_segment = Path(source).absolute(), Path(backup).absolute()
+    old, backup_path = Path(source).absolute(), Path(backup).absolute()
     make = partial(_repair_directory, str(old), settings=settings, as_kafka=as_kafka, run=run)
-    return replace(exchange(old, kept_segment, make, suffix=_REPAIRED, create_lock=False), destination=str(old))
+    return replace(exchange(old, backup_path, make, suffix=_REPAIRED, create_lock=False), destination=str(old))
 
 
 def _repair_directory(

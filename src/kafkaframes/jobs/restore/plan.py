@@ -253,6 +253,6 @@ def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings
         if name not in topic_ids and len(directories_by_id) > 1:
             where = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in directories_by_id.items())
             raise LogDirError(f"{topic} has two ids ({where}): name one source, or give the id")
-        kept_segment = next(iter(directories_by_id), None) if name == topic else None
-        ids[name] = topic_ids.get(name) or kept_segment or new_id()
+        kept_id = next(iter(directories_by_id), None) if name == topic else None
+        ids[name] = topic_ids.get(name) or kept_id or new_id()
     return ids

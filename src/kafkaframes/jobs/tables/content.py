@@ -90,14 +90,14 @@ def column_changes(there: pa.Schema, new_schema: pa.Schema, *, where: str, widen
 
 def _compare_fields(
     there: Iterable[pa.Field],
-    new_schema: Iterable[pa.Field],
+    new_fields: Iterable[pa.Field],
     path: tuple[str, ...],
     changes: list[ColumnChange],
     where: str,
 ) -> None:
     by_name = {field.name: field for field in there}
     spellings = {name.lower(): name for name in by_name}
-    for field in new_schema:
+    for field in new_fields:
         inner = (*path, field.name)
         if field.name in by_name:
             _compare_types(by_name[field.name].type, field.type, inner, changes, where)
@@ -111,21 +111,21 @@ def _compare_fields(
 
 
 def _compare_types(
-    there: pa.DataType, new_schema: pa.DataType, path: tuple[str, ...], changes: list[ColumnChange], where: str
+    there: pa.DataType, new_type: pa.DataType, path: tuple[str, ...], changes: list[ColumnChange], where: str
 ) -> None:
-    if pa.types.is_struct(there) and pa.types.is_struct(new_schema):
-        _compare_fields(there, new_schema, path, changes, where)
-    elif _is_list(there) and _is_list(new_schema):
-        _compare_types(there.value_type, new_schema.value_type, (*path, "element"), changes, where)
-    elif pa.types.is_map(there) and pa.types.is_map(new_schema) and plain(there.key_type) == plain(new_schema.key_type):
-        _compare_types(there.item_type, new_schema.item_type, (*path, "value"), changes, where)
-    elif plain(there) == plain(new_schema):
+    if pa.types.is_struct(there) and pa.types.is_struct(new_type):
+        _compare_fields(there, new_type, path, changes, where)
+    elif _is_list(there) and _is_list(new_type):
+        _compare_types(there.value_type, new_type.value_type, (*path, "element"), changes, where)
+    elif pa.types.is_map(there) and pa.types.is_map(new_type) and plain(there.key_type) == plain(new_type.key_type):
+        _compare_types(there.item_type, new_type.item_type, (*path, "value"), changes, where)
+    elif plain(there) == plain(new_type):
         pass
-    elif _is_wider(new_schema, there):
-        changes.append(ColumnChange(path, new_schema, is_new=False))
+    elif _is_wider(new_type, there):
+        changes.append(ColumnChange(path, new_type, is_new=False))
     else:
         raise OptionError(
-            f"{where}: column {'.'.join(path)} is {plain(there)} and would have to be {plain(new_schema)}: "
+            f"{where}: column {'.'.join(path)} is {plain(there)} and would have to be {plain(new_type)}: "
             "give it its type back, or export to a new table"
         )
 
@@ -149,22 +149,22 @@ def merge_columns(there: pa.Schema, new_schema: pa.Schema) -> pa.Schema:
     return pa.schema(_merge_fields(there, new_schema))
 
 
-def _merge_fields(there: Iterable[pa.Field], new_schema: Iterable[pa.Field]) -> list[pa.Field]:
+def _merge_fields(there: Iterable[pa.Field], new_fields: Iterable[pa.Field]) -> list[pa.Field]:
     result = {field.name: field for field in there}
-    for field in new_schema:
+    for field in new_fields:
         old = result.get(field.name)
         result[field.name] = field if old is None else old.with_type(_merge_types(old.type, field.type))
     return list(result.values())
 
 
-def _merge_types(there: pa.DataType, new_schema: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(there) and pa.types.is_struct(new_schema):
-        return pa.struct(_merge_fields(there, new_schema))
-    if _is_list(there) and _is_list(new_schema):
-        return pa.list_(pa.field("element", _merge_types(there.value_type, new_schema.value_type)))
-    if pa.types.is_map(there) and pa.types.is_map(new_schema):
-        return pa.map_(there.key_type, _merge_types(there.item_type, new_schema.item_type))
-    return new_schema
+def _merge_types(there: pa.DataType, new_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(there) and pa.types.is_struct(new_type):
+        return pa.struct(_merge_fields(there, new_type))
+    if _is_list(there) and _is_list(new_type):
+        return pa.list_(pa.field("element", _merge_types(there.value_type, new_type.value_type)))
+    if pa.types.is_map(there) and pa.types.is_map(new_type):
+        return pa.map_(there.key_type, _merge_types(there.item_type, new_type.item_type))
+    return new_type
 
 
 def _check_can_stay_empty(field: pa.Field, index: str) -> None:

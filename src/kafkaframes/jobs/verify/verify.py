@@ -217,11 +217,11 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
             continue
         try:
             raw = filesystem.read(file.path)
-            directory_list = read_txn_index(raw, base_offset=segment.base_offset, file=file.path)
+            entries = read_txn_index(raw, base_offset=segment.base_offset, file=file.path)
         except LogDirError as problem:
             yield Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, file.path, problem.position)
             continue
-        yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in directory_list}, item)
+        yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in entries}, item)
     yield from _open_transactions(filesystem, partition, facts, aborted_transactions, follow)
 
 
@@ -268,10 +268,10 @@ def _aborted_transactions(facts: SegmentFacts, follow: OpenTransactions) -> Iter
 
 
 def _txn_index_findings(
-    path: str, result: dict[int, AbortedTransaction], directory_list: dict[int, AbortedTransaction], facts: SegmentFacts
+    path: str, result: dict[int, AbortedTransaction], entries: dict[int, AbortedTransaction], facts: SegmentFacts
 ) -> Iterator[Finding]:
     for offset, transaction in sorted(result.items()):
-        entry = directory_list.get(offset)
+        entry = entries.get(offset)
         if entry is None or entry.producer_id != transaction.producer_id:
             message = f"the aborted transaction of producer {transaction.producer_id} is not listed"
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
@@ -282,9 +282,9 @@ def _txn_index_findings(
             )
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
     aborts = {(offset, producer) for offset, producer, kind in facts.markers if kind == "ABORT"}
-    for offset in sorted(directory_list.keys() - result.keys()):
-        if (offset, directory_list[offset].producer_id) not in aborts:
-            message = f"producer {directory_list[offset].producer_id} has no ABORT marker there"
+    for offset in sorted(entries.keys() - result.keys()):
+        if (offset, entries[offset].producer_id) not in aborts:
+            message = f"producer {entries[offset].producer_id} has no ABORT marker there"
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
 
 

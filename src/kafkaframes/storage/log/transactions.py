@@ -123,9 +123,7 @@ class OpenTransactions:
         """Process a batch, whose data may start a transaction; return the transactions that its markers abort."""
         if header.is_transactional and header.has_producer and not header.is_control:
             self.first_offsets.setdefault(header.producer_id, header.base_offset)
-        return [
-            aborted_transactions for aborted_transactions in map(self.end, markers) if aborted_transactions is not None
-        ]
+        return [transaction for transaction in map(self.end, markers) if transaction is not None]
 
     def end(self, marker: Marker) -> AbortedTransaction | None:
         """Process a marker; return the transaction that it aborts. A marker without data ends no transaction."""

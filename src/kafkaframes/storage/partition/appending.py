@@ -317,8 +317,8 @@ def _append(
         _assign_epochs(state, headers)
         segment.append(data, headers, settings)
         if producer_changes is not _NOTHING:
-            for aborted_transactions in state.producers.list_aborted_transactions(producer_changes):
-                segment.txn_index.append(aborted_transactions)
+            for transaction in state.producers.list_aborted_transactions(producer_changes):
+                segment.txn_index.append(transaction)
     except StorageError:
         state.disk.back_online(lambda: segment.truncate(before, state.log_end_offset))
         raise
