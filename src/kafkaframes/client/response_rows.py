@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, PartialFailureError
+from kafkaframes.errors.words import count_text
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -43,7 +44,7 @@ def require_rows(requested: Iterable[Any], rows: Collection[Any], subject: str) 
 def missing_row_error(missing: Sequence[Any], subject: str) -> BrokerError:
     """Return the error for items without a row in the response."""
     count = len(missing) - 1
-    others = f" and {count} other{'s' if count > 1 else ''}" if count else ""
+    others = f" and {count_text(count, 'other')}" if count else ""
     return BrokerError(f"{subject}: the response has no result for {missing[0]}{others}", ErrorCode.NONE)
 
 
