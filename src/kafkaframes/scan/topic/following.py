@@ -234,12 +234,15 @@ class TopicFollower:
         if not is_first:
             self._report_lost_starts(earliest)
         begins = {**{partition: start[partition] for partition in end if partition in start}, **earliest}
-        lost_ranges = [
+        truncated_partitions = [
             partition for partition in end if begins[partition] > end[partition]
         ]  # recreated or truncated in the meantime; ``latest`` has reported it
-        if lost_ranges and self.options.fail_on_data_loss:
-            report_loss(was_cut(lost_ranges[0], begins[lost_ranges[0]], end[lost_ranges[0]]), fail=True)
-        begins |= self._lookups.earliest(lost_ranges)
+        if truncated_partitions and self.options.fail_on_data_loss:
+            report_loss(
+                was_cut(truncated_partitions[0], begins[truncated_partitions[0]], end[truncated_partitions[0]]),
+                fail=True,
+            )
+        begins |= self._lookups.earliest(truncated_partitions)
         pending = {partition: offset for partition, offset in begins.items() if offset < end[partition]}
         ends = self._confirm_ends(pending, self._lookups.latest(pending))
         return self._lookups.ranges({**begins, **self._lookups.check_kept(pending, ends)}, end)
