@@ -47,7 +47,7 @@ from kafkaframes.client.metrics import MetricName
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.response_rows import ItemError, partition_rows, require_one_row, require_success
 from kafkaframes.client.settings import ClientSettings, choices, merged
-from kafkaframes.client.telemetry.reporter import TelemetryReporter
+from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.errors import (
     COORDINATOR_MOVED,
     BrokerError,
@@ -192,7 +192,9 @@ class DelegationToken:
         return b64encode(self.hmac).decode()
 
 
-class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, TransactionMethods, GroupMethods):
+class AsyncAdmin(
+    AclMethods, UserMethods, ReplicaMethods, ClusterMethods, TransactionMethods, GroupMethods, TelemetryMethods
+):
     """Administers a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``
 
     If a method has several items and some of them fail, the others take effect. It then raises ``PartialFailureError``
@@ -235,19 +237,6 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     def metrics(self) -> dict[MetricName, float]:
         """Return the client's metrics under Java's names: connections, requests and responses."""
         return self._cluster.metrics.values()
-
-    async def client_instance_id(self, timeout_ms: int | None = None) -> UUID:
-        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
-
-        Args:
-            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
-
-        Raises:
-            OptionError: ``enable_metrics_push`` is False.
-            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
-            NetworkError: no broker has responded in time.
-        """
-        return await self._telemetry.client_instance_id(timeout_ms)
 
     async def describe_cluster(self) -> Cluster:
         """Return the brokers, the controller, the cluster id and the topics.

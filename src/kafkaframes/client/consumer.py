@@ -43,7 +43,7 @@ from kafkaframes.client.metrics import MetricName, PollMetrics, TaggedValues, me
 from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
 from kafkaframes.client.settings import ConsumerSettings, choices, merged
-from kafkaframes.client.telemetry.reporter import TelemetryReporter
+from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.client.topic_lookups import AsyncTopicLookupClient
 from kafkaframes.errors import (
     BrokerError,
@@ -71,7 +71,7 @@ _CALLBACK_SENSORS: Final = {
 }
 
 
-class AsyncConsumer(AsyncTopicLookupClient):
+class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     """Reads records of topics. ``async with AsyncConsumer("localhost:9092") as consumer: ...``
 
     A background task sends heartbeats, joins the group, fetches and refreshes metadata (``ConsumerTask``). Callbacks,
@@ -155,19 +155,6 @@ class AsyncConsumer(AsyncTopicLookupClient):
     def metrics(self) -> dict[MetricName, float]:
         """Return the consumer's metrics under Java's names: connections, fetches, lag, commits, the group."""
         return self._cluster.metrics.values()
-
-    async def client_instance_id(self, timeout_ms: int | None = None) -> UUID:
-        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
-
-        Args:
-            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
-
-        Raises:
-            OptionError: ``enable_metrics_push`` is False.
-            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
-            NetworkError: no broker has responded in time.
-        """
-        return await self._telemetry.client_instance_id(timeout_ms)
 
     def _telemetry_labels(self) -> dict[str, str]:
         settings = self.settings

@@ -56,7 +56,7 @@ from kafkaframes.client.partitioners import partition_choice
 from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, settle
 from kafkaframes.client.sender import Sender, takes_format
 from kafkaframes.client.settings import ProducerSettings, merged
-from kafkaframes.client.telemetry.reporter import TelemetryReporter
+from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import (
     BrokerError,
@@ -89,7 +89,7 @@ class TransactionRefused(Exception):  # noqa: N818
         self.reason = reason
 
 
-class AsyncProducer:
+class AsyncProducer(TelemetryMethods):
     """Writes records to topics. ``async with AsyncProducer("localhost:9092") as producer: ...``
 
     Records are collected in batches for ``linger_ms``, and retriable errors are retried for ``delivery_timeout_ms``.
@@ -621,19 +621,6 @@ class AsyncProducer:
     def metrics(self) -> dict[MetricName, float]:
         """Return the producer's metrics under Java's names: connections, requests, records, memory."""
         return self._cluster.metrics.values()
-
-    async def client_instance_id(self, timeout_ms: int | None = None) -> UUID:
-        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
-
-        Args:
-            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
-
-        Raises:
-            OptionError: ``enable_metrics_push`` is False.
-            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
-            NetworkError: no broker has responded in time.
-        """
-        return await self._telemetry.client_instance_id(timeout_ms)
 
     async def topic_id(self, topic: str) -> UUID:
         """Return the id of a topic (KIP-516).

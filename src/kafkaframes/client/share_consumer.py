@@ -23,7 +23,7 @@ from kafkaframes.client.settings import ShareConsumerSettings, merged
 from kafkaframes.client.share_machine import AcknowledgementResult, AcquiredBatch, Completion, RecordKey, ShareMachine
 from kafkaframes.client.share_session import ACKNOWLEDGEMENTS
 from kafkaframes.client.share_task import ShareTask
-from kafkaframes.client.telemetry.reporter import TelemetryReporter
+from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 
@@ -62,7 +62,7 @@ class ShareRecord(NamedTuple):
     delivery_count: int
 
 
-class AsyncShareConsumer:
+class AsyncShareConsumer(TelemetryMethods):
     """Reads records of a share group: ``async with AsyncShareConsumer(servers, group_id="g") as consumer: ...``
 
     With ``share_acknowledgement_mode="implicit"``, the default, each ``poll``, ``fetch_arrow`` and ``commit`` accepts
@@ -153,19 +153,6 @@ class AsyncShareConsumer:
     def metrics(self) -> dict[MetricName, float]:
         """Return the consumer's metrics under Java's names: connections, fetches, acknowledgements, the group."""
         return self._cluster.metrics.values()
-
-    async def client_instance_id(self, timeout_ms: int | None = None) -> uuid.UUID:
-        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
-
-        Args:
-            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
-
-        Raises:
-            OptionError: ``enable_metrics_push`` is False.
-            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
-            NetworkError: no broker has responded in time.
-        """
-        return await self._telemetry.client_instance_id(timeout_ms)
 
     def _telemetry_labels(self) -> dict[str, str]:
         settings = self.settings

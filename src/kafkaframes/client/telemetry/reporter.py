@@ -205,3 +205,22 @@ class TelemetryReporter:
             client_id = self._cluster.settings.client_id
             reason = f"{connection.where} has rejected {api}: {code}"
             _LOG.warning("client %r pushes no metrics any more: %s", client_id, reason)
+
+
+class TelemetryMethods:
+    """Methods of clients that push metrics."""
+
+    _telemetry: TelemetryReporter
+
+    async def client_instance_id(self, timeout_ms: int | None = None) -> UUID:
+        """Return the id that a broker has assigned to this client for the telemetry (KIP-714).
+
+        Args:
+            timeout_ms: longest wait, in milliseconds; None for ``default_api_timeout_ms``.
+
+        Raises:
+            OptionError: ``enable_metrics_push`` is False.
+            BrokerError: the connected brokers do not support client telemetry, or one has rejected the request.
+            NetworkError: no broker has responded in time.
+        """
+        return await self._telemetry.client_instance_id(timeout_ms)
