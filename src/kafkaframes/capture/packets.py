@@ -213,8 +213,8 @@ class Connections:
         """Return a mask of connections that ended before ``time``: reset, or closed by every side that was seen."""
         table = self.table[: self.count]
         sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :] for side in (0, 1)]
-        is_ended = [(one[:, layout.ENDED] != 0) | (one[:, layout.SIDE_PACKETS] == 0) for one in sides]
-        is_closed: npt.NDArray[np.bool_] = ((table[:, layout.RESET] != 0) | (is_ended[0] & is_ended[1])) & (
+        ended_masks = [(one[:, layout.ENDED] != 0) | (one[:, layout.SIDE_PACKETS] == 0) for one in sides]
+        is_closed: npt.NDArray[np.bool_] = ((table[:, layout.RESET] != 0) | (ended_masks[0] & ended_masks[1])) & (
             table[:, layout.LAST_TIME] < time
         )
         return is_closed

@@ -152,7 +152,7 @@ class Recorder:
         out.write(file_header("kafkaframes record"))
         self._file_lock, self._listener_lock = threading.Lock(), threading.Lock()
         self._ports = list(settings.ports)
-        self._open: set[Channel] = set()  # guarded by ``_listener_lock``, as is ``_closed``
+        self._open: set[Channel] = set()  # guarded by ``_listener_lock``, as is ``_is_closed``
         self._threads: list[threading.Thread] = []
         self._is_closed = False
         self.failure: OSError | None = None  # the first error while writing the file

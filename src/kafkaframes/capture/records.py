@@ -142,13 +142,13 @@ class RecordMaker:
         numbers = partitions.values.field(index_name)
         names_of = _column(topics.values, topic_name)
         ids = _column(topics.values, "topicId")
-        topic_names = [name or self.names.get(one or _NIL) or None for name, one in zip(names_of, ids, strict=True)]
+        names_of_rows = [name or self.names.get(one or _NIL) or None for name, one in zip(names_of, ids, strict=True)]
         texts = [None if one is None or one == _NIL else uuid_to_text(UUID(bytes=one)) for one in ids]
         keep = np.flatnonzero(sizes > 0)
         owner = owner[keep]
         return _Sets(
             of_topic[owner],
-            [topic_names[index] for index in owner.tolist()],
+            [names_of_rows[index] for index in owner.tolist()],
             [texts[index] for index in owner.tolist()],
             numbers.to_numpy()[keep],
             data,
@@ -160,12 +160,12 @@ class RecordMaker:
         """Read all sets as one sequence of batches. The position of a record's batch identifies its set."""
         joined, indexes = join_record_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(Memory(joined), ReadOptions(columns=_READ))
-        reported_errors = 0
+        reported_count = 0
         for batch in reader:
             position = batch.column("position").to_numpy()
             which = np.searchsorted(indexes, position, side="right") - 1
-            errors = _first_of(which, reader.errors[reported_errors:], indexes)
-            reported_errors = len(reader.errors)
+            errors = _first_of(which, reader.errors[reported_count:], indexes)
+            reported_count = len(reader.errors)
             yield self._batch(calls, kind, sets, which, batch, errors)
         for error in reader.errors:  # also those of sets without a readable record, which have no row
             reason = f"{_API_NAMES[kind.api_key]} {kind.direction}: records are damaged: {error.reason}"

@@ -76,8 +76,8 @@ def with_local_addresses(response: bytes, answer: Answer, local_of: Callable[[Ad
     """
     frame = decode_response(response, answer.cls.spec.api_key or 0, answer.version, specs=answer.cls.spec)
     holders = [holder for path in answer.paths for holder in _at(frame.body, path)]
-    is_changed = [_replace(holder, local_of) for holder in holders]
-    if not any(is_changed):
+    changes = [_replace(holder, local_of) for holder in holders]
+    if not any(changes):
         return None
     return bytes(frame.header.encode(frame.header_version) + frame.body.encode(frame.api_version))
 

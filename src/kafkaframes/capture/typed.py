@@ -139,8 +139,12 @@ SIZE_SUFFIX: Final = "SizeInBytes"
 def with_records(value: object, records: str | None = "") -> object:
     """Replace the record sizes of a request log by a ``records`` field (empty or null)."""
     if isinstance(value, dict):
-        converted = {name: with_records(one, records) for name, one in value.items() if not name.endswith(SIZE_SUFFIX)}
-        return converted | {name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)}
+        fields_without_sizes = {
+            name: with_records(one, records) for name, one in value.items() if not name.endswith(SIZE_SUFFIX)
+        }
+        return fields_without_sizes | {
+            name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)
+        }
     return [with_records(one, records) for one in value] if isinstance(value, list) else value
 
 

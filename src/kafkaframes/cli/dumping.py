@@ -66,10 +66,10 @@ class _Options:
         self.paths = [*flags["paths"], *(path for text in flags["named"] for path in text.split(",") if path)]
         if not self.paths:
             raise OptionError("no files are named: give PATHS or --files")
-        value_decoder = [name for name in ("pattern", "envelopes") if flags[name]]
-        if len(value_decoder) + (flags["form"] != "text") > 1:
+        printers = [name for name in ("pattern", "envelopes") if flags[name]]
+        if len(printers) + (flags["form"] != "text") > 1:
             raise OptionError("one of --format, -f and -J can be given")
-        self.printer = value_decoder[0] if value_decoder else flags["form"]
+        self.printer = printers[0] if printers else flags["form"]
         if flags["output"] is not None:
             refuse_inside(Path(flags["output"]), self.paths)
         self.conditions = _conditions(flags)
@@ -103,10 +103,10 @@ class _Options:
 
 
 def _decoder(flags: dict[str, Any]) -> str:
-    value_decoder = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
-    if len(value_decoder) > 1:
-        raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(value_decoder)}-decoder")
-    return value_decoder[0] if value_decoder else ""
+    decoders = [name for name in DECODERS if flags[f"{name.replace('-', '_')}_decoder"]]
+    if len(decoders) > 1:
+        raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(decoders)}-decoder")
+    return decoders[0] if decoders else ""
 
 
 def _conditions(flags: dict[str, Any]) -> Filter:

@@ -138,8 +138,8 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
     temporary = partial(tempfile.TemporaryDirectory, prefix="kafkaframes-")
     with temporary() as folder, temporary() as space:
         count = _fill(Path(folder), decoders)
-        make_directory = shutil.make_archive(str(Path(space) / "pack"), kind, folder)
-        with open_output(str(to)) as out, open(make_directory, "rb") as archive:
+        archive_path = shutil.make_archive(str(Path(space) / "pack"), kind, folder)
+        with open_output(str(to)) as out, open(archive_path, "rb") as archive:
             shutil.copyfileobj(archive, out)
     click.echo(f"{count_text(count, 'library', 'libraries')} in {to}")
 

@@ -130,8 +130,8 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
     print_table(("partition", "segments", "offsets", "size", "topic id"), rows)
     if not report.dry_run:
         say(report.counted)
-    for remarks in _remarks(report):
-        say(remarks)
+    for remark in _remarks(report):
+        say(remark)
     if report.dry_run:
         say("nothing was written (--dry-run)")
         return

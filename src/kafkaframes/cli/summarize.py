@@ -168,9 +168,7 @@ def _codecs_table(summary: Summary) -> Table:
 
 def _table_of_dropped(summary: Summary) -> Table:
     table = _table("Left out", "what", "batches", "records", "in the log")
-    for dropped_rows in summary.dropped:
-        records = "?" if dropped_rows.records is None else f"{dropped_rows.records:,}"
-        table.add_row(
-            _plain(dropped_rows.reason), f"{dropped_rows.batches:,}", records, size_text(dropped_rows.log_bytes)
-        )
+    for entry in summary.dropped:
+        records = "?" if entry.records is None else f"{entry.records:,}"
+        table.add_row(_plain(entry.reason), f"{entry.batches:,}", records, size_text(entry.log_bytes))
     return table

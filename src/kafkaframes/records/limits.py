@@ -54,7 +54,7 @@ class ApartError(Exception):
     """Raised for a long decompression: the caller runs ``work``, in any thread, stores the result and tries again.
 
     Attributes:
-        name: the result's key in ``ContentBudget.opened``.
+        name: the result's key in ``ContentBudget.open_contents``.
     """
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:

@@ -189,8 +189,8 @@ def _pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int 
 
 def _overlap(first: Interval, second: Interval) -> Interval:
     least = [bound for bound in (first[0], second[0]) if bound is not None]
-    limit = [bound for bound in (first[1], second[1]) if bound is not None]
-    return max(least, default=None), min(limit, default=None)
+    limits = [bound for bound in (first[1], second[1]) if bound is not None]
+    return max(least, default=None), min(limits, default=None)
 
 
 def _both(first: frozenset[_Name] | None, second: frozenset[_Name] | None) -> frozenset[_Name] | None:

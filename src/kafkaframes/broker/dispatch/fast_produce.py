@@ -121,10 +121,10 @@ def is_usual(sent_records: Produced, version: int) -> bool:
 
 
 def appending(
-    requested_topic: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int
+    requested_topics: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int
 ) -> Waiting[list[Done]]:
     """Append partition by partition, with turns for others; one that is refused does not touch the others."""
-    turns, topics_done = produce.Turns(size_bytes), [Done(topic, []) for topic in requested_topic]
+    turns, topics_done = produce.Turns(size_bytes), [Done(topic, []) for topic in requested_topics]
     for topic, outcomes in topics_done:
         for partition, sent_records in topic.partitions:
             append = partial(produce.append, broker, partition, sent_records, acks=acks, content=turns.content)
@@ -230,7 +230,7 @@ class Repeats:
         self,
         frame: bytes | memoryview,
         cursor: Cursor,
-        requested_topic: list[RequestedTopic],
+        requested_topics: list[RequestedTopic],
         acks: int,
         version: int,
         session: Session,
@@ -238,8 +238,8 @@ class Repeats:
         """Keep a request that was read to its end, if it is for one partition and nothing follows it."""
         at = cursor.blob_at
         if (
-            len(requested_topic) > 1
-            or len(requested_topic[0].partitions) > 1
+            len(requested_topics) > 1
+            or len(requested_topics[0].partitions) > 1
             or at > MAX_HEAD_BYTES
             or cursor.at != len(frame)
         ):
@@ -247,18 +247,18 @@ class Repeats:
         session.records_at, key = at, _key(frame, at)
         known_request = self._known_requests.get(key)
         if (
-            known_request is not None and known_request.requested.topic is requested_topic[0].topic
+            known_request is not None and known_request.requested.topic is requested_topics[0].topic
         ):  # it was another request's turn on the connection
             return
-        ((partition, _),) = requested_topic[0].partitions
+        ((partition, _),) = requested_topics[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
-        before, mark, after = around(Done(requested_topic[0], [_TAKEN]), version)
+        before, mark, after = around(Done(requested_topics[0], [_TAKEN]), version)
         if cursor.is_flexible:
             before = b"\x00" + before  # of the response's header
         size = 4 + len(before) + len(mark) + len(after)
         if len(self._known_requests) >= MAX_KNOWN_REQUESTS:
             self._known_requests.clear()
-        bare = requested_topic[0]._replace(partitions=[(partition, _NO_RECORDS)])
+        bare = requested_topics[0]._replace(partitions=[(partition, _NO_RECORDS)])
         self._known_requests[key] = Known(bare, index, acks, version, tail, size, before, after)
 
     def take(self, frame: bytes | memoryview, session: Session) -> tuple[Known, Outcome] | None:

@@ -206,12 +206,12 @@ class TransactionInfo(NamedTuple):
 
 def groups(state: BrokerState) -> dict[str, GroupInfo]:
     """Return the groups by name, including groups that have only committed offsets."""
-    groups_by_name, committed_offsets = state.groups.groups, state.groups.commits.store
+    groups_by_name, offset_store = state.groups.groups, state.groups.commits.store
     infos = {}
-    for name in sorted({*groups_by_name, *committed_offsets.offsets_by_group}):
+    for name in sorted({*groups_by_name, *offset_store.offsets_by_group}):
         group: Any = groups_by_name.get(name)
         members = () if group is None else tuple(_member(state, group, one) for one in group.members.values())
-        offsets = {where: commit.offset for where, commit in sorted(committed_offsets.group_offsets(name).items())}
+        offsets = {where: commit.offset for where, commit in sorted(offset_store.group_offsets(name).items())}
         kind, state_name = ("", "Empty") if group is None else (group.type, group.state_name)
         infos[name] = GroupInfo(name, kind, state_name, members, offsets)
     return infos

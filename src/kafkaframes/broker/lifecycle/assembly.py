@@ -111,7 +111,7 @@ def open_broker(
     known_for: dict[str, str] = {}
 
     def settings_of(key: TopicPartition) -> LogSettings:
-        topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if topic_or_none else None
+        topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if is_assembled else None
         configs = (
             topic.configs
             if topic is not None
@@ -128,7 +128,7 @@ def open_broker(
             known_settings[items] = settings.log_settings(configs)
         return known_settings[items]
 
-    topic_or_none = False
+    is_assembled = False
     identity = None
     if there.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
@@ -165,7 +165,7 @@ def open_broker(
         credentials=credentials or Credentials(),
         new_id=new_id,
     )
-    topic_or_none = True
+    is_assembled = True
     state.load_security()
     state.quotas.take_over(state.metadata.entities.get("quotas", ()))
     state.advertised = {key: api.range for key, api in all_apis().items()}

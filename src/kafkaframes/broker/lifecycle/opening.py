@@ -93,10 +93,10 @@ def not_served(logs: LogManager) -> tuple[Remark, ...]:
         for path, position in log.torn.items():
             what = f"error: {key}: {path} cannot be read from byte {position:,} on"
             lines.append(f"{what}: a batch there is longer than the file; kafkaframes repair keeps what follows it")
-    ignored_batches = [f"warning: left out: {problem}" for problem in logs.problems]
+    warnings = [f"warning: left out: {problem}" for problem in logs.problems]
     return (
         *(Remark(Severity.ERROR, line) for line in lines),
-        *(Remark(Severity.WARNING, line) for line in ignored_batches),
+        *(Remark(Severity.WARNING, line) for line in warnings),
     )
 
 

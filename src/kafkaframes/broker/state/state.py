@@ -297,9 +297,9 @@ class BrokerState:
             by_node: settings by node id; the key "" holds the settings of all nodes.
         """
         self.settings.set_dynamic(by_node)
-        stored_values = dict(self.settings.dynamic_by_node)
-        self.metadata.configs = stored_values.pop("", {})
-        self.metadata.entities[NODE_CONFIGS] = stored_values
+        dynamic_by_node = dict(self.settings.dynamic_by_node)
+        self.metadata.configs = dynamic_by_node.pop("", {})
+        self.metadata.entities[NODE_CONFIGS] = dynamic_by_node
         for topic in self.topics.values():
             self.configure_topic(topic, topic.configs)
 

@@ -274,10 +274,10 @@ class StagedRound:
                 )
 
     def _copy(self, group_of: Mapping[int, int]) -> Stage:
-        job, cleaned_bases, rewritten_bases = self.job, frozenset(group_of), frozenset(group_of.values())
-        size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in cleaned_bases)
+        job, old_bases, rewritten_bases = self.job, frozenset(group_of), frozenset(group_of.values())
+        size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in old_bases)
         return CopyTask(
-            job.filesystem, self.plan, str(job.target), cleaned_bases - rewritten_bases, rewritten_bases, size
+            job.filesystem, self.plan, str(job.target), old_bases - rewritten_bases, rewritten_bases, size
         )
 
 

@@ -87,7 +87,7 @@ def _tell(
 def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:
     """Return the topic settings in a log directory's own metadata; empty if it has no KRaft metadata."""
     try:
-        return {name: message.configs for name, message in metadata_of(discover(directory)).topics.items()}
+        return {name: metadata.configs for name, metadata in metadata_of(discover(directory)).topics.items()}
     except LogDirError:  # a store that only a broker can read, without controller metadata
         return {}
 
@@ -167,9 +167,9 @@ async def select_topics(
     topics_read = []
     for topic in sorted(topics, key=lambda topic: topic.name):
         if is_selected(topic.name, names):
-            topic_configs = tuple(partitions_with_leader(topic))
+            partitions = tuple(partitions_with_leader(topic))
             configs = {**source_configs.get(topic.name, {}), **await own_configs(admin, topic.name)}
-            topics_read.append(SourceTopic(topic.name, str(topic.topic_id), topic_configs, configs))
+            topics_read.append(SourceTopic(topic.name, str(topic.topic_id), partitions, configs))
     return topics_read
 
 

@@ -180,10 +180,10 @@ async def _send(
 async def _find_arrived(cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, index: int) -> int:
     """Return the number of the first batch, from ``index`` on, that the copy does not have."""
     end = await end_of(cluster, partition)
-    arrived_parts = max(bisect_right(parcel.target_ends, end), index)
-    if arrived_parts < len(parcel.ends):
-        _check_base(partition, end, parcel.base(arrived_parts))
-    return arrived_parts
+    next_index = max(bisect_right(parcel.target_ends, end), index)
+    if next_index < len(parcel.ends):
+        _check_base(partition, end, parcel.base(next_index))
+    return next_index
 
 
 def _check_base(partition: TopicPartition, base: int, expected_base: int | None) -> None:

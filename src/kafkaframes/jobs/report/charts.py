@@ -63,7 +63,7 @@ def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) ->
     marks = steps(largest, binary=binary)
     end = marks[-1]
     lines = f"--step:{_percent(marks[1], end)}"
-    bars = [
+    bar_rows = [
         tag(
             "div",
             tag(
@@ -84,7 +84,7 @@ def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) ->
         tag("div", (_mark(mark, end, axis) for mark in marks), class_="scale"),
         class_="bar axis",
     )
-    return tag("div", bars, scale, class_="bars")
+    return tag("div", bar_rows, scale, class_="bars")
 
 
 def _part(part: Part, end: float) -> Markup:
@@ -116,9 +116,9 @@ def columns(
     lines = [
         tag("line", x1=0, x2=count, y1=_y(mark, marks[-1]), y2=_y(mark, marks[-1]), class_="grid") for mark in marks[1:]
     ]
-    bars = [tag("g", _stack(index, one, marks[-1]), tag("title", one.tip)) for index, one in enumerate(columns)]
+    groups = [tag("g", _stack(index, one, marks[-1]), tag("title", one.tip)) for index, one in enumerate(columns)]
     svg = tag(
-        "svg", lines, bars,
+        "svg", lines, groups,
         viewBox=f"0 0 {count} {HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,
     )  # fmt: skip
     axis = tag(
@@ -148,13 +148,13 @@ def _y(value: float, end: float) -> str:
 
 def _stack(index: int, column: Column, end: float) -> list[Markup]:
     """Draw a column's parts from the bottom, and a transparent area over the whole height that shows its tip."""
-    bars, below = [], 0.0
+    rectangles, below = [], 0.0
     for part in column.parts:
         if part.value:
             top = below + max(part.value, end / HEIGHT / 2)  # keeps one record among millions visible
             height = HEIGHT * (top - below) / end
             x, y = index + _GAP / 2, HEIGHT - HEIGHT * top / end
-            bars.append(
+            rectangles.append(
                 tag(
                     "rect",
                     x=f"{x:.2f}",
@@ -165,7 +165,7 @@ def _stack(index: int, column: Column, end: float) -> list[Markup]:
                 )
             )
             below = top
-    return [tag("rect", x=index, y=0, width=1, height=HEIGHT, class_="pane"), *bars]
+    return [tag("rect", x=index, y=0, width=1, height=HEIGHT, class_="pane"), *rectangles]
 
 
 def share(parts: Sequence[Part], *, text: Text) -> Markup:

@@ -148,9 +148,9 @@ def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
     """
     (log_directory,) = discover(str(directory))
     for partition in log_directory.partitions:
-        configs = partition.metadata.topic_id if partition.metadata is not None else None
-        if configs != topic_ids.get(partition.topic):
-            reason = f"its topic id is {configs}, that of {partition.topic} is {topic_ids.get(partition.topic)}"
+        topic_id = partition.metadata.topic_id if partition.metadata is not None else None
+        if topic_id != topic_ids.get(partition.topic):
+            reason = f"its topic id is {topic_id}, that of {partition.topic} is {topic_ids.get(partition.topic)}"
             raise LogDirError(reason, file=partition.directory)
 
 

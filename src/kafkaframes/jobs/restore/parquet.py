@@ -101,10 +101,10 @@ def restore_parquet(
     if not targets:
         raise OptionError(f"nothing to restore: {source} has no rows that are selected")
     report = RestoreReport([source], str(destination), settings_as_json(settings), table.fingerprint, dry_run=dry_run)
-    settings_json = dict(settings.topic_ids)
+    topic_ids = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):
         check_topic_name(topic)
-        report.topic_ids[topic] = settings_json.get(topic) or new_id()
+        report.topic_ids[topic] = topic_ids.get(topic) or new_id()
     if dry_run:
         report.partitions = [
             PartitionReport(target.topic, target.partition, bytes_read=table.size_of(one))
@@ -186,11 +186,11 @@ class _Files:
 
     def task(self, source: TopicPartition, target: TopicPartition, directory: Path, topic_id: str) -> ParquetTask:
         """Return the task that restores a partition."""
-        source_name = sorted(self.by_partition[source], key=lambda path: (self._firsts[path], path))
+        paths = sorted(self.by_partition[source], key=lambda path: (self._firsts[path], path))
         return ParquetTask(
             target=target,
             source=source,
-            files=tuple(_full(self._base, path) for path in source_name),
+            files=tuple(_full(self._base, path) for path in paths),
             is_hive=self.is_hive,
             directory=str(directory),
             topic_id=topic_id,

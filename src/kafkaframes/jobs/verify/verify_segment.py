@@ -181,8 +181,8 @@ def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: O
         producers.append(_producers(window.batches))
         tables.append(window.batches.table[[COLUMN[name] for name in KEPT]])
         facts.batches += len(window.batches)
-        known_counts = window.batches.column("count")
-        facts.records += int(known_counts[known_counts > 0].sum())
+        counts = window.batches.column("count")
+        facts.records += int(counts[counts > 0].sum())
     joined_tables = np.concatenate(tables, axis=1) if tables else np.empty((len(KEPT), 0), np.int64)
     kept_columns = dict(zip(KEPT, joined_tables, strict=True))
     facts.producers = np.concatenate(producers, axis=1) if producers else facts.producers

@@ -82,11 +82,11 @@ class Scanned:
         self.readable = np.concatenate(rows)
 
     def column(self, name: str) -> Ints:
-        """Return a header field of the batches in ``kept``."""
+        """Return a header field of the batches in ``selected_rows``."""
         return self.batches.column(name)[self.selected_rows]
 
     def max_timestamps(self) -> pa.Array:
-        """Return the largest timestamp of each batch in ``kept``.
+        """Return the largest timestamp of each batch in ``selected_rows``.
 
         Raises:
             OptionError: A timestamp is out of range and ``timestamp_errors`` is ``raise``.
@@ -127,18 +127,18 @@ def _read_slice(
             )
             for chunk in chunks:
                 for part in parts_of(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
-                    segment = Scanned(part, slice_reader, options)
-                    arrays = [_array(column, segment, planned_slice) for column in columns]
+                    checked_chunk = Scanned(part, slice_reader, options)
+                    arrays = [_array(column, checked_chunk, planned_slice) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             segment_end = run.end = chunks.end
         if segment_end is not None and segment_end.position < planned_slice.end:
             yield _rest(segment_end, planned_slice, schema, end_position=planned_slice.end)
 
 
-def _array(column: Column, segment: Scanned, part: Slice) -> pa.Array:
+def _array(column: Column, checked_chunk: Scanned, part: Slice) -> pa.Array:
     if column.name in _MAKERS:
-        return _MAKERS[column.name](segment)
-    return repeat_origin(part.segment, column, segment.selected_rows.size)
+        return _MAKERS[column.name](checked_chunk)
+    return repeat_origin(part.segment, column, checked_chunk.selected_rows.size)
 
 
 def _rest(end: End, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
@@ -155,26 +155,28 @@ def _rest(end: End, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.
 
 
 def _field(name: str, dtype: Any = np.int64) -> Callable[[Scanned], pa.Array]:
-    return lambda segment: pa.array(segment.column(name).astype(dtype))
+    return lambda checked_chunk: pa.array(checked_chunk.column(name).astype(dtype))
 
 
 def _flag(bit: int) -> Callable[[Scanned], pa.Array]:
-    return lambda segment: pa.array(segment.batches.flag(bit)[segment.selected_rows])
+    return lambda checked_chunk: pa.array(checked_chunk.batches.flag(bit)[checked_chunk.selected_rows])
 
 
-def _record_count(segment: Scanned) -> pa.Array:
-    counts = segment.column("count")
-    return pa.array(counts.astype(np.int32), mask=segment.column("magic") < 2)
+def _record_count(checked_chunk: Scanned) -> pa.Array:
+    counts = checked_chunk.column("count")
+    return pa.array(counts.astype(np.int32), mask=checked_chunk.column("magic") < 2)
 
 
-def _if_known(values: npt.NDArray[Any] | None, kind: pa.DataType, segment: Scanned) -> pa.Array:
+def _if_known(values: npt.NDArray[Any] | None, kind: pa.DataType, checked_chunk: Scanned) -> pa.Array:
     return (
-        pa.nulls(segment.selected_rows.size, kind) if values is None else pa.array(values[segment.selected_rows], kind)
+        pa.nulls(checked_chunk.selected_rows.size, kind)
+        if values is None
+        else pa.array(values[checked_chunk.selected_rows], kind)
     )
 
 
 _MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
-    "position": lambda segment: pa.array(segment.column("position") + segment.base),
+    "position": lambda checked_chunk: pa.array(checked_chunk.column("position") + checked_chunk.base),
     "sizeBytes": _field("size"),
     "magic": _field("magic", np.int8),
     "codec": lambda scanned: codec_array(scanned.column("attributes")).cast(pa.string()),

@@ -95,7 +95,7 @@ class ProtobufDecoder:
     Args:
         files: Serialized FileDescriptorProtos, each after its imports.
         message: Full name of the message. Empty: the first message of the last file.
-        unframed: Function that returns the message bytes of a value.
+        remove_frame: Function that returns the message bytes of a value.
 
     Raises:
         OptionError: The message does not exist, or columns cannot represent a field.

@@ -275,7 +275,9 @@ def _result_of(outcome: Outcome, target: str) -> JobResult[Any]:
     from kafkaframes.jobs.job import JobResult
 
     files = sum(1 for one in outcome.results if one.failed is None)
-    file_count = f"{count_text(outcome.summary.records, 'record')} written to {target}, in {count_text(files, 'file')}"
+    summary_line = (
+        f"{count_text(outcome.summary.records, 'record')} written to {target}, in {count_text(files, 'file')}"
+    )
     faults = [fault for one in outcome.results for fault in one.faults]
     failures = [f"not in the table: {one.failed}" for one in outcome.failed]
-    return JobResult(outcome, outcome.as_json(), (*faults, *failures, file_count))
+    return JobResult(outcome, outcome.as_json(), (*faults, *failures, summary_line))

@@ -120,9 +120,9 @@ def _session(
         builder = builder.remote(remote) if remote else builder.master(master)
     builder = builder.config(map=default_config(remote or master, memory=memory, overrides=config or {}))
     with without_zip(os.environ) if _is_one_jvm(remote or master) else nullcontext():
-        session = builder.getOrCreate()
-    _ship_if_far(session)
-    return session
+        spark_session = builder.getOrCreate()
+    _ship_if_far(spark_session)
+    return spark_session
 
 
 def register(spark: SparkSession, *, metrics_port: int | None = None, metrics_host: str = _LOOPBACK) -> None:

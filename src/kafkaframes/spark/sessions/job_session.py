@@ -179,18 +179,18 @@ def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterat
     except Exception:  # PySparkAttributeError without a SparkContext; a missing progress bar must not fail the job
         yield
         return
-    is_finished = threading.Event()
-    thread = threading.Thread(target=_ask, args=(tracker, show, is_finished), name="kafkaframes progress", daemon=True)
+    end_event = threading.Event()
+    thread = threading.Thread(target=_ask, args=(tracker, show, end_event), name="kafkaframes progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        is_finished.set()
+        end_event.set()
         thread.join()
 
 
-def _ask(tracker: Any, show: Callable[[int, int], None], is_finished: threading.Event) -> None:
-    while not is_finished.wait(_ASK_EVERY_SECONDS):
+def _ask(tracker: Any, show: Callable[[int, int], None], end_event: threading.Event) -> None:
+    while not end_event.wait(_ASK_EVERY_SECONDS):
         try:
             done_tasks, total = _counts(tracker)
         except Exception:  # the JVM has ended, as after Ctrl-C; the thread that waits for its result reports it

@@ -155,10 +155,12 @@ class Latest(Protocol):
 class LatestInMemory:
     """The last records of each key from a walk of a partition's dirty part in this process."""
 
-    def __init__(self, offset_map: OffsetMap, windows: dict[tuple[str | None, int], tuple[int, Flags | None]]) -> None:
-        """``windows``: number of the first record, and mask of the records that do not count, by window position."""
+    def __init__(
+        self, offset_map: OffsetMap, walked_windows: dict[tuple[str | None, int], tuple[int, Flags | None]]
+    ) -> None:
+        """``walked_windows``: first record number, and mask of the records that do not count, by window position."""
         self._map = offset_map
-        self._windows = windows
+        self._windows = walked_windows
 
     def is_latest(self, window: Decoded) -> Flags:
         """Return for each record whether no later record replaces it."""
@@ -190,12 +192,12 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
         MapFullError: the keys need more memory than ``map_bytes``.
     """
     offset_map = OffsetMap(map_bytes)
-    windows: dict[tuple[str | None, int], tuple[int, Flags | None]] = {}
+    walked_windows: dict[tuple[str | None, int], tuple[int, Flags | None]] = {}
     for window, is_selected in counting_windows(filesystem, plan):
         index = window.index
         number = offset_map.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, is_selected)
-        windows[_window_key(window)] = number, None if is_selected.all() else ~is_selected
-    return LatestInMemory(offset_map, windows)
+        walked_windows[_window_key(window)] = number, None if is_selected.all() else ~is_selected
+    return LatestInMemory(offset_map, walked_windows)
 
 
 def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[Decoded, Flags]]:

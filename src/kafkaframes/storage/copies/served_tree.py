@@ -67,11 +67,11 @@ class _Tree:
     def of(self, sources_by_partition: Collection[Sequence[CopySource]]) -> Served:
         """Return the view of partitions, given the copies of each partition."""
         view = self.view
-        names = [
+        directory_names = [
             self._merge_partition(copies) if len(copies) > 1 else self._single(copies[0])
             for copies in sources_by_partition
         ]
-        root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in names)]
+        root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in directory_names)]
         root += view.checkpoints()
         view.listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         remarks = tuple(sorted(self._remarks, key=lambda remark: -remark.severity))

@@ -102,7 +102,8 @@ def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
 def show_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
     """Return a partition whose finished swap files replace the segments that they cover.
 
-    The segment of a swap file has its final name and the path of the swap file. ``replaced`` has the covered segments.
+    The segment of a swap file has its final name and the path of the swap file. ``replaced_segments`` has the segments
+    that it covers.
 
     Raises:
         LogDirError: a swap file, or the segment before it, cannot be read.
