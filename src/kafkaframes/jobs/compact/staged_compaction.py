@@ -276,9 +276,7 @@ class StagedRound:
     def _copy(self, group_of: Mapping[int, int]) -> Stage:
         job, old_bases, rewritten_bases = self.job, frozenset(group_of), frozenset(group_of.values())
         size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in old_bases)
-        return CopyTask(
-            job.filesystem, self.plan, str(job.target), old_bases - rewritten_bases, rewritten_bases, size
-        )
+        return CopyTask(job.filesystem, self.plan, str(job.target), old_bases - rewritten_bases, rewritten_bases, size)
 
 
 def clean_partitions(
