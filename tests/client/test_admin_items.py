@@ -647,7 +647,7 @@ PARTLY_ALLOWED: dict[str, tuple[Callable[[Admin], Any], Any, Any]] = {
         "mine-1",
         "theirs-1",
     ),
-    "delete_topics": (lambda admin: admin.delete_topics(["theirs-1", "mine-2"]), "mine-2", "theirs-1"),
+    "delete_topics": (lambda admin: admin.delete_topics(["theirs-1", "mine-3"]), "mine-3", "theirs-1"),
 }
 
 
@@ -655,7 +655,10 @@ PARTLY_ALLOWED: dict[str, tuple[Callable[[Admin], Any], Any, Any]] = {
 def partly_allowed():
     """A client that may do everything with topics, groups and transactional ids called ``mine-...``, on three nodes."""
     with start_broker() as broker, Admin(broker.bootstrap_servers, **ROOT) as root:
-        root.create_topics(["mine-1", "theirs-1"])
+        root.create_topics(["mine-1", "mine-3", "theirs-1"])
+        root.alter_group_offsets("mine-1", {MINE: 0})
+        root.alter_share_group_offsets("mine-queue", {MINE: 0})
+        root.fence_producers(["mine-1"])
         root.alter_group_offsets("theirs-1", {THEIRS: 0})
         root.create_acls(
             [
