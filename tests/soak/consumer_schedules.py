@@ -61,11 +61,11 @@ from kafkaframes.client.offsets import EARLIEST, EpochEnd, OffsetAndTimestamp
 from kafkaframes.client.positions import FetchAnswer, Step
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
-from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.ports import Committer, GroupSettings
-from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
+from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, SyncRequest
 from kafkaframes.errors import ErrorCode, NetworkError, RefusedError, broker_error
 
 GROUP = "g"
@@ -523,7 +523,9 @@ class SimulatedMember:
             assert offset <= ownership.expected, f"{entry} was committed at {offset}, and read to {ownership.expected}"
         try:
             there = {
-                entry: Offset(*position) for entry, position in offsets.items() if self.world.has_topic(self, entry)
+                entry: OffsetToCommit(*position)
+                for entry, position in offsets.items()
+                if self.world.has_topic(self, entry)
             }
             simulation.check_commit(self, there)
             self.world.coordinator.commit(committer, there)
@@ -814,7 +816,7 @@ class Simulation:
         times = int(SESSION_S * 1000), int(MAX_POLL_S * 1000)
         protocols = tuple((name, token) for name in one.settings.strategies)
         self.world.coordinator.join(
-            Join(GROUP, request.member_id, one.instance, "c", "/h", *times, "consumer", protocols), reply
+            JoinRequest(GROUP, request.member_id, one.instance, "c", "/h", *times, "consumer", protocols), reply
         )
         return NotImplemented
 
@@ -831,7 +833,7 @@ class Simulation:
             entry.answers.append(broker_error(result.error, "sync") if is_refused else partitions)
 
         identity = GROUP, request.generation, request.member_id, one.instance
-        self.world.coordinator.sync(Sync(*identity, assignments, "consumer", request.protocol), reply)
+        self.world.coordinator.sync(SyncRequest(*identity, assignments, "consumer", request.protocol), reply)
         return NotImplemented
 
     def _heartbeat(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
@@ -840,7 +842,7 @@ class Simulation:
         return broker_error(code, "heartbeat") if code else None
 
     def _leave(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
-        self.world.coordinator.leave(GROUP, [Leaving(entry.request.member_id)])
+        self.world.coordinator.leave(GROUP, [LeavingMember(entry.request.member_id)])
 
     def _consumer_heartbeat(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
         request = entry.request
@@ -852,7 +854,7 @@ class Simulation:
             more["rebalance_timeout_ms"] = int(MAX_POLL_S * 1000)
         instance = one.instance if request.is_full or request.epoch < 0 else None
         beat = HeartbeatRequest(
-            GROUP, request.member_id, request.epoch, instance, topics=request.topics, owned=owned, **more
+            GROUP, request.member_id, request.epoch, instance, topics=request.topics, owned_partitions=owned, **more
         )
         if owned:
             beat = beat._replace(has_owned_rows=True)
@@ -949,7 +951,7 @@ class Simulation:
             both = [entry for entry in partitions if entry in other.owned and one.shares_topic(other, entry)]
             assert not both, f"{both} belong to members {one.number} and {other.number}"
 
-    def check_commit(self, one: SimulatedMember, offsets: dict[TopicPartition, Offset]) -> None:
+    def check_commit(self, one: SimulatedMember, offsets: dict[TopicPartition, OffsetToCommit]) -> None:
         """Check that all records below a commit were handed out to some member."""
         for entry, offset in offsets.items():
             log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]

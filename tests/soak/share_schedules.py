@@ -68,7 +68,7 @@ from kafkaframes.client.share_requests import (
     ShareRequest,
 )
 from kafkaframes.client.share_session import ACCEPT, REJECT, RELEASE, PartitionId
-from kafkaframes.coordination.groups.share_in_flight import DONE, Delivery, RecordState
+from kafkaframes.coordination.groups.share_in_flight import FINISHED_STATES, Delivery, RecordState
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import (
     LEADER_MOVED,
@@ -285,7 +285,11 @@ class World:
             return None
         for flight in share._flights:
             if flight.first <= record.offset <= flight.last:
-                return flight.shared if flight.shared is not None else flight.single[record.offset]
+                return (
+                    flight.shared_delivery
+                    if flight.shared_delivery is not None
+                    else flight.deliveries_by_offset[record.offset]
+                )
         return None
 
     def is_finished(self, record: Record) -> bool:
@@ -293,17 +297,17 @@ class World:
         key = ShareKey(GROUP, record.topic_id, record.partition)
         share = self.state.share_groups.partitions.get(key)
         if share is None:
-            stored = self.state.share_groups.stored.get(key)
+            stored = self.state.share_groups.stored_states.get(key)
             if stored is None:
                 return False
-            finished_batches = (row for row in stored.batches if RecordState(row.state) in DONE)
+            finished_batches = (row for row in stored.batches if RecordState(row.state) in FINISHED_STATES)
             return record.offset < stored.start or any(
                 row.first <= record.offset <= row.last for row in finished_batches
             )
         if record.offset < share.start:
             return True
         delivery = self.delivery(record)
-        return delivery is not None and delivery.state in DONE
+        return delivery is not None and delivery.state in FINISHED_STATES
 
 
 # ----------------------------------------------------------------------------------------------------- the members

@@ -52,7 +52,7 @@ class ReferenceConsumerGroups(ConsumerGroups):
         self, group: ConsumerGroup, request: HeartbeatRequest, before: Sequence[Record] = ()
     ) -> HeartbeatResult:
         old = self._find_sender(group, request)
-        replaced = self._find_replaced(group, request)
+        replaced = self._find_replaced_member(group, request)
         start = old or (
             replace(replaced, member_id=request.member_id) if replaced else ConsumerMember(request.member_id)
         )
@@ -60,7 +60,7 @@ class ReferenceConsumerGroups(ConsumerGroups):
         plan = _Plan(records=list(before))
         if replaced is not None:
             plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
-        if old is None or not member.same_subscription(old):
+        if old is None or not member.has_same_subscription(old):
             plan.records.append(rows.member_record(group.group_id, member))
         others = {key: one for key, one in group.members.items() if replaced is None or one is not replaced}
         members = {**others, member.member_id: member}
@@ -78,11 +78,11 @@ class ReferenceConsumerGroups(ConsumerGroups):
         self._apply(group, plan, moved, replaced)
         group.viewers[moved.member_id] = request.viewer
         self.restart_timers(group, moved)
-        is_full = request.rebalance_timeout_ms != _NONE and request.owned is not None
+        is_full = request.rebalance_timeout_ms != _NONE and request.owned_partitions is not None
         is_full = is_full and (request.topics is not None or request.regex is not None)
-        tells = request.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
+        tells = request.epoch == 0 or is_full or old is None or moved.assignment != old.assignment
         interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms")
-        return HeartbeatResult(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
+        return HeartbeatResult(moved.member_id, moved.epoch, interval_ms, moved.assignment if tells else None)
 
     def _plan_epoch(
         self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember], *, has_changed: bool
@@ -141,16 +141,16 @@ class ReferenceConsumerGroups(ConsumerGroups):
         group: ConsumerGroup,
         plan: _Plan,
         members: Mapping[str, ConsumerMember],
-        replaced: ConsumerMember | None,
+        replaced_member: ConsumerMember | None,
         member_id: str,
     ) -> None:
         """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
         current = dict(group.targets)
-        if replaced is not None:
-            current[member_id] = current.pop(replaced.member_id, NOTHING)
+        if replaced_member is not None:
+            current[member_id] = current.pop(replaced_member.member_id, NOTHING)
         if plan.epoch > group.assignment_epoch:
             targets = self._compute_targets(members, plan, current, group.default_assignor)
-        elif replaced is not None:
+        elif replaced_member is not None:
             targets = current
         else:
             return
@@ -189,29 +189,31 @@ class ReferenceConsumerGroups(ConsumerGroups):
         targets: Mapping[str, Assignment],
         target_epoch: int,
         request: HeartbeatRequest,
-        replaced: ConsumerMember | None,
+        replaced_member: ConsumerMember | None,
     ) -> ConsumerMember:
         """Bring the member a step nearer to its target."""
         if request.epoch == 0:  # it has nothing, whatever it had
-            member = replace(member, assigned=NOTHING if replaced is None else member.assigned, revoking=NOTHING)
+            member = replace(
+                member, assignment=NOTHING if replaced_member is None else member.assignment, revoking=NOTHING
+            )
             member = replace(member, epoch=0, state=MemberState.STABLE)
         taken = _taken_by_others(group, member.member_id)
-        if replaced is not None:
-            taken -= replaced.assigned
-        owned = NOTHING if request.epoch == 0 else request.owned
+        if replaced_member is not None:
+            taken -= replaced_member.assignment
+        owned = NOTHING if request.epoch == 0 else request.owned_partitions
         names = plan.visible.get(member.member_id, _NO_TOPICS).union(member.topics)
         topic_ids = {one[0] for name in names if (one := self.topics.find(name)) is not None}
         target = frozenset(one for one in targets.get(member.member_id, NOTHING) if one[0] in topic_ids)
         moved = member.reconcile(target, target_epoch, owned, taken.__contains__)
         if moved is not member or plan.epoch == group.epoch:
             return moved
-        return member.without_unsubscribed(frozenset(one for one in member.assigned if one[0] in topic_ids), owned)
+        return member.without_unsubscribed(frozenset(one for one in member.assignment if one[0] in topic_ids), owned)
 
     @staticmethod
     def _apply(group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced: ConsumerMember | None) -> None:
         if replaced is not None:
             group.remove(replaced.member_id)
-        group.put(member)
+        group.update_member(member)
         group.regexes, group.visible, group.metadata_hash = plan.regexes, plan.visible, plan.metadata_hash
         if plan.targets is not None:
             group.targets = plan.targets
@@ -253,7 +255,7 @@ def _taken_by_others(group: ConsumerGroup, member_id: str) -> Assignment:
     found: set[tuple[UUID, int]] = set()
     for one in group.members.values():
         if one.member_id != member_id:
-            found |= one.assigned | one.revoking
+            found |= one.assignment | one.revoking
     return frozenset(found)
 
 

@@ -12,7 +12,7 @@ from kafkaframes.broker.state.clock import Clock
 from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.ports import GroupSettings
-from kafkaframes.coordination.groups.rebalance import Join, Sync
+from kafkaframes.coordination.groups.rebalance import JoinRequest, SyncRequest
 from kafkaframes.errors import StorageError
 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
@@ -129,7 +129,7 @@ class Bench:
     def join(self, member_id: str = "", **changes: Any) -> list[JoinResult]:
         """Send a JoinGroup; the list gets the answer."""
         answers: list[JoinResult] = []
-        request = Join(
+        request = JoinRequest(
             group_id="g",
             member_id=member_id,
             instance_id=None,
@@ -146,7 +146,7 @@ class Bench:
     def sync(self, joined: JoinResult, assignments: dict[str, bytes] | None = None, **changes: Any) -> list[SyncResult]:
         """Send a SyncGroup; the list gets the answer."""
         answers: list[SyncResult] = []
-        request = Sync("g", joined.generation, joined.member_id, None, assignments or {})
+        request = SyncRequest("g", joined.generation, joined.member_id, None, assignments or {})
         self.coordinator.sync(request._replace(**changes), answers.append)
         return answers
 

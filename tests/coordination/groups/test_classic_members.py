@@ -6,11 +6,11 @@ import pytest
 from tests.coordination.groups.support import OF_GROUPS, Bench
 
 from kafkaframes.coordination.groups.classic import ClassicGroup
-from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.consumer import NOTHING, ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.ports import Committer, GroupSettings
-from kafkaframes.coordination.groups.rebalance import Leaving, Sync
+from kafkaframes.coordination.groups.rebalance import LeavingMember, SyncRequest
 from kafkaframes.coordination.groups.subscriptions import read_assignment, read_subscription, write_assignment
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError, RefusedError
 from kafkaframes.protocol.messages import message
@@ -52,7 +52,9 @@ def join(bench, member_id="", **changes):
 
 def sync(bench, joined, assignments=None):
     answers = []
-    request = Sync("g", joined.generation, joined.member_id, None, assignments or {}, "consumer", joined.protocol_name)
+    request = SyncRequest(
+        "g", joined.generation, joined.member_id, None, assignments or {}, "consumer", joined.protocol_name
+    )
     bench.coordinator.sync(request, answers.append)
     return answers[0]
 
@@ -67,7 +69,7 @@ def with_everything(bench):
 def beat(bench, member_id="m", epoch=0, **changes):
     fields = {}
     if epoch == 0:
-        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned": NOTHING}
+        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned_partitions": NOTHING}
     return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
@@ -88,7 +90,7 @@ def upgraded(bench):
     assert (again.generation, len(kept)) == (old.generation, 2)
     again = classic_member(bench, member_id=old.member_id, owned=kept)
     assert read_assignment(sync(bench, again).assignment) == kept
-    told = beat(bench, epoch=young.epoch, owned=NOTHING)
+    told = beat(bench, epoch=young.epoch, owned_partitions=NOTHING)
     return again, kept, told
 
 
@@ -208,7 +210,7 @@ def test_a_group_of_a_custom_assignor_is_not_upgraded(bench):
         beat(bench)
     assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
     assert (bench.group().type, bench.group().state_name, heartbeat(bench, joined)) == ("classic", "Stable", 0)
-    bench.coordinator.leave("g", [Leaving(joined.member_id)])
+    bench.coordinator.leave("g", [LeavingMember(joined.member_id)])
     assert beat(bench).epoch > 0
     assert isinstance(bench.group(), ConsumerGroup)
 
@@ -227,8 +229,8 @@ def test_a_classic_member_joins_a_consumer_group(bench):
     joined = classic_member(bench)
     assert (joined.error, joined.leader, joined.members) == (0, "", ())
     assert sync(bench, joined).error == 0
-    told = beat(bench, epoch=first.epoch, owned=first.assignment)
-    beat(bench, epoch=told.epoch, owned=told.assignment)
+    told = beat(bench, epoch=first.epoch, owned_partitions=first.assignment)
+    beat(bench, epoch=told.epoch, owned_partitions=told.assignment)
     assert heartbeat(bench, joined) == ErrorCode.REBALANCE_IN_PROGRESS  # what it waits for is free
     again = classic_member(bench, member_id=joined.member_id)
     assert len(read_assignment(sync(bench, again).assignment)) == 2
@@ -251,7 +253,7 @@ def test_wrong_generations_and_members_are_refused(bench):
     assert heartbeat(bench, again._replace(member_id="m", generation=told.epoch)) == ErrorCode.UNKNOWN_MEMBER_ID
     assert sync(bench, again._replace(generation=99)).error == ErrorCode.ILLEGAL_GENERATION
     assert sync(bench, again._replace(protocol_name="range")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    where = {ALL[0]: Offset(5)}
+    where = {ALL[0]: OffsetToCommit(5)}
     who = Committer("g", again.member_id, None, again.generation, supports_epoch_errors=False)
     assert bench.coordinator.commit(who, where) == {ALL[0]: 0}
     with pytest.raises(RefusedError) as caught:
@@ -261,7 +263,7 @@ def test_wrong_generations_and_members_are_refused(bench):
 
 def test_classic_members_leave_and_time_out(bench):
     again, _, _ = upgraded(bench)
-    left = [Leaving(again.member_id), Leaving("nobody")]
+    left = [LeavingMember(again.member_id), LeavingMember("nobody")]
     epoch = bench.group().epoch
     assert bench.coordinator.leave("g", left) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
     assert bench.group().epoch == epoch + 1
@@ -274,7 +276,11 @@ def test_classic_members_leave_and_time_out(bench):
 def test_members_of_both_protocols_leave_at_once_by_one_request(bench):
     again, _, _ = upgraded(bench)
     epoch = bench.group().epoch
-    assert bench.coordinator.leave("g", [Leaving("m"), Leaving(again.member_id), Leaving("m")]) == [0, 0, 0]
+    assert bench.coordinator.leave("g", [LeavingMember("m"), LeavingMember(again.member_id), LeavingMember("m")]) == [
+        0,
+        0,
+        0,
+    ]
     assert (bench.group().is_empty, bench.group().epoch) == (True, epoch + 1)
 
 
@@ -284,15 +290,15 @@ def test_who_does_not_join_again_is_given_up(bench):
     for _ in range(8):
         bench.clock.advance(9)
         assert heartbeat(bench, old) in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID)
-        young = beat(bench, epoch=young.epoch, owned=young.assignment)
+        young = beat(bench, epoch=young.epoch, owned_partitions=young.assignment)
     assert list(bench.group().members) == ["m"]
-    assert len(bench.group().members["m"].assigned) == 4
+    assert len(bench.group().members["m"].assignment) == 4
 
 
 def test_a_static_member_takes_its_place_by_the_other_protocol(bench):
     protocols = (("cooperative-sticky", subscription()),)
     joined = join(bench, instance_id="i", protocols=protocols)
-    request = Sync("g", joined.generation, joined.member_id, "i", {joined.member_id: write_assignment(ALL, 1)})
+    request = SyncRequest("g", joined.generation, joined.member_id, "i", {joined.member_id: write_assignment(ALL, 1)})
     bench.coordinator.sync(request, [].append)
     young = beat(bench, instance_id="i")
     assert (isinstance(bench.group(), ConsumerGroup), list(bench.group().members)) == (True, ["m"])
@@ -330,12 +336,12 @@ def test_eager_members_say_nothing_of_what_they_have(bench):
     beat(bench)
     again = classic_member(bench, member_id=old.member_id, version=0)
     assert len(read_assignment(sync(bench, again).assignment)) == 2
-    assert beat(bench, epoch=2, owned=NOTHING).assignment is not None
+    assert beat(bench, epoch=2, owned_partitions=NOTHING).assignment is not None
 
 
 def test_what_consumers_say_is_read_and_written():
     said = read_subscription(subscription(ALL[:2]))
-    assert (said.version, said.topics, said.owned) == (1, ("orders",), frozenset(ALL[:2]))
+    assert (said.version, said.topics, said.owned_partitions) == (1, ("orders",), frozenset(ALL[:2]))
     for version in range(4):
         assert read_assignment(write_assignment(ALL, version)) == frozenset(ALL)
     newer = b"\x00\x63" + message("ConsumerProtocolSubscription")(topics=["a"], user_data=None).encode(3)

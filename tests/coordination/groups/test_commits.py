@@ -3,7 +3,7 @@
 import pytest
 from tests.coordination.groups.support import Bench
 
-from kafkaframes.coordination.groups.commits import CommittedOffset, Offset
+from kafkaframes.coordination.groups.commits import CommittedOffset, OffsetToCommit
 from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
@@ -28,7 +28,7 @@ def code_of(call, *arguments, **options):
 
 
 def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
-    wanted = {T0: Offset(7, 3, "mine"), T1: Offset(0)}
+    wanted = {T0: OffsetToCommit(7, 3, "mine"), T1: OffsetToCommit(0)}
     assert bench.coordinator.commit(NOBODY, wanted) == {T0: 0, T1: 0}
     for _ in range(2):
         assert committed(bench, T0, T1) == [CommittedOffset(7, 3, "mine"), CommittedOffset(0, -1, "")]
@@ -41,7 +41,7 @@ def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
 
 def test_a_commit_makes_its_group_though_its_metadata_is_too_large(bench):
     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-    assert bench.coordinator.commit(NOBODY, {T0: Offset(1, -1, "x" * 5_000)}) == {T0: code}
+    assert bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1, -1, "x" * 5_000)}) == {T0: code}
     assert bench.group().state_name == "Empty"
 
 
@@ -49,18 +49,18 @@ def test_a_member_commits_with_its_generation(bench):
     joined = bench.member()
     commit = bench.coordinator.commit
     who = Committer("g", joined.member_id, None, 1)
-    assert commit(who, {T0: Offset(1)}) == {T0: 0}
-    assert code_of(commit, who._replace(generation=2), {T0: Offset(1)}) == ErrorCode.ILLEGAL_GENERATION
-    assert code_of(commit, who._replace(member_id="x"), {T0: Offset(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(commit, NOBODY, {T0: Offset(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(commit, who._replace(instance_id="x"), {T0: Offset(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(who, {T0: OffsetToCommit(1)}) == {T0: 0}
+    assert code_of(commit, who._replace(generation=2), {T0: OffsetToCommit(1)}) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(commit, who._replace(member_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(commit, NOBODY, {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(commit, who._replace(instance_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_keeps_a_member_alive(bench):
     joined = bench.member()
     for _ in range(3):
         bench.clock.advance(9)
-        bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: Offset(1)})
+        bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: OffsetToCommit(1)})
     assert joined.member_id in bench.group().members
 
 
@@ -68,7 +68,7 @@ def test_nobody_commits_between_join_and_sync(bench):
     answers = bench.join(bench.new_id())
     bench.clock.run_due()
     who = Committer("g", answers[0].member_id, None, 1)
-    assert code_of(bench.coordinator.commit, who, {T0: Offset(1)}) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert code_of(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_nobody_commits_between_join_and_sync(bench):
 )
 def test_a_member_of_no_group_cannot_commit(bench, supports_epoch_errors, code):
     who = Committer("g", "m", None, 1, supports_epoch_errors)
-    assert code_of(bench.coordinator.commit, who, {T0: Offset(1)}) == code
+    assert code_of(bench.coordinator.commit, who, {T0: OffsetToCommit(1)}) == code
 
 
 def test_long_metadata_is_refused_alone(bench):
-    wanted = {T0: Offset(1, -1, "x" * 4097), T1: Offset(1, -1, "x" * 4096)}
+    wanted = {T0: OffsetToCommit(1, -1, "x" * 4097), T1: OffsetToCommit(1, -1, "x" * 4096)}
     assert bench.coordinator.commit(NOBODY, wanted) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: 0}
     assert committed(bench) == [CommittedOffset()]
 
@@ -88,9 +88,9 @@ def test_long_metadata_is_refused_alone(bench):
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
-    bench.coordinator.commit(NOBODY, {T0: Offset(1)})
+    bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1)})
     stage = bench.coordinator.commits.commit_in_transaction
-    assert stage(NOBODY, {T0: Offset(9, 2, "txn")}, ProducerIdentity(77, 0)) == {T0: 0}
+    assert stage(NOBODY, {T0: OffsetToCommit(9, 2, "txn")}, ProducerIdentity(77, 0)) == {T0: 0}
     if restarts:
         bench.restart()
     assert committed(bench) == [CommittedOffset(1)]
@@ -103,8 +103,8 @@ def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
 
 
 def test_a_commit_after_the_staged_one_wins(bench):
-    bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: Offset(9)}, ProducerIdentity(77, 0))
-    bench.coordinator.commit(NOBODY, {T0: Offset(20)})
+    bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: OffsetToCommit(9)}, ProducerIdentity(77, 0))
+    bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(20)})
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=True)
     assert committed(bench) == [CommittedOffset(20)]
 
@@ -112,17 +112,17 @@ def test_a_commit_after_the_staged_one_wins(bench):
 def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_its_member(bench):
     joined = bench.member()
     stage = bench.coordinator.commits.commit_in_transaction
-    stage(NOBODY, {T0: Offset(1)}, ProducerIdentity(7, 0))
-    stage(Committer("g", joined.member_id, None, 1), {T0: Offset(1)}, ProducerIdentity(7, 0))
+    stage(NOBODY, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
+    stage(Committer("g", joined.member_id, None, 1), {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
     late = Committer("g", joined.member_id, None, 0)
-    assert code_of(stage, late, {T0: Offset(1)}, ProducerIdentity(7, 0)) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(stage, late, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0)) == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
     other = next(name for name in "abcdef" if coordinator_partition(name, 50) != coordinator_partition("g", 50))
     stage = bench.coordinator.commits.commit_in_transaction
     for name in ("g", other):
-        stage(Committer(name), {T0: Offset(5)}, ProducerIdentity(7, 0))
+        stage(Committer(name), {T0: OffsetToCommit(5)}, ProducerIdentity(7, 0))
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 7, commit=True)
     fetch = bench.coordinator.commits.fetch
     assert fetch(Committer("g"), [T0])[T0].offset == 5
@@ -130,7 +130,7 @@ def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
 
 
 def test_offsets_are_deleted_unless_somebody_reads_the_topic(bench):
-    bench.coordinator.commit(NOBODY, {T0: Offset(1), TopicPartition("other", 0): Offset(2)})
+    bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1), TopicPartition("other", 0): OffsetToCommit(2)})
     bench.member()
     delete = bench.coordinator.commits.delete
     assert delete("g", [T0, TopicPartition("other", 0)]) == {
@@ -149,7 +149,7 @@ def test_offsets_of_workers_are_not_deleted_while_they_work(bench):
 
 def test_a_group_is_deleted_with_its_offsets(bench):
     joined = bench.member()
-    bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: Offset(1)})
+    bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: OffsetToCommit(1)})
     assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
     bench.clock.advance(11)
     bench.coordinator.delete_group("g")
@@ -163,8 +163,8 @@ def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
     week_s = 10_080 * 60
     joined = bench.member()
     who = Committer("g", joined.member_id, None, 1)
-    bench.coordinator.commit(who, {T0: Offset(1), TopicPartition("gone", 0): Offset(1)})
-    bench.coordinator.commit(Committer("lonely"), {T0: Offset(1)})
+    bench.coordinator.commit(who, {T0: OffsetToCommit(1), TopicPartition("gone", 0): OffsetToCommit(1)})
+    bench.coordinator.commit(Committer("lonely"), {T0: OffsetToCommit(1)})
     for _ in range(week_s // 9 + 100):
         bench.clock.advance(9)
         bench.coordinator.heartbeat("g", joined.member_id, None, 1)
@@ -179,7 +179,7 @@ def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
 
 
 def test_a_client_may_ask_for_a_retention_of_its_own(bench):
-    bench.coordinator.commit(NOBODY, {T0: Offset(1)}, retention_ms=60_000)
+    bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1)}, retention_ms=60_000)
     bench.restart()
     bench.clock.advance(599)
     assert committed(bench) == [CommittedOffset(1)]
@@ -189,7 +189,7 @@ def test_a_client_may_ask_for_a_retention_of_its_own(bench):
 
 def test_groups_are_listed_by_state_and_type(bench):
     bench.member()
-    bench.coordinator.commit(Committer("lonely"), {T0: Offset(1)})
+    bench.coordinator.commit(Committer("lonely"), {T0: OffsetToCommit(1)})
     listed = bench.coordinator.list_groups
     assert {(one.group_id, one.state_name, one.protocol_type_name, one.type) for one in listed()} == {
         ("g", "Stable", "consumer", "classic"),
@@ -201,7 +201,7 @@ def test_groups_are_listed_by_state_and_type(bench):
 
 
 def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
-    bench.coordinator.commit(NOBODY, {T0: Offset(1)})
+    bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1)})
     bench.log.rows.insert(0, bench.log.rows[0]._replace(key=b"\x00\x63broken"))
     bench.log.rows.insert(0, bench.log.rows[1]._replace(value=b"\x00\x03\x00"))
     bench.restart()
@@ -211,7 +211,9 @@ def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
 
 def test_the_offsets_of_a_deleted_topic_go_in_every_group(bench):
     for name in ("g", "h"):
-        bench.coordinator.commit(Committer(name), {T0: Offset(1), TopicPartition("other", 0): Offset(1)})
+        bench.coordinator.commit(
+            Committer(name), {T0: OffsetToCommit(1), TopicPartition("other", 0): OffsetToCommit(1)}
+        )
     bench.coordinator.commits.delete_topic_offsets("orders")
     bench.restart()
     for name in ("g", "h"):

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from tests.coordination.groups.support import OF_GROUPS, Bench, SomeTopics
 
-from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.consumer import ConsumerMember
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
 from kafkaframes.coordination.groups.members import MemberState
@@ -31,7 +31,7 @@ def bench():
 def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> HeartbeatResult:
     fields: dict[str, Any] = {}
     if epoch == 0:
-        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned": NOTHING}
+        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned_partitions": NOTHING}
     return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
@@ -62,16 +62,16 @@ def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interv
     monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
     first = beat(bench, topics=["orders", "payments"])
     orders, payments = ({one for one in first.assignment if one[0] == UUID(int=number)} for number in (1, 2))
-    fewer = beat(bench, epoch=first.epoch, topics=["orders"], owned=first.assignment)
+    fewer = beat(bench, epoch=first.epoch, topics=["orders"], owned_partitions=first.assignment)
     assert (fewer.epoch, fewer.assignment) == (first.epoch, orders)
     assert (member(bench).state, member(bench).revoking) == (MemberState.UNREVOKED_PARTITIONS, payments)
-    beat(bench, epoch=first.epoch, owned=frozenset(orders))
-    assert (member(bench).state, member(bench).assigned) == (MemberState.STABLE, orders)
+    beat(bench, epoch=first.epoch, owned_partitions=frozenset(orders))
+    assert (member(bench).state, member(bench).assignment) == (MemberState.STABLE, orders)
     del bench.topics.known["orders"]
-    none = beat(bench, epoch=first.epoch, owned=NOTHING)
+    none = beat(bench, epoch=first.epoch, owned_partitions=NOTHING)
     assert (none.epoch, none.assignment, member(bench).state) == (first.epoch, NOTHING, MemberState.STABLE)
     bench.clock.advance(1)
-    assert beat(bench, epoch=first.epoch, owned=NOTHING).epoch > first.epoch
+    assert beat(bench, epoch=first.epoch, owned_partitions=NOTHING).epoch > first.epoch
 
 
 def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(bench):
@@ -83,9 +83,9 @@ def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(benc
     assert (told.epoch, len(told.assignment)) == (2, 2)
     assert member(bench).state is MemberState.UNREVOKED_PARTITIONS
     assert beat(bench, "n", 3).assignment is None  # it is not released yet
-    assert beat(bench, epoch=2, owned=have).assignment is None  # and says so
+    assert beat(bench, epoch=2, owned_partitions=have).assignment is None  # and says so
     assert beat(bench, epoch=2).epoch == 2  # nothing is said, nothing is confirmed
-    done = beat(bench, epoch=2, owned=told.assignment)
+    done = beat(bench, epoch=2, owned_partitions=told.assignment)
     assert done.epoch == 3
     mine = beat(bench, "n", 3)
     assert mine.assignment == have - told.assignment
@@ -96,12 +96,12 @@ def test_an_answer_that_was_missed_is_given_again(bench):
     have = beat(bench).assignment
     beat(bench, "n")
     told = beat(bench, epoch=2)
-    assert beat(bench, epoch=2, owned=told.assignment).epoch == 3
-    assert beat(bench, epoch=2, owned=told.assignment).epoch == 3  # it has not seen that
+    assert beat(bench, epoch=2, owned_partitions=told.assignment).epoch == 3
+    assert beat(bench, epoch=2, owned_partitions=told.assignment).epoch == 3  # it has not seen that
     assert code_of(bench, "m", 2) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert code_of(bench, "m", 2, owned=have) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert code_of(bench, "m", 2, owned_partitions=have) == ErrorCode.FENCED_MEMBER_EPOCH
     assert code_of(bench, "m", 4) == ErrorCode.FENCED_MEMBER_EPOCH
-    full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned=told.assignment)
+    full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned_partitions=told.assignment)
     assert full.assignment == told.assignment
 
 
@@ -121,17 +121,17 @@ def test_a_member_that_is_not_heard_of_is_given_up(bench):
     beat(bench, "n")
     for _ in range(3):
         bench.clock.advance(20)
-        beat(bench, epoch=member(bench).epoch, owned=member(bench).assigned)
+        beat(bench, epoch=member(bench).epoch, owned_partitions=member(bench).assignment)
     assert list(bench.group().members) == ["m"]
     assert code_of(bench, "n", 3) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert len(member(bench).assigned) == 4
+    assert len(member(bench).assignment) == 4
 
 
 def test_a_member_that_does_not_give_up_in_time_is_given_up(bench):
     have = beat(bench).assignment
     beat(bench, "n")
     for _ in range(3):
-        beat(bench, epoch=2, owned=have)
+        beat(bench, epoch=2, owned_partitions=have)
         beat(bench, "n", 3)
         bench.clock.advance(20)
     assert list(bench.group().members) == ["n"]
@@ -144,7 +144,7 @@ def test_another_subscription_is_another_assignment(bench):
     assert (answer.epoch, len(answer.assignment)) == (3, 6)
     fewer = beat(bench, epoch=3, topics=["payments"])
     assert (fewer.epoch, len(fewer.assignment)) == (3, 2)  # first it gives up orders
-    assert beat(bench, epoch=3, owned=fewer.assignment).epoch == 4
+    assert beat(bench, epoch=3, owned_partitions=fewer.assignment).epoch == 4
 
 
 def test_topics_that_come_and_grow_are_seen_by_the_next_heartbeat(bench):
@@ -172,7 +172,7 @@ def test_a_static_member_comes_back_to_what_it_had(bench):
     beat(bench, instance_id="a")
     beat(bench, "n", instance_id="b")
     told = beat(bench, epoch=2, instance_id="a")
-    beat(bench, epoch=2, instance_id="a", owned=told.assignment)
+    beat(bench, epoch=2, instance_id="a", owned_partitions=told.assignment)
     mine = beat(bench, "n", 3, instance_id="b").assignment
     assert code_of(bench, "n2", instance_id="b") == ErrorCode.UNRELEASED_INSTANCE_ID
     assert beat(bench, "n", -2, instance_id="b") == HeartbeatResult("n", -2)
@@ -188,7 +188,7 @@ def test_a_static_member_comes_back_to_what_it_had(bench):
 def test_a_static_member_that_stays_away_loses_its_place(bench):
     beat(bench, instance_id="a")
     beat(bench, "m", -2, instance_id="a")
-    assert member(bench).assigned
+    assert member(bench).assignment
     bench.clock.advance(46)
     assert bench.group().is_empty
 
@@ -204,8 +204,8 @@ def test_the_assignor_that_most_ask_for_is_taken(bench):
     [
         ("", 0, {}),
         ("m", 0, {"rebalance_timeout_ms": -1}),
-        ("m", 0, {"owned": None}),
-        ("m", 0, {"owned": frozenset({("x", 1)})}),
+        ("m", 0, {"owned_partitions": None}),
+        ("m", 0, {"owned_partitions": frozenset({("x", 1)})}),
         ("m", 0, {"topics": None}),
         ("m", 0, {"instance_id": ""}),
         ("m", 0, {"rack_id": ""}),
@@ -228,7 +228,7 @@ def test_members_of_no_group_and_of_other_groups_are_refused(bench):
 
 
 def test_version_0_gives_members_their_ids(bench):
-    first = HeartbeatRequest("g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned=NOTHING)
+    first = HeartbeatRequest("g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned_partitions=NOTHING)
     assert bench.coordinator.consumer_heartbeat(first, may_lack_id=True).member_id == "uuid0"
 
 
@@ -241,8 +241,8 @@ def test_everything_is_there_after_a_restart(bench):
     after = bench.group()
     for name in ("epoch", "assignment_epoch", "members", "targets", "static_members", "metadata_hash", "state_name"):
         assert getattr(after, name) == getattr(before, name), name
-    kept = member(bench).assigned
-    assert beat(bench, epoch=2, owned=kept).epoch == 3
+    kept = member(bench).assignment
+    assert beat(bench, epoch=2, owned_partitions=kept).epoch == 3
     bench.clock.advance(50)
     assert bench.group().is_empty
 
@@ -263,7 +263,7 @@ def test_a_log_that_refuses_changes_nothing(bench):
 def test_empty_groups_change_their_protocol(bench):
     joined = bench.member()
     where = TopicPartition("orders", 0)
-    bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {where: Offset(5)})
+    bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {where: OffsetToCommit(5)})
     bench.clock.advance(11)
     assert beat(bench).epoch == 2
     assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
@@ -280,7 +280,7 @@ def test_commits_and_fetches_name_the_epoch(bench):
     beat(bench)
     where = TopicPartition("orders", 0)
     who = Committer("g", "m", None, 2)
-    assert bench.coordinator.commit(who, {where: Offset(5)}) == {where: 0}
+    assert bench.coordinator.commit(who, {where: OffsetToCommit(5)}) == {where: 0}
     assert bench.coordinator.commits.fetch(who, [where])[where].offset == 5
     assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
     for wrong, code in (
@@ -288,14 +288,14 @@ def test_commits_and_fetches_name_the_epoch(bench):
         (who._replace(member_id="x"), ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         for call in (
-            lambda wrong=wrong: bench.coordinator.commit(wrong, {where: Offset(6)}),
+            lambda wrong=wrong: bench.coordinator.commit(wrong, {where: OffsetToCommit(6)}),
             lambda wrong=wrong: bench.coordinator.commits.fetch(wrong, [where]),
         ):
             with pytest.raises(RefusedError) as caught:
                 call()
             assert caught.value.code == code
     with pytest.raises(RefusedError) as caught:
-        bench.coordinator.commit(who._replace(supports_epoch_errors=False), {where: Offset(6)})
+        bench.coordinator.commit(who._replace(supports_epoch_errors=False), {where: OffsetToCommit(6)})
     assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
     assert bench.coordinator.commits.delete("g", [where]) == {where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
@@ -337,7 +337,7 @@ class Game:
         """Send a heartbeat; a member that loses an answer with news is given up."""
         player = self.players[name]
         changes = {} if player["epoch"] else {"topics": player["topics"]}
-        answer = beat(self.bench, name, player["epoch"], owned=player["has"], **changes)
+        answer = beat(self.bench, name, player["epoch"], owned_partitions=player["has"], **changes)
         if loses and player["epoch"]:
             if answer.assignment is not None or answer.epoch != player["epoch"]:
                 self.go(name)

@@ -95,11 +95,18 @@ class Pair:
         if kind == "join" or member is None:
             self.join(random.choice(("a", "b", "c", "d", "e", "f")))
         elif kind == "beat":
-            said = random.choice(({}, {"owned": member.assigned}, {"owned": member.assigned}, self.subscription()))
+            said = random.choice(
+                (
+                    {},
+                    {"owned_partitions": member.assignment},
+                    {"owned_partitions": member.assignment},
+                    self.subscription(),
+                )
+            )
             self.beat(member.member_id, member.epoch, **said)
         elif kind == "beats":
             for one in members:
-                self.beat(one.member_id, one.epoch, owned=one.assigned)
+                self.beat(one.member_id, one.epoch, owned_partitions=one.assignment)
         elif kind == "leave":
             is_static = member.instance_id is not None
             self.beat(member.member_id, random.choice((-1, -2)) if is_static else -1, instance_id=member.instance_id)
@@ -117,7 +124,7 @@ class Pair:
         return fields | {"regex": self.random.choice((*PATTERNS, "", ""))}
 
     def join(self, member_id: str) -> None:
-        fields = {"rebalance_timeout_ms": 60_000, "owned": NOTHING, **self.subscription()}
+        fields = {"rebalance_timeout_ms": 60_000, "owned_partitions": NOTHING, **self.subscription()}
         fields["assignor"] = self.random.choice((None, None, "uniform", "range"))
         if self.random.random() < 0.3:
             fields["instance_id"] = f"static-{self.random.randint(0, 2)}"
@@ -137,7 +144,7 @@ class Pair:
             assert getattr(mine, name) == getattr(reference, name), name
         assert list(mine.members) == list(reference.members)
         assert mine._owner_counts == Counter(
-            where for one in mine.members.values() for where in one.assigned | one.revoking
+            where for one in mine.members.values() for where in one.assignment | one.revoking
         )
         for topic in NAMES:
             assert mine.is_subscribed_to(topic) == any(
@@ -178,7 +185,7 @@ def calls_of(call: Any) -> int:
 
 def heartbeat(bench: Bench, member_id: str, epoch: int = 0, **fields: Any) -> Any:
     if epoch == 0:
-        fields = {"rebalance_timeout_ms": 60_000, "owned": NOTHING, "topics": ["orders"], **fields}
+        fields = {"rebalance_timeout_ms": 60_000, "owned_partitions": NOTHING, "topics": ["orders"], **fields}
     return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
 
 
@@ -191,7 +198,7 @@ def group_of(count: int, **fields: Any) -> Bench:
     for _ in range(3):
         bench.clock.advance(1)
         for one in list(bench.group().members.values()):
-            heartbeat(bench, one.member_id, one.epoch, owned=one.assigned)
+            heartbeat(bench, one.member_id, one.epoch, owned_partitions=one.assignment)
     assert bench.group().state_name == "Stable"
     return bench
 
@@ -205,7 +212,9 @@ def test_a_heartbeat_of_a_large_group_costs_what_one_of_a_small_group_does(field
     for count in (200, 800):
         bench = group_of(count, **fields)
         one = bench.group().members["m7"]
-        costs.append(calls_of(lambda bench=bench, one=one: heartbeat(bench, "m7", one.epoch, owned=one.assigned)))
+        costs.append(
+            calls_of(lambda bench=bench, one=one: heartbeat(bench, "m7", one.epoch, owned_partitions=one.assignment))
+        )
     assert costs[1] <= costs[0] + 10 < 300
 
 

@@ -5,7 +5,7 @@ from tests.coordination.groups.support import SUBSCRIPTION, Bench, drain
 
 from kafkaframes.coordination.groups.classic import VALID_PREVIOUS, ClassicGroup, GroupState, JoinResult
 from kafkaframes.coordination.groups.ports import GroupSettings
-from kafkaframes.coordination.groups.rebalance import Leaving
+from kafkaframes.coordination.groups.rebalance import LeavingMember
 from kafkaframes.errors import ErrorCode
 
 
@@ -205,16 +205,19 @@ def test_a_full_group_refuses_more():
 def test_leaving_ends_the_generation_for_the_others(bench):
     first = bench.member()
     second = bench.member()
-    assert bench.coordinator.leave("g", [Leaving(second.member_id), Leaving("x")]) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert bench.coordinator.leave("g", [LeavingMember(second.member_id), LeavingMember("x")]) == [
+        0,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ]
     assert bench.group().state is GroupState.PREPARING_REBALANCE
     assert drain(bench.join(first.member_id)).generation == 3
-    assert bench.coordinator.leave("h", [Leaving("x")]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert bench.coordinator.leave("h", [LeavingMember("x")]) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_an_id_that_was_given_out_can_leave(bench):
     bench.member()
     member_id = bench.new_id()
-    assert bench.coordinator.leave("g", [Leaving(member_id)]) == [ErrorCode.NONE]
+    assert bench.coordinator.leave("g", [LeavingMember(member_id)]) == [ErrorCode.NONE]
     assert drain(bench.join(member_id)).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -268,11 +271,11 @@ def test_a_static_member_is_given_up_by_its_session_timeout_only(bench):
 def test_an_administrator_removes_a_static_member_by_its_name(bench):
     bench.member(instance_id="a")
     leave = bench.coordinator.leave
-    assert leave("g", [Leaving("", "zz"), Leaving("x", "a")]) == [
+    assert leave("g", [LeavingMember("", "zz"), LeavingMember("x", "a")]) == [
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_INSTANCE_ID,
     ]
-    assert leave("g", [Leaving("", "a")]) == [ErrorCode.NONE]
+    assert leave("g", [LeavingMember("", "a")]) == [ErrorCode.NONE]
     assert bench.group().state is GroupState.EMPTY
 
 

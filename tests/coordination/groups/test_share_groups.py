@@ -44,7 +44,7 @@ def test_members_join_share_and_leave(bench):
     assert beat(bench, "n").epoch == 4
     assert beat(bench, "o").epoch == 5  # more members than partitions: some share
     shares = [beat(bench, name, bench.group().members[name].epoch) for name in "mno"]
-    assert all(len(bench.group().members[one.member_id].assigned) == 1 for one in shares)
+    assert all(len(bench.group().members[one.member_id].assignment) == 1 for one in shares)
     assert beat(bench, "n", -1) == HeartbeatResult("n", -1)
     assert (bench.group().state_name, bench.group().type) == ("Stable", "share")
     bench.restart()
@@ -70,7 +70,7 @@ def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interv
     assert (answer.epoch, answer.assignment) == (told.epoch, items)
     assert beat(bench, epoch=told.epoch) == answer._replace(assignment=None)
     bench.restart()
-    assert bench.group().members["m"].assigned == items
+    assert bench.group().members["m"].assignment == items
     bench.clock.advance(1)
     assert beat(bench, epoch=told.epoch).epoch == told.epoch + 1
     fewer = beat(bench, epoch=told.epoch + 1, topics=["orders"])
@@ -80,12 +80,12 @@ def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interv
 def test_a_member_whose_assignment_alone_is_gone_from_the_log_has_nothing(bench):
     beat(bench)
     beat(bench, epoch=2)
-    assert bench.group().members["m"].assigned
+    assert bench.group().members["m"].assignment
     current = share_records.member_tombstones("g", "m")[:1]
     bench.coordinator.write("g", current)
     bench.restart()
     member = bench.group().members["m"]
-    assert (member.topics, member.epoch, member.assigned) == (("orders",), 0, frozenset())
+    assert (member.topics, member.epoch, member.assignment) == (("orders",), 0, frozenset())
 
 
 def test_wrong_heartbeats_are_refused(bench):

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from tests.coordination.groups.support import frozen_clock
 
-from kafkaframes.coordination.groups.share_in_flight import Batch
+from kafkaframes.coordination.groups.share_in_flight import StateBatch
 from kafkaframes.coordination.groups.share_partition import (
     ACCEPT,
     GAP,
     REJECT,
     RELEASE,
     RENEW,
-    Acknowledged,
-    Fetch,
-    Limits,
+    AcknowledgedRun,
+    ShareFetch,
+    ShareLimits,
     SharePartition,
     Span,
 )
@@ -24,19 +24,19 @@ from kafkaframes.errors import ErrorCode, RefusedError
 
 
 def partition(start: int = 0, **limits: Any) -> SharePartition:
-    return SharePartition(frozen_clock(), start, lambda: None, limits=Limits(**limits))
+    return SharePartition(frozen_clock(), start, lambda: None, limits=ShareLimits(**limits))
 
 
 def acquire(shared: SharePartition, member: str, *batches: tuple[int, int], most: int = 100, **changes: Any) -> Any:
-    fetch = Fetch(member, shared.next_fetch_offset, most, **changes)
+    fetch = ShareFetch(member, shared.next_fetch_offset, most, **changes)
     return shared.acquire(fetch, [Span(*batch) for batch in batches])
 
 
 def acknowledge(shared: SharePartition, member: str, first: int, last: int, *types: int) -> None:
-    shared.acknowledge(member, [Acknowledged(first, last, types)])
+    shared.acknowledge(member, [AcknowledgedRun(first, last, types)])
 
 
-def refused(shared: SharePartition, member: str, *batches: Acknowledged) -> int:
+def refused(shared: SharePartition, member: str, *batches: AcknowledgedRun) -> int:
     with pytest.raises(RefusedError) as caught:
         shared.acknowledge(member, batches)
     return caught.value.code
@@ -72,9 +72,9 @@ def test_a_record_is_acquired_by_one_member_at_a_time(shared):
 
 def test_what_is_accepted_is_done_and_the_start_follows(shared):
     acknowledge(shared, "m", 11, 11, ACCEPT)
-    assert (shared.start, shared.done_ahead) == (10, 1)
+    assert (shared.start, shared.finished_count) == (10, 1)
     acknowledge(shared, "m", 10, 10, GAP)
-    assert (shared.start, shared.done_ahead) == (12, 0)
+    assert (shared.start, shared.finished_count) == (12, 0)
     acknowledge(shared, "m", 12, 14, RELEASE, REJECT, ACCEPT)
     assert (shared.start, shared.next_fetch_offset) == (12, 12)
     assert acquire(shared, "n", (10, 14)) == [(12, 12, 2)]
@@ -83,15 +83,15 @@ def test_what_is_accepted_is_done_and_the_start_follows(shared):
 
 
 def test_words_for_what_a_member_has_not_acquired_are_refused_whole(shared):
-    wrong, early = ErrorCode.INVALID_RECORD_STATE, Acknowledged(10, 11, [ACCEPT])
+    wrong, early = ErrorCode.INVALID_RECORD_STATE, AcknowledgedRun(10, 11, [ACCEPT])
     assert refused(shared, "n", early) == wrong
-    assert refused(shared, "m", early, Acknowledged(11, 12, [ACCEPT])) == wrong  # one record twice
-    assert refused(shared, "m", early, Acknowledged(14, 15, [ACCEPT])) == ErrorCode.INVALID_REQUEST
-    assert refused(shared, "m", Acknowledged(20, 25, [ACCEPT])) == ErrorCode.INVALID_REQUEST
-    assert (shared.start, shared.done_ahead) == (10, 0)
+    assert refused(shared, "m", early, AcknowledgedRun(11, 12, [ACCEPT])) == wrong  # one record twice
+    assert refused(shared, "m", early, AcknowledgedRun(14, 15, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+    assert refused(shared, "m", AcknowledgedRun(20, 25, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+    assert (shared.start, shared.finished_count) == (10, 0)
     acknowledge(shared, "m", 10, 14, ACCEPT)
     acknowledge(shared, "m", 10, 14, ACCEPT)  # all of it is below the start
-    assert refused(shared, "m", Acknowledged(15, 15, [ACCEPT])) == wrong
+    assert refused(shared, "m", AcknowledgedRun(15, 15, [ACCEPT])) == wrong
 
 
 def test_a_lock_times_out_and_can_be_renewed(shared):
@@ -101,12 +101,12 @@ def test_a_lock_times_out_and_can_be_renewed(shared):
     assert acquire(shared, "n", (10, 14)) == [(10, 13, 2)]
     shared.clock.advance(20)
     assert acquire(shared, "o", (10, 14)) == [(14, 14, 2)]
-    shared.limits = Limits(may_renew=False)
-    assert refused(shared, "o", Acknowledged(14, 14, [RENEW])) == ErrorCode.INVALID_RECORD_STATE
+    shared.limits = ShareLimits(may_renew=False)
+    assert refused(shared, "o", AcknowledgedRun(14, 14, [RENEW])) == ErrorCode.INVALID_RECORD_STATE
 
 
 def test_a_record_that_comes_back_often_is_delivered_with_fewer_and_last_alone():
-    shared = partition(most_deliveries=5)
+    shared = partition(max_deliveries=5)
     seen = []
     for _ in range(5):
         seen.append(acquire(shared, "m", (0, 7), (8, 15)))
@@ -125,7 +125,7 @@ def test_a_session_that_ends_gives_back_and_the_delivery_counts(shared):
 
 
 def test_so_many_records_are_open_and_no_more():
-    shared = partition(most_in_flight=10)
+    shared = partition(max_in_flight=10)
     assert acquire(shared, "m", (0, 4), (5, 14)) == [(0, 14, 1)]  # a whole batch
     assert not shared.may_acquire
     acknowledge(shared, "m", 3, 4, RELEASE)
@@ -140,7 +140,7 @@ def test_so_many_records_are_open_and_no_more():
 
 def test_aborted_records_are_left_out_and_what_the_log_lost_too(shared):
     assert acquire(shared, "n", (15, 19)) == [(15, 19, 1)]
-    shared.leave_out([Span(16, 17)])
+    shared.archive_acquired([Span(16, 17)])
     acknowledge(shared, "m", 10, 14, ACCEPT)
     acknowledge(shared, "n", 15, 15, ACCEPT)
     assert shared.start == 18
@@ -156,6 +156,6 @@ def test_a_delivery_under_way_is_not_stored(shared):
     acquire(shared, "n", (10, 14))
     assert shared.batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
     again = partition(11)
-    again.restore([Batch(12, 12, 2, 1), Batch(15, 16, 0, 3), Batch(11, 11, 0, 1)])
+    again.restore([StateBatch(12, 12, 2, 1), StateBatch(15, 16, 0, 3), StateBatch(11, 11, 0, 1)])
     assert (again.start, again.end, again.next_fetch_offset) == (11, 17, 11)
     assert acquire(again, "o", (10, 14), (15, 16)) == [(11, 11, 2), (13, 14, 1)]

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from tests.coordination.groups.support import ListLog, frozen_clock
 
-from kafkaframes.coordination.groups.share_in_flight import Batch
-from kafkaframes.coordination.groups.share_partition import ACCEPT, RELEASE, Acknowledged, Fetch, Span
-from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates, _overlaid
+from kafkaframes.coordination.groups.share_in_flight import StateBatch
+from kafkaframes.coordination.groups.share_partition import ACCEPT, RELEASE, AcknowledgedRun, ShareFetch, Span
+from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates, _overlay_batch
 from kafkaframes.errors import RefusedError
 
 KEY = ShareKey("g", UUID(int=1), 0)
@@ -26,31 +26,31 @@ def test_the_state_is_there_after_a_restart():
     first = states(log)
     with pytest.raises(RefusedError, match="does not read"):
         first.open(KEY, lambda: 5)
-    first.begin(KEY, 3)
-    assert states(log).stored[KEY] == (-1, (), -1, 0, 3)
+    first.initialize(KEY, 3)
+    assert states(log).stored_states[KEY] == (-1, (), -1, 0, 3)
     shared = first.open(KEY, lambda: 5)
-    shared.acquire(Fetch("m", 5, 100), [Span(5, 11)])
-    assert first.stored[KEY].start == -1  # nothing was acknowledged
-    shared.acknowledge("m", [Acknowledged(5, 6, [ACCEPT]), Acknowledged(8, 9, [ACCEPT])])
-    assert states(log).stored[KEY][:3] == (5, (Batch(5, 6, 2, 1), Batch(8, 9, 2, 1)), 4)
-    shared.acknowledge("m", [Acknowledged(10, 10, [RELEASE])])
+    shared.acquire(ShareFetch("m", 5, 100), [Span(5, 11)])
+    assert first.stored_states[KEY].start == -1  # nothing was acknowledged
+    shared.acknowledge("m", [AcknowledgedRun(5, 6, [ACCEPT]), AcknowledgedRun(8, 9, [ACCEPT])])
+    assert states(log).stored_states[KEY][:3] == (5, (StateBatch(5, 6, 2, 1), StateBatch(8, 9, 2, 1)), 4)
+    shared.acknowledge("m", [AcknowledgedRun(10, 10, [RELEASE])])
     again = states(log)
     found = again.open(KEY, lambda: 99)
-    assert (found.start, found.end, found.done_ahead) == (7, 11, 2)
-    assert found.acquire(Fetch("n", 7, 100), [Span(7, 11)]) == [(7, 7, 1), (10, 10, 2), (11, 11, 1)]
+    assert (found.start, found.end, found.finished_count) == (7, 11, 2)
+    assert found.acquire(ShareFetch("n", 7, 100), [Span(7, 11)]) == [(7, 7, 1), (10, 10, 2), (11, 11, 1)]
     again.reset(KEY, 50, 4)
     assert again.open(KEY, lambda: 99).start == 50
-    again.forget(KEY)
+    again.delete(KEY)
     last = states(ListLog(rows=[*log.rows, log.rows[0]._replace(key=b"\x00\x63")]))
-    assert (last.stored, last.unread) == ({}, 1)
+    assert (last.stored_states, last.unread) == ({}, 1)
 
 
 def test_of_stored_batches_the_later_wins():
-    old = (Batch(0, 9, 0, 1), Batch(10, 19, 0, 2))
-    new = Batch(5, 12, 2, 3)
-    assert _overlaid(old, new) == (Batch(0, 4, 0, 1), new, Batch(13, 19, 0, 2))
-    assert _overlaid((Batch(0, 9, 0, 1),), Batch(3, 4, 2, 1)) == (
-        Batch(0, 2, 0, 1),
-        Batch(3, 4, 2, 1),
-        Batch(5, 9, 0, 1),
+    old = (StateBatch(0, 9, 0, 1), StateBatch(10, 19, 0, 2))
+    new = StateBatch(5, 12, 2, 3)
+    assert _overlay_batch(old, new) == (StateBatch(0, 4, 0, 1), new, StateBatch(13, 19, 0, 2))
+    assert _overlay_batch((StateBatch(0, 9, 0, 1),), StateBatch(3, 4, 2, 1)) == (
+        StateBatch(0, 2, 0, 1),
+        StateBatch(3, 4, 2, 1),
+        StateBatch(5, 9, 0, 1),
     )

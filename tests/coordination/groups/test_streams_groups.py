@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.coordination.groups.support import OF_GROUPS, Bench
 from tests.coordination.groups.task_assignments import SAVED, Case, cases
 
-from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Committer
 from kafkaframes.coordination.groups.streams import (
@@ -75,11 +75,11 @@ def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> Strea
 
 def joining(name: str = "m") -> dict[str, Any]:
     nothing = (NO_TASKS, NO_TASKS, NO_TASKS)
-    return {"topology": COUNTED, "rebalance_timeout_ms": 5_000, "owned": nothing, "process_id": f"p-{name}"}
+    return {"topology": COUNTED, "rebalance_timeout_ms": 5_000, "owned_tasks": nothing, "process_id": f"p-{name}"}
 
 
 def owning(active=NO_TASKS, standby=NO_TASKS) -> dict[str, Any]:
-    return {"owned": (active, standby, NO_TASKS)}
+    return {"owned_tasks": (active, standby, NO_TASKS)}
 
 
 def active_of(answer: StreamsHeartbeatResult) -> dict[str, list[int]] | None:
@@ -115,7 +115,7 @@ def test_a_second_member_gets_what_the_first_has_given_up(ready):
     assert active_of(beat(ready)) == ALL
     ready.clock.advance(2)
     joined = beat(ready, "n", user_endpoint=("h", 9))
-    assert (joined.epoch, joined.tasks, joined.endpoint_epoch, joined.tells_endpoints) == (3, NO_TASKS, 1, True)
+    assert (joined.epoch, joined.tasks, joined.endpoint_epoch, joined.sends_endpoints) == (3, NO_TASKS, 1, True)
     everything = tasks(_0=[0, 1], _1=[0, 1])
     answer = beat(ready, epoch=2, **owning(everything))
     assert (answer.epoch, active_of(answer)) == (2, {"0": [0], "1": [0]})
@@ -208,7 +208,7 @@ def test_everything_is_there_after_a_restart(ready):
     beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
     before = ready.group()
     ready.restart()
-    for name in ("members", "targets", "topology", "epoch", "assignment_epoch", "metadata_hash", "configured"):
+    for name in ("members", "targets", "topology", "epoch", "assignment_epoch", "metadata_hash", "configured_topology"):
         assert getattr(ready.group(), name) == getattr(before, name), name
     assert ready.group().state_name == "Reconciling"
     assert beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0]))).epoch == 3
@@ -227,10 +227,10 @@ def test_wrong_heartbeats_are_refused(ready):
         ({"rack_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
         ({"topology": None}, ErrorCode.INVALID_REQUEST),
-        ({"owned": (None, *nothing[1:])}, ErrorCode.INVALID_REQUEST),
-        ({"owned": (some, *nothing[1:])}, ErrorCode.INVALID_REQUEST),
-        ({"owned": (NO_TASKS, some, NO_TASKS)}, ErrorCode.INVALID_REQUEST),
-        ({"owned": (NO_TASKS, NO_TASKS, some)}, ErrorCode.INVALID_REQUEST),
+        ({"owned_tasks": (None, *nothing[1:])}, ErrorCode.INVALID_REQUEST),
+        ({"owned_tasks": (some, *nothing[1:])}, ErrorCode.INVALID_REQUEST),
+        ({"owned_tasks": (NO_TASKS, some, NO_TASKS)}, ErrorCode.INVALID_REQUEST),
+        ({"owned_tasks": (NO_TASKS, NO_TASKS, some)}, ErrorCode.INVALID_REQUEST),
         ({"has_regex": True}, ErrorCode.INVALID_REQUEST),
         ({"topology": COUNTED._replace(epoch=-1)}, ErrorCode.UNKNOWN_SERVER_ERROR),
         ({"topology": Topology(0, COUNTED.subtopologies * 2)}, ErrorCode.UNKNOWN_SERVER_ERROR),
@@ -260,7 +260,7 @@ def test_a_group_of_another_type_is_not_changed(ready):
 
 def test_offsets_are_committed_with_the_members_epoch(ready):
     beat(ready)
-    offsets = {TopicPartition("in", 0): Offset(3)}
+    offsets = {TopicPartition("in", 0): OffsetToCommit(3)}
     committed = ready.coordinator.commit(Committer("g", "m", None, 2), offsets)
     assert committed == {TopicPartition("in", 0): ErrorCode.NONE}
     for committer, code in (

@@ -107,7 +107,7 @@ def test_a_broker_that_stops_leaves_a_pattern_unresolved():
 
 
 def beat(bench, member="m", epoch=0, **fields):
-    joins = {"owned": frozenset(), "rebalance_timeout_ms": 1000} if epoch == 0 else {}
+    joins = {"owned_partitions": frozenset(), "rebalance_timeout_ms": 1000} if epoch == 0 else {}
     return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member, epoch, **(joins | fields)))
 
 

@@ -15,7 +15,7 @@ from kafkaframes.coordination.transactions.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from kafkaframes.coordination.transactions.state import LARGEST_EPOCH, VALID_PREVIOUS, S, TransactionState
+from kafkaframes.coordination.transactions.state import MAX_EPOCH, VALID_PREVIOUS, S, TransactionState
 from kafkaframes.errors import ErrorCode, RefusedError, StorageError
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record
 from kafkaframes.storage.files.names import TopicPartition
@@ -76,7 +76,7 @@ class Bench:
     @property
     def written(self) -> list[str]:
         """The states that the log has, in order."""
-        by_number = {one.number: one.shown for one in TransactionState}
+        by_number = {one.number: one.kafka_name for one in TransactionState}
         return [
             by_number[decode_coordinator_record("__transaction_state", row.key, row.value).value.transaction_status]
             for row in self.log.rows
@@ -171,7 +171,7 @@ def test_requests_of_others_are_refused(bench):
         assert code_of(call, other) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert code_of(call, late) == ErrorCode.PRODUCER_FENCED
     for call in (bench.coordinator.end, bench.coordinator.add_partitions):
-        options = {"commit": True, "version": bench.version} if call == bench.coordinator.end else {"added": [T0]}
+        options = {"commit": True, "version": bench.version} if call == bench.coordinator.end else {"new_partitions": [T0]}
         assert code_of(call, "nobody", 1, 0, **options) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert code_of(call, "", 1, 0, **options) == ErrorCode.INVALID_REQUEST
     assert code_of(bench.coordinator.describe, "nobody") == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -227,8 +227,8 @@ def exhausted(bench: Bench) -> ProducerIdentity:
     """Return a producer with the last epoch that clients get."""
     bench.init()
     one = bench.coordinator.transactions["t"]
-    bench.coordinator.transactions["t"] = replace(one, producer_epoch=LARGEST_EPOCH - 1)
-    return ProducerIdentity(1000, LARGEST_EPOCH - 1)
+    bench.coordinator.transactions["t"] = replace(one, producer_epoch=MAX_EPOCH - 1)
+    return ProducerIdentity(1000, MAX_EPOCH - 1)
 
 
 def test_when_epochs_are_used_up_a_new_id_follows(bench):
@@ -243,7 +243,7 @@ def test_version_2_goes_on_with_a_new_id_when_epochs_are_used_up():
     bench.add(who)
     after = bench.end(who)
     assert after == (1001, 0)
-    assert bench.markers == [(T0, True, 1000, LARGEST_EPOCH, 7)]
+    assert bench.markers == [(T0, True, 1000, MAX_EPOCH, 7)]
     assert bench.end(who) == after
     bench.restart()
     assert bench.end(who) == after
@@ -254,7 +254,7 @@ def test_fencing_with_the_last_epoch_takes_the_one_that_is_kept_for_it(bench):
     who = exhausted(bench)
     bench.add(who)
     assert bench.init_again().producer_id == 1001
-    assert bench.markers[0][3] == LARGEST_EPOCH
+    assert bench.markers[0][3] == MAX_EPOCH
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(bench):
@@ -324,7 +324,7 @@ def test_many_markers_are_written_in_turns_and_nobody_begins_in_between(bench):
         if next(steps, steps) is not steps:
             turns.append(steps)
 
-    bench.coordinator.in_turns = begin
+    bench.coordinator.run_steps = begin
     producer, partitions = bench.init(), {TopicPartition("many", index) for index in range(120)}
     bench.add(producer, *partitions)
     after = bench.end(producer)
@@ -342,7 +342,7 @@ def test_many_markers_are_written_in_turns_and_nobody_begins_in_between(bench):
 
 def test_turns_that_a_restart_overtook_write_nothing(bench):
     turns = []
-    bench.coordinator.in_turns = lambda steps: turns.append((next(steps), steps))
+    bench.coordinator.run_steps = lambda steps: turns.append((next(steps), steps))
     producer = bench.init()
     bench.add(producer, *(TopicPartition("many", index) for index in range(120)))
     bench.end(producer)
@@ -387,7 +387,7 @@ def test_transactions_are_listed_by_state_producer_age_and_name(bench):
     bench.add(bench.init())
     bench.clock.advance(3)
     bench.coordinator.init_producer_id("other", 1_000)
-    listed = bench.coordinator.listed
+    listed = bench.coordinator.list_transactions
 
     def names(**filters: Any) -> set[str]:
         return {one.transactional_id for one in listed(**filters)}
@@ -397,7 +397,7 @@ def test_transactions_are_listed_by_state_producer_age_and_name(bench):
     assert names(producer_ids=[1001]) == {"other"}
     assert names(states=["Ongoing"], longer_than_ms=2_999) == {"t"}
     assert names(states=["Ongoing"], longer_than_ms=3_000) == set()
-    assert names(among={"other", "absent"}) == {"other"}
+    assert names(transactional_ids={"other", "absent"}) == {"other"}
 
 
 def test_records_have_the_version_that_the_feature_asks_for(bench):

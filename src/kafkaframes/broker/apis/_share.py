@@ -17,7 +17,7 @@ from kafkaframes.broker.state.configs import group_setting
 from kafkaframes.broker.state.partitions import current_leader, endpoints_of, leader_partition
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition
-from kafkaframes.coordination.groups.share_partition import RENEW, Acknowledged, Limits, SharePartition
+from kafkaframes.coordination.groups.share_partition import RENEW, AcknowledgedRun, ShareLimits, SharePartition
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareKey, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.wire.integers import MAX_INT32
@@ -137,12 +137,12 @@ def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: P
     return state
 
 
-def limits_of(broker: BrokerState, group_id: str) -> Limits:
+def limits_of(broker: BrokerState, group_id: str) -> ShareLimits:
     """Return the limits of a group: its own settings, else the broker's."""
-    return Limits(
+    return ShareLimits(
         lock_ms=int(group_setting(broker, group_id, "share.record.lock.duration.ms")),
-        most_deliveries=int(group_setting(broker, group_id, "share.delivery.count.limit")),
-        most_in_flight=int(group_setting(broker, group_id, "share.partition.max.record.locks")),
+        max_deliveries=int(group_setting(broker, group_id, "share.delivery.count.limit")),
+        max_in_flight=int(group_setting(broker, group_id, "share.partition.max.record.locks")),
         may_renew=group_setting(broker, group_id, "share.renew.acknowledge.enable") == "true",
     )
 
@@ -154,7 +154,7 @@ class Word(NamedTuple):
     """A member's acknowledgements in one partition. ``code`` is the error if they are already rejected, else 0."""
 
     key: PartitionKey
-    batches: Sequence[Acknowledged]
+    batches: Sequence[AcknowledgedRun]
     code: int
 
 
@@ -164,7 +164,7 @@ def words_of(request: Request, broker: BrokerState) -> list[Word]:
     for topic in request.body.topics:
         for row in topic.partitions:
             batches = [
-                Acknowledged(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                AcknowledgedRun(batch.first_offset, batch.last_offset, batch.acknowledge_types)
                 for batch in row.acknowledgement_batches
             ]
             key = topic.topic_id, row.partition_index
@@ -173,7 +173,7 @@ def words_of(request: Request, broker: BrokerState) -> list[Word]:
     return [word for word in words if word.code or word.batches or has_some]
 
 
-def _check_request(request: Request, broker: BrokerState, key: PartitionKey, batches: Sequence[Acknowledged]) -> int:
+def _check_request(request: Request, broker: BrokerState, key: PartitionKey, batches: Sequence[AcknowledgedRun]) -> int:
     if key[0] not in broker.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not _are_in_order(
@@ -183,7 +183,7 @@ def _check_request(request: Request, broker: BrokerState, key: PartitionKey, bat
     return find(request, broker, key)[1]
 
 
-def _are_in_order(batches: Sequence[Acknowledged], version: int, *, renews: bool) -> bool:
+def _are_in_order(batches: Sequence[AcknowledgedRun], version: int, *, renews: bool) -> bool:
     most, before = RENEW if version >= _RENEWS_FROM else RENEW - 1, -1
     for first, last, types in batches:
         if first > last or first < before or len(types) not in (1, last - first + 1):

@@ -17,7 +17,7 @@ from kafkaframes.broker.requests.api import Answer, Api, Later, Right
 from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
-from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
+from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, SyncRequest
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
         reply(JoinResult(code, body.member_id))
         return later
     has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
-    join = Join(
+    join = JoinRequest(
         group_id=body.group_id,
         member_id=body.member_id,
         instance_id=body.group_instance_id,
@@ -146,7 +146,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
     if code != ErrorCode.NONE:
         reply(SyncResult(code))
         return later
-    sync = Sync(
+    sync = SyncRequest(
         body.group_id,
         body.generation_id,
         body.member_id,
@@ -192,9 +192,9 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
         return request.response(error_code=code)
     has_many = request.version >= _FIRST_WITH_MANY
     leaving = (
-        [Leaving(one.member_id, one.group_instance_id) for one in body.members]
+        [LeavingMember(one.member_id, one.group_instance_id) for one in body.members]
         if has_many
-        else [Leaving(body.member_id)]
+        else [LeavingMember(body.member_id)]
     )
     try:
         codes = broker.groups.leave(body.group_id, leaving)

@@ -16,7 +16,7 @@ from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.requests.request import Request, RequestOf
 from kafkaframes.broker.security.access import CLUSTER_NAME, bits_of, check_denied, may
 from kafkaframes.broker.state.state import BrokerState
-from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -88,7 +88,7 @@ class OffsetRows:
         self._request = request
         self._broker = broker
         self._by_id = request.version >= by_id_since
-        self.offsets: dict[TopicPartition, Offset] = {}
+        self.offsets: dict[TopicPartition, OffsetToCommit] = {}
         self.codes: dict[tuple[str | UUID, int], int] = {}
         self._names: dict[UUID, str] = {}
 
@@ -115,7 +115,9 @@ class OffsetRows:
             self.codes[self._key(topic), row.partition_index] = code
         else:
             where = TopicPartition(name, row.partition_index)
-            self.offsets[where] = Offset(row.committed_offset, row.committed_leader_epoch, row.committed_metadata)
+            self.offsets[where] = OffsetToCommit(
+                row.committed_offset, row.committed_leader_epoch, row.committed_metadata
+            )
 
     def _key(self, topic: Any) -> str | UUID:
         key: str | UUID = topic.topic_id if self._by_id else topic.name
@@ -250,7 +252,7 @@ def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     rights=(Right("DELETE", "GROUP", each="each group"),),
 )
 def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
-    states = len(broker.share_groups.stored)
+    states = len(broker.share_groups.stored_states)
     return broker.changes.rows(
         dict.fromkeys(request.body.groups_names),
         partial(_delete_group, request, broker),
@@ -266,7 +268,7 @@ def _delete_group(
     if code == ErrorCode.NONE:
         try:
             broker.groups.delete_group(name)
-            broker.share_groups.forget_all(group_id=name)
+            broker.share_groups.delete_all(group_id=name)
         except KafkaframesError as error:
             code, reason = error_of(error), str(error)
     return request.response.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)

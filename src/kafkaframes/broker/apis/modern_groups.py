@@ -89,7 +89,9 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
         topics=body.subscribed_topic_names,
         regex=body.subscribed_topic_regex,
         assignor=body.server_assignor,
-        owned=None if rows is None else frozenset((row.topic_id, index) for row in rows for index in row.partitions),
+        owned_partitions=None
+        if rows is None
+        else frozenset((row.topic_id, index) for row in rows for index in row.partitions),
         client_id=request.client_id or "",
         client_host=client_host(request),
         has_owned_rows=bool(rows),
@@ -279,7 +281,7 @@ def member_fields(member: ConsumerMember | ShareMember | StreamsMember) -> dict[
 def _reader_fields(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
     return member_fields(member) | {
         "subscribed_topic_names": list(member.topics),
-        "assignment": _assignment(request, broker, member.assigned | _pending_revocation(member)),
+        "assignment": _assignment(request, broker, member.assignment | _pending_revocation(member)),
     }
 
 

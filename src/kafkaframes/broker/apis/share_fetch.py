@@ -16,7 +16,7 @@ from kafkaframes.broker.state.partitions import Wait
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import when_read
 from kafkaframes.broker.state.topics import Partition
-from kafkaframes.coordination.groups.share_partition import Acquired, Fetch, SharePartition, Span
+from kafkaframes.coordination.groups.share_partition import AcquiredRun, ShareFetch, SharePartition, Span
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of
 from kafkaframes.storage.files.headers import BatchHeader, headers_of
@@ -37,7 +37,7 @@ class _Row(NamedTuple):
 
     code: int = ErrorCode.NONE
     records: bytes = b""
-    acquired: Sequence[Acquired] = ()
+    acquired: Sequence[AcquiredRun] = ()
 
 
 class _OpenPartition(NamedTuple):
@@ -215,7 +215,7 @@ def _acquire_row(request: _ShareFetch, state: SharePartition, read: _Read, most:
     assert read.data is not None
     body, records = request.body, read.data.records
     headers = headers_of(records) if records else []
-    fetch = Fetch(
+    fetch = ShareFetch(
         body.member_id or "",
         read.offset,
         most,
@@ -226,7 +226,7 @@ def _acquire_row(request: _ShareFetch, state: SharePartition, read: _Read, most:
     acquired_records = state.acquire(fetch, spans)
     left_out = list(_find_aborted(headers, read.data))
     if acquired_records and left_out:
-        state.leave_out(left_out)
+        state.archive_acquired(left_out)
         acquired_records = [rest for run in acquired_records for rest in _without(run, left_out)]
     if not acquired_records:
         return _Row()
@@ -259,7 +259,7 @@ def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[S
                     break
 
 
-def _without(run: Acquired, spans: Sequence[Span]) -> Iterator[Acquired]:
+def _without(run: AcquiredRun, spans: Sequence[Span]) -> Iterator[AcquiredRun]:
     """Yield the parts of an acquired range that are outside of the spans, which are in order."""
     first = run.first
     for span in spans:
@@ -267,10 +267,10 @@ def _without(run: Acquired, spans: Sequence[Span]) -> Iterator[Acquired]:
             break
         if span.last >= first:
             if span.first > first:
-                yield Acquired(first, span.first - 1, run.deliveries)
+                yield AcquiredRun(first, span.first - 1, run.deliveries)
             first = span.last + 1
     if first <= run.last:
-        yield Acquired(first, run.last, run.deliveries)
+        yield AcquiredRun(first, run.last, run.deliveries)
 
 
 def _answer(
@@ -282,7 +282,7 @@ def _answer(
 ) -> Answer:
     types = request.response
     if request.body.share_session_epoch != INITIAL:
-        rows = {key: row for key, row in rows.items() if session.answers(key, row.code, bool(row.records))}
+        rows = {key: row for key, row in rows.items() if session.includes_in_response(key, row.code, bool(row.records))}
     by_topic: dict[UUID, list[kafka.ShareFetchResponse.PartitionData]] = {}
     for key in {**acknowledged_codes, **rows}:
         row = rows.get(key, _Row())

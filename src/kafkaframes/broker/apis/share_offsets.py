@@ -12,7 +12,7 @@ from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Topic
-from kafkaframes.coordination.groups.share import Initialized, ShareGroup
+from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup
 from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.wire.primitives import NIL_UUID
@@ -87,7 +87,7 @@ def _group(
 
 def _everything(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
     group = broker.groups.groups.get(group_id)
-    read = group.initialized if isinstance(group, ShareGroup) else {}
+    read = group.initialized_topics if isinstance(group, ShareGroup) else {}
     return {
         topic.name: sorted(indexes)
         for topic_id, (_, indexes) in read.items()
@@ -110,11 +110,11 @@ def _topic(
         if refusal != ErrorCode.NONE:
             row.error_code = refusal
         elif topic is not None and partition is not None:  # an unknown partition has no offset, which is not an error
-            stored_state = states.stored.get(ShareKey(group_id, topic.topic_id, index))
+            stored_state = states.stored_states.get(ShareKey(group_id, topic.topic_id, index))
             if stored_state is not None:
                 row.start_offset = stored_state.start
-            if stored_state is not None and stored_state.start != _NONE and stored_state.done != _NONE:
-                row.lag = partition.log.high_watermark - stored_state.start - stored_state.done
+            if stored_state is not None and stored_state.start != _NONE and stored_state.finished_count != _NONE:
+                row.lag = partition.log.high_watermark - stored_state.start - stored_state.finished_count
         rows.append(row)
     topic_id = NIL_UUID if topic is None or refusal else topic.topic_id
     return types.DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=rows)
@@ -185,9 +185,9 @@ def _refusal(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -
 
 def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
     states = broker.share_groups
-    read = dict(group.initialized)
+    read = dict(group.initialized_topics)
     if any(row.partition_index < 0 for _, rows in topics for row in rows):
-        broker.groups.set_share_partitions(group, read)
+        broker.groups.store_share_partitions(group, read)
         raise RefusedError(ErrorCode.INVALID_REQUEST, "A partition is negative.")  # Kafka fails: UNKNOWN_SERVER_ERROR
     for topic, rows in topics:
         there = [row for row in rows if topic.partition(row.partition_index) is not None]
@@ -197,7 +197,7 @@ def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[
         indexes = {row.partition_index for row in there}.union(read.get(topic.topic_id, ("", ()))[1])
         if indexes:
             read[topic.topic_id] = topic.name, frozenset(indexes)
-    broker.groups.set_share_partitions(group, read)
+    broker.groups.store_share_partitions(group, read)
 
 
 @Api(
@@ -220,12 +220,12 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
     }
     try:
         group = broker.groups.share_group_for_offsets(body.group_id)
-        remaining, rows = dict(group.initialized), []
+        remaining, rows = dict(group.initialized_topics), []
         for name, refusal in refusals.items():
             topic = None if refusal else broker.topics.get(name)
             if refusal or group.has_read:  # Kafka omits the topics of a group that has never read
                 rows.append(_forget_topic(request, broker, remaining, name, topic, refusal))
-        broker.groups.set_share_partitions(group, remaining)
+        broker.groups.store_share_partitions(group, remaining)
     except KafkaframesError as error:
         return request.response(error_code=error_of(error), error_message=str(error))
     return request.response(responses=rows)
@@ -234,7 +234,7 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
 def _forget_topic(
     request: _DeleteShareGroupOffsets,
     broker: BrokerState,
-    remaining: Initialized,
+    remaining: InitializedTopics,
     name: str,
     topic: Topic | None,
     refusal: int,
@@ -245,5 +245,5 @@ def _forget_topic(
         return row_type(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     _, indexes = remaining.pop(topic.topic_id)
     for index in indexes:
-        broker.share_groups.forget(ShareKey(request.body.group_id, topic.topic_id, index))
+        broker.share_groups.delete(ShareKey(request.body.group_id, topic.topic_id, index))
     return row_type(topic_name=name, topic_id=topic.topic_id)

@@ -112,7 +112,7 @@ def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
         rebalance_timeout_ms=body.rebalance_timeout_ms,
         topology=None if topology is None else Topology(topology.epoch),
         has_regex=any(one.source_topic_regex for one in subtopologies),
-        owned=(
+        owned_tasks=(
             _tasks(TaskRole.ACTIVE, body.active_tasks),
             _tasks(TaskRole.STANDBY, body.standby_tasks),
             _tasks(TaskRole.WARMUP, body.warmup_tasks),
@@ -156,7 +156,7 @@ def _answer(
     if result.tasks is not None:
         for role, name in TASK_FIELDS.items():
             setattr(answer, name, task_rows(types, result.tasks, role))
-    if result.tells_endpoints:
+    if result.sends_endpoints:
         group = broker.groups.group(heartbeat.group_id, StreamsGroup)
         members = sorted(group.members.values(), key=lambda member: member.member_id == heartbeat.member_id)
         answer.partitions_by_user_endpoint = [
@@ -234,7 +234,7 @@ def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
                 process_id=member.process_id,
                 user_endpoint=None if endpoint is None else types.Endpoint(host=endpoint[0], port=endpoint[1]),
                 client_tags=[types.KeyValue(key=key, value=value) for key, value in member.client_tags],
-                assignment=assignment(member.assigned),
+                assignment=assignment(member.assignment),
                 target_assignment=assignment(group.targets.get(member.member_id, NO_TASKS)),
             )
 
@@ -244,7 +244,7 @@ def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
     def topology(group: StreamsGroup) -> dict[str, Any]:
         if group.topology is None:
             return {"topology": None}
-        counts = group.configured.counts if group.configured is not None else None
+        counts = group.configured_topology.counts if group.configured_topology is not None else None
         rows = [
             types.Subtopology(**subtopology_fields(types.TopicInfo, types.KeyValue, one, counts))
             for one in group.topology.subtopologies

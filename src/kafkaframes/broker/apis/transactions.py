@@ -17,7 +17,7 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.ports import ProducerIdentity
 from kafkaframes.coordination.groups.subscriptions import match_names
-from kafkaframes.coordination.transactions.coordinator import MARKERS_OF_A_TURN
+from kafkaframes.coordination.transactions.coordinator import MARKERS_PER_STEP
 from kafkaframes.coordination.transactions.state import BY_NAME
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
 from kafkaframes.storage.files.names import TopicPartition, by_topic
@@ -311,12 +311,15 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
         return request.response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     transactions = []
     if known_states or not unknown:
-        transactions = broker.transactions.listed(
-            states=known_states, producer_ids=body.producer_id_filters, longer_than_ms=body.duration_filter, among=among
+        transactions = broker.transactions.list_transactions(
+            states=known_states,
+            producer_ids=body.producer_id_filters,
+            longer_than_ms=body.duration_filter,
+            transactional_ids=among,
         )
     rows = [
         types.TransactionState(
-            transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.shown
+            transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.kafka_name
         )
         for one in transactions
         if check_rights(request, broker, TRANSACTION, one.transactional_id) == ErrorCode.NONE
@@ -356,7 +359,7 @@ def _describe_transaction(
     visible_partitions = by_topic(where for where in sorted(transaction.partitions) if may_see[where.topic])
     return types.TransactionState(
         transactional_id=name,
-        transaction_state=transaction.state.shown,
+        transaction_state=transaction.state.kafka_name,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
@@ -389,7 +392,7 @@ def _writing(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
                 code = _write_marker(broker, marker, topic.name, index)
                 rows.append(types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
                 marker_count += 1
-                if marker_count % MARKERS_OF_A_TURN == 0:
+                if marker_count % MARKERS_PER_STEP == 0:
                     yield
             topics.append(types.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         results.append(types.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))

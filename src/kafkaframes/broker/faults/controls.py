@@ -18,6 +18,7 @@ from kafkaframes.broker.faults.journal import Entry
 from kafkaframes.broker.state.config_changes import check_topic_configs
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Partition
+from kafkaframes.coordination.groups.members import GroupMember
 from kafkaframes.coordination.groups.streams import StreamsGroup, TaskRole
 from kafkaframes.coordination.transactions.state import TransactionState
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
@@ -201,7 +202,7 @@ class TransactionInfo(NamedTuple):
     @property
     def is_open(self) -> bool:
         """Whether the transaction is ongoing: started, and neither committed nor aborted."""
-        return self.state == TransactionState.ONGOING.shown
+        return self.state == TransactionState.ONGOING.kafka_name
 
 
 def groups(state: BrokerState) -> dict[str, GroupInfo]:
@@ -227,9 +228,9 @@ def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicParti
     if isinstance(group, StreamsGroup):
         read = group.partitions(member, TaskRole.ACTIVE)
         return tuple(sorted(TopicPartition(*at) for at in read if state.partition(*at) is not None))
-    if hasattr(member, "assigned"):
+    if isinstance(member, GroupMember):
         topics = state.topics_by_id
-        return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assigned if at in topics))
+        return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assignment if at in topics))
     try:
         assignment, _ = decode_versioned("ConsumerProtocolAssignment", member.assignment)
     except DecodeError:  # no assignment yet, or another protocol, such as Kafka Connect's
@@ -243,7 +244,7 @@ def transactions(state: BrokerState) -> dict[str, TransactionInfo]:
     return {
         one.transactional_id: TransactionInfo(
             one.transactional_id,
-            one.state.shown,
+            one.state.kafka_name,
             one.producer_id,
             one.producer_epoch,
             tuple(sorted(one.partitions)),

@@ -130,14 +130,14 @@ def attach(state: BrokerState) -> None:
         TransactionSettings.of_config(state.settings.text, transaction_version=transaction_version(state.features)),
         state.next_producer_id,
         _marker_writer(state, groups),
-        in_turns=state.changes.beside,
+        run_steps=state.changes.beside,
     )
     state.transactions = transactions
     _restore_markers(state)
     transactions.load(_read_stored_records(state, TRANSACTION_STATE))
     states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake(state, key))
     states.load(_read_stored_records(state, SHARE_GROUP_STATE))
-    groups.share.start_reading = lambda group_id, epoch, topic_id, index: states.begin(
+    groups.share.start_reading = lambda group_id, epoch, topic_id, index: states.initialize(
         ShareKey(group_id, topic_id, index), epoch
     )
     state.share_groups = states
@@ -215,4 +215,4 @@ def _forget(state: BrokerState, topic: Topic) -> None:
     with suppress(KafkaframesError):  # if the log is not available, the offsets expire
         state.groups.commits.delete_topic_offsets(topic.name)
         state.groups.delete_share_topic(topic.topic_id)
-        state.share_groups.forget_all(topic_id=topic.topic_id)
+        state.share_groups.delete_all(topic_id=topic.topic_id)

@@ -44,18 +44,18 @@ def _assign_equal_subscriptions(
     assigned_partitions: set[Partition] = set()
     for number, member_id in enumerate(subscriptions):
         quota = min_quota + (number < extra)
-        mine = [
+        member_partitions = [
             partition
             for partition in sorted(current.get(member_id, NOTHING))
             if partition[0] in topics and partition[1] < counts[partition[0]]
         ]
-        assignments[member_id] = set(mine[:quota]) - assigned_partitions
+        assignments[member_id] = set(member_partitions[:quota]) - assigned_partitions
         assigned_partitions |= assignments[member_id]
         quotas_left[member_id] = quota - len(assignments[member_id])
     free = iter([partition for partition in partitions if partition not in assigned_partitions])
     for member_id, count in quotas_left.items():
         assignments[member_id].update(islice(free, count))
-    return {member_id: frozenset(mine) for member_id, mine in assignments.items()}
+    return {member_id: frozenset(member_partitions) for member_id, member_partitions in assignments.items()}
 
 
 def _assign_different_subscriptions(
@@ -63,11 +63,11 @@ def _assign_different_subscriptions(
 ) -> dict[str, Assignment]:
     """Keep current assignments, give unassigned partitions to the members with the fewest, then balance."""
     topics = frozenset[UUID]().union(*subscriptions.values())
-    subscriber_counts = Counter(topic for mine in subscriptions.values() for topic in mine)
+    subscriber_counts = Counter(topic for topic_ids in subscriptions.values() for topic in topic_ids)
     owner: dict[Partition, str] = {}
-    for member_id, mine in subscriptions.items():
+    for member_id, topic_ids in subscriptions.items():
         for partition in current.get(member_id, NOTHING):
-            if partition[0] in mine and partition[1] < counts[partition[0]]:
+            if partition[0] in topic_ids and partition[1] < counts[partition[0]]:
                 owner.setdefault(partition, member_id)
     counts_by_member = dict.fromkeys(subscriptions, 0)
     for member_id in owner.values():
@@ -84,7 +84,7 @@ def _assign_different_subscriptions(
     assignments: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     for partition, member_id in owner.items():
         assignments[member_id].add(partition)
-    return {member_id: frozenset(mine) for member_id, mine in assignments.items()}
+    return {member_id: frozenset(topic_ids) for member_id, topic_ids in assignments.items()}
 
 
 def _balance(
@@ -115,8 +115,8 @@ class _MembersByLoad:
     def __init__(self, subscriptions: Subscriptions, counts_by_member: Mapping[str, int]) -> None:
         self._counts_by_member = counts_by_member
         self._heaps: defaultdict[UUID, list[tuple[int, int, str]]] = defaultdict(list)
-        for number, (member_id, mine) in enumerate(subscriptions.items()):
-            for topic in mine:
+        for number, (member_id, topic_ids) in enumerate(subscriptions.items()):
+            for topic in topic_ids:
                 self._heaps[topic].append((counts_by_member[member_id], number, member_id))
         for heap in self._heaps.values():
             heapify(heap)
@@ -135,10 +135,10 @@ def range_(subscriptions: Subscriptions, current: Mapping[str, Assignment], coun
     assignments: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     topics = frozenset[UUID]().union(*subscriptions.values()) if subscriptions else frozenset[UUID]()
     for topic in sorted(topics):
-        subscribers = [member_id for member_id, mine in subscriptions.items() if topic in mine]
+        subscribers = [member_id for member_id, topic_ids in subscriptions.items() if topic in topic_ids]
         for member_id, indexes in _assign_range(topic, subscribers, current, counts[topic]).items():
             assignments[member_id].update((topic, index) for index in indexes)
-    return {member_id: frozenset(mine) for member_id, mine in assignments.items()}
+    return {member_id: frozenset(topic_ids) for member_id, topic_ids in assignments.items()}
 
 
 def _assign_range(
@@ -149,15 +149,17 @@ def _assign_range(
     missing: list[tuple[str, int]] = []
     assigned_indexes: set[int] = set()
     for member_id in subscribers:
-        mine = sorted(index for at, index in current.get(member_id, NOTHING) if at == topic and index < count)
-        mine = [index for index in mine if index not in assigned_indexes]
+        member_indexes = sorted(
+            index for topic_id, index in current.get(member_id, NOTHING) if topic_id == topic and index < count
+        )
+        member_indexes = [index for index in member_indexes if index not in assigned_indexes]
         quota = min_quota
-        if len(mine) > min_quota and extra:
+        if len(member_indexes) > min_quota and extra:
             quota, extra = min_quota + 1, extra - 1
         else:
-            missing.append((member_id, min_quota - len(mine)))
-        indexes_by_member[member_id] = mine[:quota]
-        assigned_indexes.update(mine[:quota])
+            missing.append((member_id, min_quota - len(member_indexes)))
+        indexes_by_member[member_id] = member_indexes[:quota]
+        assigned_indexes.update(member_indexes[:quota])
     free = iter([index for index in range(count) if index not in assigned_indexes])
     for member_id, count_missing in missing:
         if extra:

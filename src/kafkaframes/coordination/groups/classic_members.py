@@ -31,7 +31,7 @@ from kafkaframes.coordination.groups.consumer_protocol import ConsumerGroups, He
 from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import MemberState, cancel_timer
 from kafkaframes.coordination.groups.ports import MIGRATION_DISABLED
-from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
+from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, SyncRequest
 from kafkaframes.coordination.groups.subscriptions import (
     Subscription,
     has_user_data,
@@ -68,7 +68,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
         partitions = with_ids(read_assignment(member.assignment), topics)
         consumer_group.targets[member.member_id] = partitions
-        consumer_group.put(
+        consumer_group.update_member(
             ConsumerMember(
                 member.member_id,
                 member.instance_id,
@@ -79,7 +79,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 epoch=group.generation,
                 previous_epoch=group.generation,
-                assigned=partitions,
+                assignment=partitions,
                 classic=ClassicProtocols(member.session_timeout_ms, member.protocols),
             )
         )
@@ -103,7 +103,7 @@ def to_classic_group(group: ConsumerGroup, leaving: frozenset[str], topics: Topi
                 member.classic.session_timeout_ms,
                 CONSUMER,
                 member.classic.protocols,
-                assignment=encode_assignment(member, group.targets.get(member.member_id, member.assigned), names),
+                assignment=encode_assignment(member, group.targets.get(member.member_id, member.assignment), names),
             )
         )
     classic_group.protocol_name = classic_group.select_protocol()
@@ -146,14 +146,14 @@ class ClassicMembers:
     groups: ConsumerGroups
     new_id: Callable[[], str]
 
-    def join(self, group: ConsumerGroup, request: Join) -> JoinResult:
+    def join(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
         """Handle a JoinGroup request. The response never waits."""
         try:
             return self._join(group, request)
-        except RefusedError as refused:
-            return JoinResult(refused.code)
+        except RefusedError as error:
+            return JoinResult(error.code)
 
-    def _join(self, group: ConsumerGroup, request: Join) -> JoinResult:
+    def _join(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
         if self.groups.settings.consumer_migration_policy == MIGRATION_DISABLED:
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         names = frozenset(name for name, _ in request.protocols)
@@ -180,7 +180,7 @@ class ClassicMembers:
         )
 
     def _to_heartbeat(
-        self, request: Join, member_id: str, member: ConsumerMember | None, subscription: Subscription
+        self, request: JoinRequest, member_id: str, member: ConsumerMember | None, subscription: Subscription
     ) -> HeartbeatRequest:
         """Return the heartbeat of the consumer protocol that a JoinGroup request corresponds to."""
         is_new = member is None or member.classic is None
@@ -192,13 +192,13 @@ class ClassicMembers:
             rack_id=subscription.rack_id,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             topics=subscription.topics,
-            owned=NOTHING if is_new else with_ids(subscription.owned, self.groups.topics),
+            owned_partitions=NOTHING if is_new else with_ids(subscription.owned_partitions, self.groups.topics),
             client_id=request.client_id,
             client_host=request.client_host,
             classic=ClassicProtocols(request.session_timeout_ms, request.protocols),
         )
 
-    def sync(self, group: ConsumerGroup, request: Sync) -> SyncResult:
+    def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
         """Handle a SyncGroup request: return the member's current assignment."""
         try:
             member = self._member(group, request.member_id, request.instance_id, request.generation)
@@ -208,10 +208,10 @@ class ClassicMembers:
             if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._expect_request(group, member)
                 raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
-        except RefusedError as refused:
-            return SyncResult(refused.code)
+        except RefusedError as error:
+            return SyncResult(error.code)
         self.groups.restart_timers(group, member)
-        assignment = encode_assignment(member, member.assigned, names_by_id(self.groups.topics))
+        assignment = encode_assignment(member, member.assignment, names_by_id(self.groups.topics))
         return SyncResult(ErrorCode.NONE, assignment, CONSUMER, name)
 
     @staticmethod
@@ -242,10 +242,10 @@ class ClassicMembers:
         """Whether other members have released all partitions that a member waits for."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
-        missing = group.targets.get(member.member_id, NOTHING) - member.assigned
+        missing = group.targets.get(member.member_id, NOTHING) - member.assignment
         return not any(map(group.is_owned_by_others(member.member_id), missing))
 
-    def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+    def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """Remove members of either protocol, all at once. Return an error code for each."""
         codes: list[ErrorCode] = []
         leaving_ids: set[str] = set()
@@ -254,8 +254,8 @@ class ClassicMembers:
                 member_id = request.member_id or group.static_members.get(request.instance_id or "", "")
                 leaving_ids.add(group.member(member_id, request.instance_id).member_id)
                 codes.append(ErrorCode.NONE)
-            except RefusedError as refused:
-                codes.append(refused.code)
+            except RefusedError as error:
+                codes.append(error.code)
         if leaving_ids:
             self.groups.fence(group, *sorted(leaving_ids))
         return codes

@@ -38,18 +38,18 @@ class OffsetStore:
     pending_offsets: dict[Transaction, dict[str, Offsets]] = field(default_factory=dict)
     _write_count: int = 0
 
-    def put(
-        self, group_id: str, where: TopicPartition, commit: Commit, *, transaction: Transaction | None = None
+    def add_offset(
+        self, group_id: str, partition: TopicPartition, commit: Commit, *, transaction: Transaction | None = None
     ) -> None:
         """Store an offset. With a transaction, it is pending until the transaction ends."""
         self._write_count += 1
         target = self.offsets_by_group if transaction is None else self.pending_offsets.setdefault(transaction, {})
-        target.setdefault(group_id, {})[where] = commit._replace(order=self._write_count)
+        target.setdefault(group_id, {})[partition] = commit._replace(order=self._write_count)
 
-    def remove(self, group_id: str, where: TopicPartition) -> None:
+    def remove(self, group_id: str, partition: TopicPartition) -> None:
         """Remove a committed offset."""
         offsets = self.offsets_by_group.get(group_id)
-        if offsets is not None and offsets.pop(where, None) is not None and not offsets:
+        if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
             del self.offsets_by_group[group_id]
 
     def remove_group(self, group_id: str) -> None:
@@ -67,13 +67,13 @@ class OffsetStore:
         pending_by_group = self.pending_offsets.pop(transaction, {})
         for group_id, pending_offsets in pending_by_group.items() if commit else ():
             committed_offsets = self.offsets_by_group.setdefault(group_id, {})
-            for where, pending in pending_offsets.items():
-                if where not in committed_offsets or committed_offsets[where].order < pending.order:
-                    committed_offsets[where] = pending
+            for partition, pending in pending_offsets.items():
+                if partition not in committed_offsets or committed_offsets[partition].order < pending.order:
+                    committed_offsets[partition] = pending
 
-    def is_unstable(self, group_id: str, where: TopicPartition) -> bool:
+    def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction has a pending offset for the partition."""
-        return any(where in groups.get(group_id, ()) for groups in self.pending_offsets.values())
+        return any(partition in groups.get(group_id, ()) for groups in self.pending_offsets.values())
 
     def has_open_transactions(self, group_id: str) -> bool:
         """Whether an open transaction has pending offsets for the group."""
@@ -83,7 +83,7 @@ class OffsetStore:
 _NONE = -1
 
 
-class Offset(NamedTuple):
+class OffsetToCommit(NamedTuple):
     """One offset of a commit request."""
 
     offset: int
@@ -118,7 +118,7 @@ class Commits:
     store: OffsetStore = field(default_factory=OffsetStore)
 
     def commit(
-        self, committer: Committer, offsets: Mapping[TopicPartition, Offset], *, retention_ms: int = _NONE
+        self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit], *, retention_ms: int = _NONE
     ) -> dict[TopicPartition, int]:
         """Commit offsets. Return an error code for each.
 
@@ -128,20 +128,20 @@ class Commits:
         group = self._group_for_commit(committer)
         group.check_commit(committer, transactional=False)
         expire_ms = None if retention_ms == _NONE else self.clock.now_ms + retention_ms
-        return self._put(group, offsets, expire_ms=expire_ms, producer=None)
+        return self._store_offsets(group, offsets, expire_ms=expire_ms, producer=None)
 
     def commit_in_transaction(
-        self, committer: Committer, offsets: Mapping[TopicPartition, Offset], producer: ProducerIdentity
+        self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit], producer: ProducerIdentity
     ) -> dict[TopicPartition, int]:
         """Add offsets to a producer's transaction. Return an error code for each."""
         try:
             group = self._group_for_commit(committer._replace(supports_epoch_errors=False))
             group.check_commit(committer, transactional=True)
-        except RefusedError as refused:
-            if refused.code == ErrorCode.STALE_MEMBER_EPOCH:
+        except RefusedError as error:
+            if error.code == ErrorCode.STALE_MEMBER_EPOCH:
                 raise RefusedError(ErrorCode.ILLEGAL_GENERATION) from None
             raise
-        return self._put(group, offsets, expire_ms=None, producer=producer)
+        return self._store_offsets(group, offsets, expire_ms=None, producer=producer)
 
     def _group_for_commit(self, committer: Committer) -> Group:
         """Return the group. A commit without a member id gets a new one if the group does not exist."""
@@ -154,29 +154,29 @@ class Commits:
             group = ClassicGroup(committer.group_id)
         return group
 
-    def _put(
+    def _store_offsets(
         self,
         group: Group,
-        offsets: Mapping[TopicPartition, Offset],
+        offsets: Mapping[TopicPartition, OffsetToCommit],
         *,
         expire_ms: int | None,
         producer: ProducerIdentity | None,
     ) -> dict[TopicPartition, int]:
         group_id, codes = group.group_id, dict[TopicPartition, int]()
         commits: dict[TopicPartition, Commit] = {}
-        for where, offset in offsets.items():
+        for partition, offset in offsets.items():
             metadata = offset.metadata or ""
             if len(metadata) > self.settings.offset_metadata_max_bytes:
-                codes[where] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            codes[where] = ErrorCode.NONE
-            commits[where] = Commit(offset.offset, offset.leader_epoch, metadata, self.clock.now_ms, expire_ms)
+            codes[partition] = ErrorCode.NONE
+            commits[partition] = Commit(offset.offset, offset.leader_epoch, metadata, self.clock.now_ms, expire_ms)
         if commits:
-            rows = [records.commit_record(group_id, where, commit) for where, commit in commits.items()]
+            rows = [records.commit_record(group_id, partition, commit) for partition, commit in commits.items()]
             self.write(group_id, rows, producer)
             transaction = None if producer is None else self.transaction_key(group_id, producer.producer_id)
-            for where, commit in commits.items():
-                self.store.put(group_id, where, commit, transaction=transaction)
+            for partition, commit in commits.items():
+                self.store.add_offset(group_id, partition, commit, transaction=transaction)
         self.groups.setdefault(group_id, group)  # the group is created even if all offsets were rejected
         return codes
 
@@ -198,14 +198,14 @@ class Commits:
             group.check_fetch(committer)
         offsets = self.store.group_offsets(committer.group_id)
         return {
-            where: self._fetch_offset(committer.group_id, where, offsets.get(where), require_stable)
-            for where in (offsets if partitions is None else partitions)
+            partition: self._fetch_offset(committer.group_id, partition, offsets.get(partition), require_stable)
+            for partition in (offsets if partitions is None else partitions)
         }
 
     def _fetch_offset(
-        self, group_id: str, where: TopicPartition, commit: Commit | None, require_stable: bool
+        self, group_id: str, partition: TopicPartition, commit: Commit | None, require_stable: bool
     ) -> CommittedOffset:
-        if require_stable and self.store.is_unstable(group_id, where):
+        if require_stable and self.store.is_unstable(group_id, partition):
             return CommittedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return (
             CommittedOffset()
@@ -220,29 +220,33 @@ class Commits:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_offset_delete()
         codes: dict[TopicPartition, int] = {
-            where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(where.topic) else ErrorCode.NONE
-            for where in partitions
+            partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            if group.is_subscribed_to(partition.topic)
+            else ErrorCode.NONE
+            for partition in partitions
         }
-        self._delete_offsets(group_id, [where for where, code in codes.items() if code == ErrorCode.NONE])
+        self._delete_offsets(group_id, [partition for partition, code in codes.items() if code == ErrorCode.NONE])
         return codes
 
     def _delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        stored_partitions = [where for where in partitions if where in self.store.group_offsets(group_id)]
+        stored_partitions = [partition for partition in partitions if partition in self.store.group_offsets(group_id)]
         if stored_partitions:
-            self.write(group_id, [records.commit_record(group_id, where, None) for where in stored_partitions], None)
-            for where in stored_partitions:
-                self.store.remove(group_id, where)
+            self.write(
+                group_id, [records.commit_record(group_id, partition, None) for partition in stored_partitions], None
+            )
+            for partition in stored_partitions:
+                self.store.remove(group_id, partition)
 
     def delete_topic_offsets(self, topic: str) -> None:
         """Delete the offsets of a deleted topic in all groups."""
         for group_id in list(self.store.offsets_by_group):
             self._delete_offsets(
-                group_id, [where for where in self.store.group_offsets(group_id) if where.topic == topic]
+                group_id, [partition for partition in self.store.group_offsets(group_id) if partition.topic == topic]
             )
 
     def tombstones(self, group_id: str) -> list[Record]:
         """Return the tombstones of all offsets of a group."""
-        return [records.commit_record(group_id, where, None) for where in self.store.group_offsets(group_id)]
+        return [records.commit_record(group_id, partition, None) for partition in self.store.group_offsets(group_id)]
 
     def expire(self, group: Group) -> bool:
         """Delete expired offsets. Return whether the group has no offsets left, pending ones included."""
@@ -250,12 +254,12 @@ class Commits:
         if retention_start is None:
             return False
         group_id, expired_partitions = group.group_id, []
-        for where, commit in self.store.group_offsets(group_id).items():
+        for partition, commit in self.store.group_offsets(group_id).items():
             expire_ms = commit.expire_ms
             if expire_ms is None:
                 expire_ms = retention_start(commit.commit_ms) + self.settings.offsets_retention_ms
-            is_used = group.is_subscribed_to(where.topic) or self.store.is_unstable(group_id, where)
+            is_used = group.is_subscribed_to(partition.topic) or self.store.is_unstable(group_id, partition)
             if not is_used and self.clock.now_ms >= expire_ms:
-                expired_partitions.append(where)
+                expired_partitions.append(partition)
         self._delete_offsets(group_id, expired_partitions)
         return not self.store.group_offsets(group_id) and not self.store.has_open_transactions(group_id)

@@ -131,9 +131,9 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
     @property
     def assignor(self) -> str:
         """The assignor that most members prefer, or the default."""
-        return self.preferred_assignor(self.members.values())
+        return self.select_assignor(self.members.values())
 
-    def preferred_assignor(self, members: Iterable[ConsumerMember]) -> str:
+    def select_assignor(self, members: Iterable[ConsumerMember]) -> str:
         """Return the assignor that most of these members prefer, or the default."""
         votes = Counter(member.assignor for member in members if member.assignor is not None)
         return votes.most_common(1)[0][0] if votes else self.default_assignor
@@ -159,13 +159,13 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
     def is_owned_by_others(self, member_id: str) -> Callable[[Partition], bool]:
         """Return a predicate: whether another member owns a partition, or has not finished revoking it."""
         member = self.members.get(member_id)
-        owned = NOTHING if member is None else member.assigned | member.revoking
-        return lambda partition: self._owner_counts[partition] > (partition in owned)
+        own_partitions = NOTHING if member is None else member.assignment | member.revoking
+        return lambda partition: self._owner_counts[partition] > (partition in own_partitions)
 
     def topics_without(self, *members: ConsumerMember | None) -> frozenset[str]:
         """Return the topics to which the other members subscribe by name."""
-        own = Counter(name for member in members if member is not None for name in member.topics)
-        return frozenset(name for name, count in self.subscriber_counts.items() if count > own[name])
+        counts_of_members = Counter(name for member in members if member is not None for name in member.topics)
+        return frozenset(name for name, count in self.subscriber_counts.items() if count > counts_of_members[name])
 
     def keeps_subscribed_topics(self, old: ConsumerMember | None, new: ConsumerMember | None) -> bool:
         """Return whether replacing a member leaves the group's topics unchanged (None: no member)."""
@@ -175,8 +175,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
 
     def patterns_only_of(self, *members: ConsumerMember) -> list[str]:
         """Return the patterns that only these members have."""
-        own = Counter(member.regex for member in members if member.regex)
-        return [regex for regex, count in own.items() if self._pattern_counts[regex] == count]
+        counts_of_members = Counter(member.regex for member in members if member.regex)
+        return [regex for regex, count in counts_of_members.items() if self._pattern_counts[regex] == count]
 
     def member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
         """Return the member of a request. FENCED_INSTANCE_ID: another member now has the instance id."""
@@ -189,7 +189,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
                 raise RefusedError(ErrorCode.FENCED_INSTANCE_ID, reason)
         return super().member(member_id)
 
-    def put(self, member: ConsumerMember) -> None:
+    def update_member(self, member: ConsumerMember) -> None:
         """Add or replace a member."""
         old = self.members.get(member.member_id)
         if old == member:
@@ -199,7 +199,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
             if old.instance_id != member.instance_id:
                 self._release_instance_id(old)
         self._count(member, 1)
-        super().put(member)
+        super().update_member(member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -222,7 +222,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
             del self.static_members[member.instance_id]
 
     def _count(self, member: ConsumerMember, by: int) -> None:
-        _add_count(self._owner_counts, member.assigned | member.revoking, by)
+        _add_count(self._owner_counts, member.assignment | member.revoking, by)
         _add_count(self.subscriber_counts, member.topics, by)
         _add_count(self._pattern_counts, () if member.regex is None else (member.regex,), by)
 

@@ -49,7 +49,7 @@ class HeartbeatRequest(NamedTuple):
 
     Attributes:
         epoch: member epoch; 0 to join, -1 to leave, -2 for a static member that leaves temporarily.
-        owned: partitions that the member owns.
+        owned_partitions: partitions that the member owns.
         has_owned_rows: whether the request has rows of owned topics, even without partitions.
         classic: protocols of the JoinGroup request that was converted to this heartbeat; None for a real heartbeat.
         viewer: principal and host of the sender; None may see every topic.
@@ -64,7 +64,7 @@ class HeartbeatRequest(NamedTuple):
     topics: Sequence[str] | None = None
     regex: str | None = None
     assignor: str | None = None
-    owned: Assignment | None = None
+    owned_partitions: Assignment | None = None
     client_id: str = ""
     client_host: str = ""
     classic: ClassicProtocols | None = None
@@ -82,12 +82,12 @@ class HeartbeatResult(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Plan:
+class _ConsumerPlan:
     """The changes that a heartbeat makes.
 
     Attributes:
         member, old: the member after and before the heartbeat; ``old`` is None for a new member.
-        replaced: static member that the new member replaces.
+        replaced_member: static member that the new member replaces.
         regexes: new matches of patterns that have changed; None removes an unused pattern.
         visible: topics that members see of their patterns, where they have changed.
         targets: target assignments that have changed.
@@ -96,7 +96,7 @@ class _Plan:
 
     member: ConsumerMember
     old: ConsumerMember | None
-    replaced: ConsumerMember | None
+    replaced_member: ConsumerMember | None
     pattern_topics: PatternTopics
     records: list[Record]
     epoch: int = 0
@@ -109,11 +109,11 @@ class _Plan:
     @property
     def before(self) -> ConsumerMember | None:
         """The member whose subscription this heartbeat replaces; None for a new member."""
-        return self.old or self.replaced
+        return self.old or self.replaced_member
 
     def members(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
         """Return the members of the group after the heartbeat."""
-        others = {key: member for key, member in group.members.items() if member is not self.replaced}
+        others = {key: member for key, member in group.members.items() if member is not self.replaced_member}
         return {**others, self.member.member_id: self.member}
 
     def patterns_after(self, group: ConsumerGroup) -> Mapping[str, frozenset[str]]:
@@ -151,17 +151,21 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             before: records to write in the same batch, which delete another group with this name.
         """
         old = self._find_sender(group, request)
-        replaced = self._find_replaced(group, request)
+        replaced_member = self._find_replaced_member(group, request)
         if request.regex:
             validate_pattern(request.regex)
         start = old or (
-            replace(replaced, member_id=request.member_id) if replaced else ConsumerMember(request.member_id)
+            replace(replaced_member, member_id=request.member_id)
+            if replaced_member
+            else ConsumerMember(request.member_id)
         )
         member = _apply_request(start, request)
-        plan = _Plan(member, old, replaced, self._current_pattern_topics(group, request.viewer), records=list(before))
-        if replaced is not None:
-            plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
-        if old is None or not member.same_subscription(old):
+        plan = _ConsumerPlan(
+            member, old, replaced_member, self._current_pattern_topics(group, request.viewer), records=list(before)
+        )
+        if replaced_member is not None:
+            plan.records += rows.member_tombstones(group.group_id, replaced_member.member_id)
+        if old is None or not member.has_same_subscription(old):
             plan.records.append(rows.member_record(group.group_id, member))
         self._plan_epoch(group, plan, request.viewer)
         is_large = len(group.members) >= _LARGE_GROUP and request.classic is None
@@ -175,9 +179,11 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         self._apply(group, plan, reconciled_member)
         group.viewers[reconciled_member.member_id] = request.viewer
         self.restart_timers(group, reconciled_member)
-        is_full = request.rebalance_timeout_ms != _NONE and request.owned is not None
+        is_full = request.rebalance_timeout_ms != _NONE and request.owned_partitions is not None
         is_full = is_full and (request.topics is not None or request.regex is not None)
-        sends_assignment = request.epoch == 0 or is_full or old is None or reconciled_member.assigned != old.assigned
+        sends_assignment = (
+            request.epoch == 0 or is_full or old is None or reconciled_member.assignment != old.assignment
+        )
         interval_ms = self.group_setting(group, "heartbeat.interval.ms")
         if not self.group_setting(group, "assignment.interval.ms") and self._is_unresolved(plan, request.viewer):
             interval_ms = min(interval_ms, _UNRESOLVED_INTERVAL_MS)
@@ -185,11 +191,11 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             reconciled_member.member_id,
             reconciled_member.epoch,
             interval_ms,
-            reconciled_member.assigned if sends_assignment else None,
+            reconciled_member.assignment if sends_assignment else None,
         )
 
     @staticmethod
-    def _is_unresolved(plan: _Plan, viewer: Viewer | None) -> bool:
+    def _is_unresolved(plan: _ConsumerPlan, viewer: Viewer | None) -> bool:
         regex = plan.member.regex
         return regex is not None and plan.pattern_topics.names(regex, viewer) is None
 
@@ -198,11 +204,11 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if request.epoch == 0:
             return self.find_member(group, request.member_id, self.settings.consumer_max_size)
         member = group.member(request.member_id, request.instance_id)
-        member.check_epoch(request.epoch, request.owned, group_type="consumer")
+        member.check_epoch(request.epoch, request.owned_partitions, group_type="consumer")
         return member
 
     @staticmethod
-    def _find_replaced(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
+    def _find_replaced_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
         """Return the static member that a joining member replaces. It must have left before."""
         current_id = group.static_members.get(request.instance_id) if request.instance_id is not None else None
         if request.epoch != 0 or current_id is None or current_id == request.member_id:
@@ -232,14 +238,14 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if member is None:
             return
         viewer = group.viewers.get(member.member_id)
-        plan = _Plan(member, member, None, self._current_pattern_topics(group, viewer), records=[])
+        plan = _ConsumerPlan(member, member, None, self._current_pattern_topics(group, viewer), records=[])
         self._plan_epoch(group, plan, viewer)
         with suppress(KafkaframesError):  # the log is offline; the next heartbeat writes the matches
             if plan.records:
                 self.write(group.group_id, plan.records)
             self._apply(group, plan, member)
 
-    def _plan_epoch(self, group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
+    def _plan_epoch(self, group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> None:
         """Increment the group epoch if a subscription or the subscribed topics have changed."""
         is_alone = plan.pattern_topics is group.pattern_topics and self._resolve_member_pattern(group, plan, viewer)
         if not is_alone:
@@ -256,14 +262,14 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         has_changed |= any(
             (plan.visible[key] or _NO_TOPICS) != group.topics_of_pattern(member)
             for key in plan.visible
-            if (member := group.members.get(key)) is not None and member is not plan.replaced
+            if (member := group.members.get(key)) is not None and member is not plan.replaced_member
         )
         if has_changed:
             plan.epoch = group.epoch + 1
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
     @staticmethod
-    def _needs_assignment(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> bool:
+    def _needs_assignment(group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> bool:
         """Return whether the member's new subscription requires a new assignment.
 
         A pattern that is still being matched requires none, except for the first member of a group.
@@ -274,21 +280,21 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             return True
         return regex != new.regex and (not new.regex or plan.pattern_topics.names(new.regex, viewer) is not None)
 
-    def _hash_topics(self, group: ConsumerGroup, plan: _Plan) -> int:
+    def _hash_topics(self, group: ConsumerGroup, plan: _ConsumerPlan) -> int:
         by_name = group.topics_without(plan.before).union(plan.member.topics)
-        if plan.old is not None and plan.replaced is not None:
+        if plan.old is not None and plan.replaced_member is not None:
             by_name = frozenset(name for member in plan.members(group).values() for name in member.topics)
         return hash_of_topics(self.topics, by_name.union(*plan.patterns_after(group).values()))
 
     @staticmethod
-    def _resolve_member_pattern(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> bool:
+    def _resolve_member_pattern(group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> bool:
         """Plan the matches of the member's pattern. Return False if other members' patterns have to be matched too."""
         member, before = plan.member, plan.before
         names = plan.pattern_topics.names(member.regex, viewer) if member.regex else _NO_TOPICS
         is_resolved = names is not None
         if names is None:
             names = visible_names(group.regexes.get(member.regex or "", _NO_TOPICS), viewer)
-        if plan.old is not None and plan.replaced is not None:
+        if plan.old is not None and plan.replaced_member is not None:
             return False
         if before is not None and before.regex not in (None, member.regex):
             return False
@@ -302,39 +308,39 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return True
 
     @staticmethod
-    def _resolve_all_patterns(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
+    def _resolve_all_patterns(group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> None:
         """Plan the matches of all patterns, and the topics that each member sees.
 
         A member without a heartbeat since the restart sees only topics that its pattern matched before the restart.
         """
         matches: dict[str, frozenset[str]] = {}
-        unresolved: set[str] = set()
+        unresolved_patterns: set[str] = set()
         viewers = {**group.viewers, plan.member.member_id: viewer}
         for key, member in plan.members(group).items():
             plan.visible[key] = None
             if member.regex:
                 names = plan.pattern_topics.names(member.regex, viewers.get(key))
                 if names is None:
-                    unresolved.add(member.regex)
+                    unresolved_patterns.add(member.regex)
                     names = visible_names(group.regexes.get(member.regex, _NO_TOPICS), viewers.get(key))
                 names = names if key in viewers else names & group.topics_of_pattern(member)
                 plan.visible[key] = names
                 matches[member.regex] = matches.get(member.regex, _NO_TOPICS) | names
-        changes = {regex: names for regex, names in matches.items() if regex not in unresolved}
+        changes = {regex: names for regex, names in matches.items() if regex not in unresolved_patterns}
         plan.regexes.update((regex, names) for regex, names in changes.items() if group.regexes.get(regex) != names)
         plan.regexes.update(dict.fromkeys(group.regexes.keys() - matches.keys()))
 
-    def _plan_targets(self, group: ConsumerGroup, plan: _Plan, *, is_due: bool) -> None:
+    def _plan_targets(self, group: ConsumerGroup, plan: _ConsumerPlan, *, is_due: bool) -> None:
         """Compute target assignments if the epoch has grown. A returning static member keeps its target."""
-        member_id, replaced = plan.member.member_id, plan.replaced
+        member_id, replaced_member = plan.member.member_id, plan.replaced_member
         plan.is_assigned = is_due and plan.epoch > group.assignment_epoch
         if plan.is_assigned:
             current = group.targets
-            if replaced is not None:
-                current = {**current, member_id: current.get(replaced.member_id, NOTHING)}
+            if replaced_member is not None:
+                current = {**current, member_id: current.get(replaced_member.member_id, NOTHING)}
             targets = self._compute_targets(group, plan, current)
-        elif replaced is not None:
-            targets = {member_id: group.targets.get(replaced.member_id, NOTHING)}
+        elif replaced_member is not None:
+            targets = {member_id: group.targets.get(replaced_member.member_id, NOTHING)}
         else:
             return
         plan.targets = {key: target for key, target in targets.items() if group.targets.get(key) != target}
@@ -343,7 +349,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             plan.records.append(rows.target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
 
     def _compute_targets(
-        self, group: ConsumerGroup, plan: _Plan, current: Mapping[str, Assignment]
+        self, group: ConsumerGroup, plan: _ConsumerPlan, current: Mapping[str, Assignment]
     ) -> dict[str, Assignment]:
         members = plan.members(group)
         counts: dict[UUID, int] = {}
@@ -357,45 +363,47 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
                 counts.update(topics)
                 ids[names] = frozenset(topic_id for topic_id, _ in topics)
             subscriptions[key] = ids[names]
-        return ASSIGNORS[group.preferred_assignor(members.values())](subscriptions, current, counts)
+        return ASSIGNORS[group.select_assignor(members.values())](subscriptions, current, counts)
 
-    def _reconcile(self, group: ConsumerGroup, plan: _Plan, request: HeartbeatRequest) -> ConsumerMember:
+    def _reconcile(self, group: ConsumerGroup, plan: _ConsumerPlan, request: HeartbeatRequest) -> ConsumerMember:
         """Return the member one step closer to its target assignment."""
-        member, replaced = plan.member, plan.replaced
+        member, replaced_member = plan.member, plan.replaced_member
         if request.epoch == 0:  # a joining member owns nothing
-            member = replace(member, assigned=NOTHING if replaced is None else member.assigned, revoking=NOTHING)
+            member = replace(
+                member, assignment=NOTHING if replaced_member is None else member.assignment, revoking=NOTHING
+            )
             member = replace(member, epoch=0, state=MemberState.STABLE)
         is_held = group.is_owned_by_others(member.member_id)
-        released_partitions = NOTHING if replaced is None else replaced.assigned
-        owned = NOTHING if request.epoch == 0 else request.owned
+        released_partitions = NOTHING if replaced_member is None else replaced_member.assignment
+        owned_partitions = NOTHING if request.epoch == 0 else request.owned_partitions
         target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NOTHING))
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
         is_reconciled = member.state is MemberState.STABLE and member.epoch == target_epoch
         if is_reconciled and plan.epoch == group.epoch:
             return member
-        topic_ids = self._subscribed_topic_ids(group, plan)
+        topic_ids = self._find_subscribed_topic_ids(group, plan)
         reconciled_member = member.reconcile(
             frozenset(partition for partition in target if partition[0] in topic_ids),
             target_epoch,
-            owned,
+            owned_partitions,
             lambda partition: partition not in released_partitions and is_held(partition),
         )
         if reconciled_member is not member or plan.epoch == group.epoch:
             return reconciled_member
-        subscribed = frozenset(partition for partition in member.assigned if partition[0] in topic_ids)
-        return member.without_unsubscribed(subscribed, owned)
+        subscribed_partitions = frozenset(partition for partition in member.assignment if partition[0] in topic_ids)
+        return member.without_unsubscribed(subscribed_partitions, owned_partitions)
 
-    def _subscribed_topic_ids(self, group: ConsumerGroup, plan: _Plan) -> frozenset[UUID]:
+    def _find_subscribed_topic_ids(self, group: ConsumerGroup, plan: _ConsumerPlan) -> frozenset[UUID]:
         """Return the ids of the member's subscribed topics that exist, since its target may be older."""
         member = plan.member
         is_planned = member.member_id in plan.visible
         topics_of_pattern = plan.visible[member.member_id] if is_planned else group.topics_of_pattern(member)
         return ids_of_topics(self.topics, {*member.topics, *(topics_of_pattern or ())})
 
-    def _apply(self, group: ConsumerGroup, plan: _Plan, member: ConsumerMember) -> None:
-        group.put(member)
-        if plan.replaced is not None:
-            group.remove(plan.replaced.member_id)
+    def _apply(self, group: ConsumerGroup, plan: _ConsumerPlan, member: ConsumerMember) -> None:
+        group.update_member(member)
+        if plan.replaced_member is not None:
+            group.remove(plan.replaced_member.member_id)
         _apply_changes(group.regexes, plan.regexes)
         _apply_changes(group.visible, plan.visible)
         group.targets.update(plan.targets)
@@ -409,7 +417,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if request.epoch == LEAVE_STATIC and member.instance_id is not None:
             absent_member = replace(member, epoch=LEAVE_STATIC, revoking=NOTHING)
             self.write(group.group_id, [rows.current_record(group.group_id, absent_member)])
-            group.put(absent_member)
+            group.update_member(absent_member)
             return HeartbeatResult(member.member_id, LEAVE_STATIC)
         self.fence(group, member.member_id)
         return HeartbeatResult(member.member_id, LEAVE)
@@ -419,19 +427,19 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
         removed_members, metadata_hash = [group.members[key] for key in member_ids], group.metadata_hash
-        unused = group.patterns_only_of(*removed_members)
+        unused_patterns = group.patterns_only_of(*removed_members)
         pattern_topics = group.pattern_topics
         is_current = pattern_topics is not None and pattern_topics.version[0] == self.topics.version
         if (
-            unused
+            unused_patterns
             or not is_current
             or len(removed_members) > 1
             or not group.keeps_subscribed_topics(removed_members[0], None)
         ):
-            matched_topics = (names for regex, names in group.regexes.items() if regex not in unused)
+            matched_topics = (names for regex, names in group.regexes.items() if regex not in unused_patterns)
             metadata_hash = hash_of_topics(self.topics, group.topics_without(*removed_members).union(*matched_topics))
         batch = [row for key in member_ids for row in rows.member_tombstones(group.group_id, key)]
-        batch += [rows.regex_record(group.group_id, regex, None) for regex in unused]
+        batch += [rows.regex_record(group.group_id, regex, None) for regex in unused_patterns]
         batch.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         self.write(group.group_id, batch)
         for member_id in member_ids:
@@ -451,7 +459,7 @@ def check(request: HeartbeatRequest, *, may_lack_id: bool) -> None:
         (request.epoch < LEAVE_STATIC, "MemberEpoch is invalid."),
         (joins and request.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
         (
-            joins and (request.owned is None or request.owned or request.has_owned_rows),
+            joins and (request.owned_partitions is None or request.owned_partitions or request.has_owned_rows),
             "TopicPartitions must be empty when (re-)joining.",
         ),
         (

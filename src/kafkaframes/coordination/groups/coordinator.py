@@ -16,7 +16,7 @@ from uuid import UUID
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.classic_members import ClassicMembers, to_classic_group, to_consumer_group
-from kafkaframes.coordination.groups.commits import Commits, Offset, OffsetStore
+from kafkaframes.coordination.groups.commits import Commits, OffsetStore, OffsetToCommit
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import ConsumerGroups, HeartbeatRequest, HeartbeatResult, check
 from kafkaframes.coordination.groups.group_protocol import Topics
@@ -34,9 +34,9 @@ from kafkaframes.coordination.groups.ports import (
     ProducerIdentity,
     Record,
 )
-from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
+from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, Rebalances, SyncRequest
 from kafkaframes.coordination.groups.records import ModernRecords, consumer_records, share_records
-from kafkaframes.coordination.groups.share import Initialized, ShareGroup
+from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareGroups, ShareHeartbeatRequest
 from kafkaframes.coordination.groups.share_protocol import check as check_share
 from kafkaframes.coordination.groups.streams import StreamsGroup
@@ -102,7 +102,7 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- classic groups
 
-    def join(self, request: Join, reply: Callable[[JoinResult], None]) -> None:
+    def join(self, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         """Handle a JoinGroup. The response is sent at once, or when the generation starts."""
         if not request.group_id:
             reply(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
@@ -135,7 +135,7 @@ class GroupCoordinator:
             return
         self.classic.join(group, request, reply)
 
-    def sync(self, request: Sync, reply: Callable[[SyncResult], None]) -> None:
+    def sync(self, request: SyncRequest, reply: Callable[[SyncResult], None]) -> None:
         """Handle a SyncGroup. The response is sent at once, or when the leader has sent the assignment."""
         if not request.group_id:
             reply(SyncResult(ErrorCode.INVALID_GROUP_ID))
@@ -160,10 +160,10 @@ class GroupCoordinator:
             if not isinstance(group, ClassicGroup):
                 return ErrorCode.UNKNOWN_MEMBER_ID
             return self.classic.heartbeat(group, member_id, instance_id, generation)
-        except RefusedError as refused:
-            return refused.code
+        except RefusedError as error:
+            return error.code
 
-    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """Remove members. Return an error code for each. An empty group id is rejected with INVALID_GROUP_ID."""
         if not group_id:
             raise RefusedError(ErrorCode.INVALID_GROUP_ID)
@@ -262,19 +262,19 @@ class GroupCoordinator:
         group.check_delete()
         return group
 
-    def set_share_partitions(self, group: ShareGroup, topics: Initialized) -> None:
+    def store_share_partitions(self, group: ShareGroup, topics: InitializedTopics) -> None:
         """Store the partitions from which a share group reads."""
         if group.group_id not in self.groups:
             self.write(group.group_id, [share_records.state_record(group.group_id, {})])
             self.groups[group.group_id], group.has_read = group, True
-        self.share.set_partitions(group, topics)
+        self.share.store_partitions(group, topics)
 
     def delete_share_topic(self, topic_id: UUID) -> None:
         """Remove a deleted topic from all share groups."""
         for group in self.groups.values():
-            if isinstance(group, ShareGroup) and topic_id in group.initialized:
-                remaining = {key: partitions for key, partitions in group.initialized.items() if key != topic_id}
-                self.share.set_partitions(group, remaining)
+            if isinstance(group, ShareGroup) and topic_id in group.initialized_topics:
+                remaining = {key: partitions for key, partitions in group.initialized_topics.items() if key != topic_id}
+                self.share.store_partitions(group, remaining)
 
     # ---------------------------------------------------------------------------------------------- streams groups
 
@@ -309,7 +309,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- offsets
 
     def commit(
-        self, committer: Committer, offsets: dict[TopicPartition, Offset], *, retention_ms: int = -1
+        self, committer: Committer, offsets: dict[TopicPartition, OffsetToCommit], *, retention_ms: int = -1
     ) -> dict[TopicPartition, int]:
         """Commit offsets. Return an error code for each. A commit extends the session of a classic member."""
         codes = self.commits.commit(committer, offsets, retention_ms=retention_ms)
@@ -379,9 +379,9 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- loading
 
-    def load(self, loaded: Iterable[LoadedRecord]) -> None:
+    def load(self, loaded_records: Iterable[LoadedRecord]) -> None:
         """Load all groups after a restart. Members have one session timeout to send a heartbeat."""
-        self.unread += load(self.groups, self.commits.store, loaded)
+        self.unread += load(self.groups, self.commits.store, loaded_records)
         protocols: dict[str, Any] = {
             ClassicGroup.type: self.classic,
             ConsumerGroup.type: self.consumer,
@@ -400,10 +400,10 @@ def _not_found(group_id: str, group: Group | None, kind: type[Group]) -> Refused
     return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
 
 
-def load(groups: dict[str, Group], offsets: OffsetStore, loaded: Iterable[LoadedRecord]) -> int:
+def load(groups: dict[str, Group], offsets: OffsetStore, loaded_records: Iterable[LoadedRecord]) -> int:
     """Replay records into groups and offsets. Return how many could not be decoded."""
     unread = 0
-    for record in loaded:
+    for record in loaded_records:
         if record.is_marker:
             offsets.end_transaction((record.partition, record.producer_id), commit=record.is_commit)
         elif record.key is not None:
@@ -444,9 +444,9 @@ def _replay_modern(groups: dict[str, Group], read: CoordinatorRecord, rows: Mode
 def _replay_commit(
     groups: dict[str, Group], offsets: OffsetStore, read: CoordinatorRecord, transaction: tuple[int, int] | None
 ) -> None:
-    where = TopicPartition(read.key.topic, read.key.partition)
+    partition = TopicPartition(read.key.topic, read.key.partition)
     if read.value is None:
-        offsets.remove(read.key.group, where)
+        offsets.remove(read.key.group, partition)
         return
     groups.setdefault(read.key.group, ClassicGroup(read.key.group))
-    offsets.put(read.key.group, where, records.commit_of(read.value), transaction=transaction)
+    offsets.add_offset(read.key.group, partition, records.commit_of(read.value), transaction=transaction)

@@ -41,7 +41,7 @@ class GroupMember(Generic[KeyT]):
     Attributes:
         epoch: epoch of the current assignment; -2 for a static member that is temporarily absent.
         previous_epoch: epoch of the assignment before it.
-        assigned: partitions or tasks that the member owns or may acquire now.
+        assignment: partitions or tasks that the member owns or may acquire now.
         revoking: partitions or tasks that the member has been asked to revoke.
     """
 
@@ -54,7 +54,7 @@ class GroupMember(Generic[KeyT]):
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: frozenset[KeyT] = frozenset()
+    assignment: frozenset[KeyT] = frozenset()
     revoking: frozenset[KeyT] = frozenset()
 
     @property
@@ -67,7 +67,7 @@ class GroupMember(Generic[KeyT]):
         """Session timeout in milliseconds; None for the group's setting."""
         return None
 
-    def same_subscription(self, other: Self) -> bool:
+    def has_same_subscription(self, other: Self) -> bool:
         """Whether both members have equal fields, apart from epochs, state and assignment."""
         return (
             replace(
@@ -75,7 +75,7 @@ class GroupMember(Generic[KeyT]):
                 epoch=other.epoch,
                 previous_epoch=other.previous_epoch,
                 state=other.state,
-                assigned=other.assigned,
+                assignment=other.assignment,
                 revoking=other.revoking,
             )
             == other
@@ -85,60 +85,66 @@ class GroupMember(Generic[KeyT]):
         self,
         target: frozenset[KeyT],
         target_epoch: int,
-        owned: frozenset[KeyT] | None,
+        reported_assignment: frozenset[KeyT] | None,
         is_owned_by_others: Callable[[KeyT], bool],
     ) -> Self:
         """Return the member one step closer to its target assignment (Kafka's CurrentAssignmentBuilder).
 
         Args:
             target: partitions or tasks that the member will own in ``target_epoch``.
-            owned: partitions or tasks that the member reports to own; None if it reports none.
+            reported_assignment: partitions or tasks that the member reports to own; None if it reports none.
             is_owned_by_others: whether another member owns a partition or task, or has not finished revoking it.
         """
         if self.state is MemberState.STABLE and self.epoch == target_epoch:
             return self
-        if self.state is MemberState.UNREVOKED_PARTITIONS and (owned is None or owned & self.revoking):
+        if self.state is MemberState.UNREVOKED_PARTITIONS and (
+            reported_assignment is None or reported_assignment & self.revoking
+        ):
             return self
-        remaining = self.assigned & target
-        lost_partitions = self.assigned - remaining
-        if lost_partitions and (owned is None or owned & lost_partitions):
+        remaining = self.assignment & target
+        lost_partitions = self.assignment - remaining
+        if lost_partitions and (reported_assignment is None or reported_assignment & lost_partitions):
             return self._with_assignment(self.epoch, MemberState.UNREVOKED_PARTITIONS, remaining, lost_partitions)
         missing = target - remaining
-        unowned = frozenset(partition for partition in missing if not is_owned_by_others(partition))
-        state = MemberState.STABLE if unowned == missing else MemberState.UNRELEASED_PARTITIONS
-        return self._with_assignment(target_epoch, state, remaining | unowned, frozenset())
+        free_partitions = frozenset(partition for partition in missing if not is_owned_by_others(partition))
+        state = MemberState.STABLE if free_partitions == missing else MemberState.UNRELEASED_PARTITIONS
+        return self._with_assignment(target_epoch, state, remaining | free_partitions, frozenset())
 
-    def without_unsubscribed(self, subscribed: frozenset[KeyT], owned: frozenset[KeyT] | None) -> Self:
+    def without_unsubscribed(
+        self, subscribed_partitions: frozenset[KeyT], reported_assignment: frozenset[KeyT] | None
+    ) -> Self:
         """Return the member without the partitions that it no longer subscribes to (Kafka's updateCurrentAssignment).
 
         The member's epoch does not change.
 
         Args:
-            subscribed: partitions of its assignment that it still subscribes to.
-            owned: partitions that the member reports to own; None if it reports none.
+            subscribed_partitions: partitions of its assignment that it still subscribes to.
+            reported_assignment: partitions that the member reports to own; None if it reports none.
         """
-        unsubscribed = self.assigned - subscribed
-        if not unsubscribed:
+        unsubscribed_partitions = self.assignment - subscribed_partitions
+        if not unsubscribed_partitions:
             return self
-        revoking = self.revoking | unsubscribed
-        if owned is None or owned & revoking:
+        revoking = self.revoking | unsubscribed_partitions
+        if reported_assignment is None or reported_assignment & revoking:
             return self._with_assignment(
-                self.epoch, MemberState.UNREVOKED_PARTITIONS, self.assigned - unsubscribed, revoking
+                self.epoch, MemberState.UNREVOKED_PARTITIONS, self.assignment - unsubscribed_partitions, revoking
             )
-        return self._with_assignment(self.epoch, self.state, self.assigned - unsubscribed, self.revoking)
+        return self._with_assignment(self.epoch, self.state, self.assignment - unsubscribed_partitions, self.revoking)
 
     def _with_assignment(
-        self, epoch: int, state: MemberState, assigned: frozenset[KeyT], revoking: frozenset[KeyT]
+        self, epoch: int, state: MemberState, assignment: frozenset[KeyT], revoking: frozenset[KeyT]
     ) -> Self:
-        member = replace(self, epoch=epoch, state=state, assigned=assigned, revoking=revoking)
+        member = replace(self, epoch=epoch, state=state, assignment=assignment, revoking=revoking)
         return self if member == self else replace(member, previous_epoch=self.epoch)
 
-    def check_epoch(self, epoch: int, owned: frozenset[KeyT] | None, *, group_type: str) -> None:
+    def check_epoch(self, epoch: int, reported_assignment: frozenset[KeyT] | None, *, group_type: str) -> None:
         """Fence a member with another epoch. The previous epoch is accepted, since the last response may be lost."""
         if epoch == self.epoch:
             return
         relation = "greater" if epoch > self.epoch else "smaller"
-        is_retry = epoch == self.previous_epoch and owned is not None and owned <= self.assigned
+        is_retry = (
+            epoch == self.previous_epoch and reported_assignment is not None and reported_assignment <= self.assignment
+        )
         if epoch > self.epoch or not is_retry:
             reason = (
                 f"The {group_type} group member has a {relation} member epoch ({epoch}) than the one known by the group"
@@ -201,7 +207,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)
         return self.members[member_id]
 
-    def put(self, member: MemberT) -> None:
+    def update_member(self, member: MemberT) -> None:
         """Add or replace a member."""
         self.members[member.member_id] = member
 

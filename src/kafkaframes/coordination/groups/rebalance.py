@@ -30,7 +30,7 @@ from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 _GENERATION_STATES = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
 
 
-class Join(NamedTuple):
+class JoinRequest(NamedTuple):
     """A JoinGroup request.
 
     Attributes:
@@ -53,7 +53,7 @@ class Join(NamedTuple):
     may_skip_assignment: bool = True
 
 
-class Sync(NamedTuple):
+class SyncRequest(NamedTuple):
     """A SyncGroup request. Protocol type and name are sent since version 5."""
 
     group_id: str
@@ -65,7 +65,7 @@ class Sync(NamedTuple):
     protocol_name: str | None = None
 
 
-class Leaving(NamedTuple):
+class LeavingMember(NamedTuple):
     """A member of a LeaveGroup request. Without a member id, it is the static member with this instance id."""
 
     member_id: str
@@ -81,7 +81,7 @@ class Rebalances:
     write: Callable[[str, Sequence[Record]], None]
     new_id: Callable[[], str]
 
-    def join(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
+    def join(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         """Handle a JoinGroup. ``reply`` is called when the generation starts, or at once with an error."""
         try:
             if not group.accepts(request.member_id, self.settings.max_size):
@@ -97,11 +97,11 @@ class Rebalances:
                 reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
             else:
                 self._add_and_rebalance(group, request, request.member_id, reply)
-        except RefusedError as refused:
-            member_id = "" if refused.code == ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
-            reply(JoinResult(refused.code, member_id))
+        except RefusedError as error:
+            member_id = "" if error.code == ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
+            reply(JoinResult(error.code, member_id))
 
-    def _join_new(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
+    def _join_new(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         member_id = f"{request.instance_id or request.client_id}-{self.new_id()}"
         if request.instance_id is not None:
             current_id = group.static_members.get(request.instance_id)
@@ -115,7 +115,7 @@ class Rebalances:
             return
         self._add_and_rebalance(group, request, member_id, reply)
 
-    def _rejoin(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
+    def _rejoin(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
         """Handle the JoinGroup of a member: answer with the current generation if it was missed, else rebalance."""
         member = group.check_member(request.member_id, request.instance_id)
         is_leader = group.leader == member.member_id
@@ -131,7 +131,7 @@ class Rebalances:
             self._rebalance_or_complete(group)
 
     def _add_and_rebalance(
-        self, group: ClassicGroup, request: Join, member_id: str, reply: Callable[[JoinResult], None]
+        self, group: ClassicGroup, request: JoinRequest, member_id: str, reply: Callable[[JoinResult], None]
     ) -> None:
         member = ClassicMember(
             member_id=member_id,
@@ -152,7 +152,7 @@ class Rebalances:
         self._rebalance_or_complete(group)
 
     def _replace_static(
-        self, group: ClassicGroup, request: Join, old_id: str, new_id: str, reply: Callable[[JoinResult], None]
+        self, group: ClassicGroup, request: JoinRequest, old_id: str, new_id: str, reply: Callable[[JoinResult], None]
     ) -> None:
         """Replace a returning static member, without a rebalance if nothing changes for the others (KIP-345)."""
         assert request.instance_id is not None
@@ -175,7 +175,7 @@ class Rebalances:
 
     @staticmethod
     def _update_member(
-        group: ClassicGroup, member: ClassicMember, request: Join, reply: Callable[[JoinResult], None]
+        group: ClassicGroup, member: ClassicMember, request: JoinRequest, reply: Callable[[JoinResult], None]
     ) -> None:
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -267,12 +267,12 @@ class Rebalances:
             group.rebalance_timeout_ms, lambda: self._expire_syncs(group, generation)
         )
 
-    def sync(self, group: ClassicGroup, request: Sync, reply: Callable[[SyncResult], None]) -> None:
+    def sync(self, group: ClassicGroup, request: SyncRequest, reply: Callable[[SyncResult], None]) -> None:
         """Handle a SyncGroup: reply with the member's assignment once the leader has sent it."""
         try:
             member = self._validate_sync(group, request)
-        except RefusedError as refused:
-            reply(SyncResult(refused.code))
+        except RefusedError as error:
+            reply(SyncResult(error.code))
             return
         self._finish_sync(group, member.member_id)
         if group.state is GroupState.STABLE:
@@ -283,7 +283,7 @@ class Rebalances:
             self._assign(group, request.assignments)
 
     @staticmethod
-    def _validate_sync(group: ClassicGroup, request: Sync) -> ClassicMember:
+    def _validate_sync(group: ClassicGroup, request: SyncRequest) -> ClassicMember:
         if group.is_empty:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = group.check_member(request.member_id, request.instance_id)
@@ -372,7 +372,7 @@ class Rebalances:
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         group.remove(member.member_id)
 
-    def leave(self, group: ClassicGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+    def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         """Remove members. Return an error code for each."""
         codes = [self._leave_one(group, request) for request in leaving]
         if ErrorCode.NONE in codes:
@@ -382,7 +382,7 @@ class Rebalances:
                 self._maybe_complete_join(group)
         return codes
 
-    def _leave_one(self, group: ClassicGroup, request: Leaving) -> ErrorCode:
+    def _leave_one(self, group: ClassicGroup, request: LeavingMember) -> ErrorCode:
         if not request.member_id:
             member_id = group.static_members.get(request.instance_id) if request.instance_id is not None else None
             if member_id is None:
@@ -391,8 +391,8 @@ class Rebalances:
         elif not group.drop_pending(request.member_id):
             try:
                 self._remove_member(group, group.check_member(request.member_id, request.instance_id))
-            except RefusedError as refused:
-                return refused.code
+            except RefusedError as error:
+                return error.code
         return ErrorCode.NONE
 
     def start_converted_group(self, group: ClassicGroup) -> None:

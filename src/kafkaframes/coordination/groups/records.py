@@ -25,7 +25,7 @@ from kafkaframes.coordination.groups.consumer import (
 )
 from kafkaframes.coordination.groups.members import EpochGroup, MemberState, MemberT
 from kafkaframes.coordination.groups.ports import Record
-from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember
+from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup, ShareMember
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import (
     CoordinatorRecord,
@@ -64,9 +64,9 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
     return decode_coordinator_record(OFFSETS_TOPIC, key, value)
 
 
-def commit_record(group_id: str, where: TopicPartition, commit: Commit | None) -> Record:
+def commit_record(group_id: str, partition: TopicPartition, commit: Commit | None) -> Record:
     """Return the record of a committed offset, or its tombstone for None."""
-    key = message("OffsetCommitKey")(group=group_id, topic=where.topic, partition=where.partition)
+    key = message("OffsetCommitKey")(group=group_id, topic=partition.topic, partition=partition.partition)
     if commit is None:
         return encode_coordinator_record(key, None, None)
     value = message("OffsetCommitValue")(
@@ -104,16 +104,16 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Recor
         current_state_timestamp=_NONE if group.since_ms is None else group.since_ms,
         members=[
             value_class.MemberMetadata(
-                member_id=one.member_id,
-                group_instance_id=one.instance_id,
-                client_id=one.client_id,
-                client_host=one.client_host,
-                rebalance_timeout=one.rebalance_timeout_ms,
-                session_timeout=one.session_timeout_ms,
-                subscription=one.metadata(group.protocol_name),
-                assignment=assignments.get(one.member_id, b""),
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=assignments.get(member.member_id, b""),
             )
-            for one in group.members.values()
+            for member in group.members.values()
         ],
     )
     return encode_coordinator_record(_group_key(group.group_id), value, _GROUP_VERSION)
@@ -213,11 +213,11 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             self.target_epoch_record(group.group_id, None),
             self.epoch_record(group.group_id, None),
         )
-        return [*rows, *self._own_tombstones(group), *ends]
+        return [*rows, *self._specific_tombstones(group), *ends]
 
     def replay(self, group: GroupT, record: CoordinatorRecord) -> None:
         """Apply a record to the group."""
-        _, epoch, target_epoch, target, _, own = self.types
+        _, epoch, target_epoch, target, _, specific_type = self.types
         key, value = record.key, record.value
         if record.type == epoch:
             group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
@@ -230,8 +230,8 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             group.targets.pop(key.member_id, None)
             if value is not None:
                 group.targets[key.member_id] = self._target_of(value)
-        elif record.type == own:
-            self._replay_own(group, key, value)
+        elif record.type == specific_type:
+            self._replay_specific(group, key, value)
         else:
             self._replay_member(group, key.member_id, value, is_subscription=record.type == self.types[0])
 
@@ -240,15 +240,17 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         if is_subscription and value is None:
             group.remove(member_id)
         elif is_subscription:
-            facts = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
-            group.put(self._with_subscription(replace(member, **facts), value))
+            client_fields = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
+            group.update_member(self._with_subscription(replace(member, **client_fields), value))
         elif value is not None:
             epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
-            assigned, revoking = self._read_assignments(value)
-            group.put(replace(member, **epochs, state=state_of(value), assigned=assigned, revoking=revoking))
+            assignment, revoking = self._read_assignments(value)
+            group.update_member(
+                replace(member, **epochs, state=state_of(value), assignment=assignment, revoking=revoking)
+            )
         elif member_id in group.members:  # keep only the subscription
-            nothing = self.member_type(member_id)
-            group.put(replace(member, **{name: getattr(nothing, name) for name in _ASSIGNMENT}))
+            empty_member = self.member_type(member_id)
+            group.update_member(replace(member, **{name: getattr(empty_member, name) for name in _ASSIGNMENT}))
 
     def _record(self, name: str, value: dict[str, Any] | None, **key: str) -> Record:
         key_message = message(f"{self._prefix}{name}Key")(**key)
@@ -256,16 +258,18 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             return encode_coordinator_record(key_message, None, None)
         return encode_coordinator_record(key_message, message(f"{self._prefix}{name}Value")(**value), 0)
 
-    def _member_record(self, group_id: str, member: MemberT, **own: Any) -> Record:
-        facts = {"rack_id": member.rack_id, "client_id": member.client_id, "client_host": member.client_host}
-        return self._record("MemberMetadata", {**facts, **own}, group_id=group_id, member_id=member.member_id)
+    def _member_record(self, group_id: str, member: MemberT, **specific_fields: Any) -> Record:
+        client_fields = {"rack_id": member.rack_id, "client_id": member.client_id, "client_host": member.client_host}
+        return self._record(
+            "MemberMetadata", {**client_fields, **specific_fields}, group_id=group_id, member_id=member.member_id
+        )
 
     def _current_record(self, group_id: str, member: MemberT, rows: dict[str, Any]) -> Record:
         epochs = {"member_epoch": member.epoch, "previous_member_epoch": member.previous_epoch}
         value = {**epochs, "state": int(member.state), **rows}
         return self._record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
 
-    def _own_tombstones(self, group: GroupT) -> list[Record]:
+    def _specific_tombstones(self, group: GroupT) -> list[Record]:
         """Return tombstones that precede those of the group itself."""
         return []
 
@@ -273,7 +277,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         return _read_partitions(value.topic_partitions)
 
     @abstractmethod
-    def _replay_own(self, group: GroupT, key: Any, value: Any) -> None: ...
+    def _replay_specific(self, group: GroupT, key: Any, value: Any) -> None: ...
 
     @abstractmethod
     def _with_subscription(self, member: MemberT, value: Any) -> MemberT:
@@ -320,7 +324,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
                 for topic, indexes in by_topic(partitions).items()
             ]
 
-        value = {"assigned_partitions": rows(member.assigned), "partitions_pending_revocation": rows(member.revoking)}
+        value = {"assigned_partitions": rows(member.assignment), "partitions_pending_revocation": rows(member.revoking)}
         return self._current_record(group_id, member, value)
 
     def regex_record(self, group_id: str, regex: str, topics: Iterable[str] | None, now_ms: int = 0) -> Record:
@@ -336,19 +340,19 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         rows.append(self.target_epoch_record(group.group_id, group.assignment_epoch, now_ms))
         return rows + [self.current_record(group.group_id, member) for member in group.members.values()]
 
-    def _own_tombstones(self, group: ConsumerGroup) -> list[Record]:
+    def _specific_tombstones(self, group: ConsumerGroup) -> list[Record]:
         return [self.regex_record(group.group_id, regex, None) for regex in group.regexes]
 
-    def _replay_own(self, group: ConsumerGroup, key: Any, value: Any) -> None:
+    def _replay_specific(self, group: ConsumerGroup, key: Any, value: Any) -> None:
         group.regexes.pop(key.regular_expression, None)
         if value is not None:
             group.regexes[key.regular_expression] = frozenset(value.topics)
 
     def _with_subscription(self, member: ConsumerMember, value: Any) -> ConsumerMember:
-        classic, facts = value.classic_member_metadata, None
+        classic, classic_protocols = value.classic_member_metadata, None
         if classic is not None:
             protocols = tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols)
-            facts = ClassicProtocols(classic.session_timeout_ms, protocols)
+            classic_protocols = ClassicProtocols(classic.session_timeout_ms, protocols)
         return replace(
             member,
             instance_id=value.instance_id,
@@ -356,7 +360,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
             regex=value.subscribed_topic_regex or None,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             assignor=value.server_assignor,
-            classic=facts,
+            classic=classic_protocols,
         )
 
     def _read_assignments(self, value: Any) -> tuple[Assignment, Assignment]:
@@ -377,18 +381,18 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
     def current_record(self, group_id: str, member: ShareMember) -> Record:
         """Return the record of a member's current assignment."""
         value_class: Any = message("ShareGroupCurrentMemberAssignmentValue")
-        topics = by_topic(member.assigned).items()
+        topics = by_topic(member.assignment).items()
         rows = [value_class.TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in topics]
         return self._current_record(group_id, member, {"assigned_partitions": rows})
 
-    def state_record(self, group_id: str, initialized: Initialized | None) -> Record:
+    def state_record(self, group_id: str, topics: InitializedTopics | None) -> Record:
         """Return the record of the partitions from which the group reads; its tombstone for None."""
-        if initialized is None:
+        if topics is None:
             return self._record("StatePartitionMetadata", None, group_id=group_id)
         value_class: Any = message("ShareGroupStatePartitionMetadataValue")
         rows = [
             value_class.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
-            for topic_id, (name, indexes) in sorted(initialized.items())
+            for topic_id, (name, indexes) in sorted(topics.items())
         ]
         value = {"initializing_topics": [], "initialized_topics": rows, "deleting_topics": []}
         return self._record("StatePartitionMetadata", value, group_id=group_id)
@@ -397,10 +401,10 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
         """Return the tombstones of a group."""
         return [*super().group_tombstones(group), self.state_record(group.group_id, None)]
 
-    def _replay_own(self, group: ShareGroup, key: Any, value: Any) -> None:
+    def _replay_specific(self, group: ShareGroup, key: Any, value: Any) -> None:
         rows = () if value is None else value.initialized_topics
         group.has_read = value is not None
-        group.initialized = {row.topic_id: (row.topic_name, frozenset(row.partitions)) for row in rows}
+        group.initialized_topics = {row.topic_id: (row.topic_name, frozenset(row.partitions)) for row in rows}
 
     def _with_subscription(self, member: ShareMember, value: Any) -> ShareMember:
         return replace(member, topics=tuple(sorted(value.subscribed_topic_names)))
@@ -411,7 +415,7 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
 
 consumer_records: Final = ConsumerRecords()
 share_records: Final = ShareRecords()
-_ASSIGNMENT: Final = ("epoch", "previous_epoch", "state", "assigned", "revoking")
+_ASSIGNMENT: Final = ("epoch", "previous_epoch", "state", "assignment", "revoking")
 
 
 def _classic_struct(classic: ClassicProtocols | None) -> Any:

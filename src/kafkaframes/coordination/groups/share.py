@@ -24,7 +24,7 @@ class ShareMember(GroupMember[Partition]):
     topics: tuple[str, ...] = ()
 
 
-Initialized = dict[UUID, tuple[str, frozenset[int]]]
+InitializedTopics = dict[UUID, tuple[str, frozenset[int]]]
 
 
 @dataclass(eq=False)
@@ -32,11 +32,11 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
     """One share group.
 
     Attributes:
-        initialized: name and partitions of each topic from which the group reads, by topic id.
+        initialized_topics: name and partitions of each topic from which the group reads, by topic id.
         has_read: whether the group has ever read from a partition.
     """
 
-    initialized: Initialized = field(default_factory=dict)
+    initialized_topics: InitializedTopics = field(default_factory=dict)
     has_read: bool = False
 
     type: ClassVar[str] = "share"
@@ -54,7 +54,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         names = {name for member in self.members.values() for name in member.topics}
         return any(
             {index for owner, index in assigned_partitions if owner == topic_id} != indexes
-            for topic_id, (name, indexes) in self.initialized.items()
+            for topic_id, (name, indexes) in self.initialized_topics.items()
             if name in names
         )
 

@@ -24,7 +24,7 @@ class RecordState(IntEnum):
 
 
 _NEW: Final = (RecordState.AVAILABLE, 0)
-DONE: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+FINISHED_STATES: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
 @dataclass(slots=True, eq=False)
@@ -34,15 +34,15 @@ class Delivery:
     Attributes:
         count: number of deliveries, including the current one.
         lock: identity of the lock, shared by the records that were acquired together; None if they are not acquired.
-        stored: state and delivery count that are stored: those of the last acknowledgement or release. A delivery in
-            progress is not stored. Neither are records that are archived because consumers must not read them.
+        stored_state: state and delivery count that are stored: those of the last acknowledgement or release. A delivery
+            in progress is not stored. Neither are records that are archived because consumers must not read them.
     """
 
     state: RecordState = RecordState.AVAILABLE
     count: int = 0
     member_id: str = ""
     lock: object = None
-    stored: tuple[RecordState, int] = _NEW
+    stored_state: tuple[RecordState, int] = _NEW
 
     def acquire(self, member_id: str, lock: object) -> None:
         """Start a delivery to a member."""
@@ -53,13 +53,13 @@ class Delivery:
         """Archive a record that no log has any more, or that consumers must not read."""
         self.state, self.member_id, self.lock = RecordState.ARCHIVED, "", None
 
-    def settle(self, state: RecordState) -> None:
+    def end(self, state: RecordState) -> None:
         """End the delivery with a state, which is then stored."""
         self.state, self.member_id, self.lock = state, "", None
-        self.stored = state, self.count
+        self.stored_state = state, self.count
 
 
-class Batch(NamedTuple):
+class StateBatch(NamedTuple):
     """A run of records in the stored state."""
 
     first: int
@@ -69,25 +69,27 @@ class Batch(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class InFlight:
+class InFlightRun:
     """A run of records.
 
     Attributes:
         first, last: offsets, both included.
-        shared: delivery of all records; None after ``split``.
-        single: deliveries by offset after ``split``.
+        shared_delivery: delivery of all records; None after ``separate_records``.
+        deliveries_by_offset: deliveries by offset after ``separate_records``.
     """
 
     first: int
     last: int
-    shared: Delivery | None = field(default_factory=Delivery)
-    single: dict[int, Delivery] = field(default_factory=dict)
+    shared_delivery: Delivery | None = field(default_factory=Delivery)
+    deliveries_by_offset: dict[int, Delivery] = field(default_factory=dict)
 
-    def split(self) -> None:
+    def separate_records(self) -> None:
         """Give each record a delivery of its own."""
-        if self.shared is not None:
-            self.single = {offset: replace(self.shared) for offset in range(self.first, self.last + 1)}
-            self.shared = None
+        if self.shared_delivery is not None:
+            self.deliveries_by_offset = {
+                offset: replace(self.shared_delivery) for offset in range(self.first, self.last + 1)
+            }
+            self.shared_delivery = None
 
     def is_within(self, first: int, last: int) -> bool:
         """Whether all records are in a range of offsets, both ends included."""
@@ -96,14 +98,14 @@ class InFlight:
     def within(self, first: int, last: int) -> Iterator[tuple[int, Delivery]]:
         """Yield the records of a split run that are in a range."""
         for offset in range(max(self.first, first), min(self.last, last) + 1):
-            yield offset, self.single[offset]
+            yield offset, self.deliveries_by_offset[offset]
 
     def runs(self) -> Iterator[tuple[int, int, Delivery]]:
         """Yield (first offset, last offset, delivery)."""
-        if self.shared is not None:
-            yield self.first, self.last, self.shared
+        if self.shared_delivery is not None:
+            yield self.first, self.last, self.shared_delivery
         else:
-            yield from ((offset, offset, delivery) for offset, delivery in self.single.items())
+            yield from ((offset, offset, delivery) for offset, delivery in self.deliveries_by_offset.items())
 
     def count(self, states: frozenset[RecordState], start: int) -> int:
         """Return the number of records at or after ``start`` in one of the states."""

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafkaframes.coordination.groups.ports import Clock
-from kafkaframes.coordination.groups.share_in_flight import DONE, Batch, Delivery, InFlight, RecordState, runs_of
+from kafkaframes.coordination.groups.share_in_flight import (
+    FINISHED_STATES,
+    Delivery,
+    InFlightRun,
+    RecordState,
+    StateBatch,
+    runs_of,
+)
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -25,7 +32,7 @@ _STATE_AFTER: Final = {
     RELEASE: RecordState.AVAILABLE,
     REJECT: RecordState.ARCHIVED,
 }
-_LEAST_THROTTLED: Final = 2
+_MIN_THROTTLED_DELIVERIES: Final = 2
 
 
 class Span(NamedTuple):
@@ -35,7 +42,7 @@ class Span(NamedTuple):
     last: int
 
 
-class Acquired(NamedTuple):
+class AcquiredRun(NamedTuple):
     """A run of records that a member has acquired."""
 
     first: int
@@ -43,7 +50,7 @@ class Acquired(NamedTuple):
     deliveries: int
 
 
-class Acknowledged(NamedTuple):
+class AcknowledgedRun(NamedTuple):
     """A member's acknowledgement of a run of records; ``types`` has one type for each record, or one for all."""
 
     first: int
@@ -51,43 +58,43 @@ class Acknowledged(NamedTuple):
     types: Sequence[int]
 
 
-class Limits(NamedTuple):
+class ShareLimits(NamedTuple):
     """A group's limits in a partition.
 
     Attributes:
         lock_ms: duration of a record lock, in milliseconds (``share.record.lock.duration.ms``).
-        most_deliveries: largest delivery count of a record (``share.delivery.count.limit``).
-        most_in_flight: largest number of records between start and end (``share.partition.max.record.locks``).
+        max_deliveries: largest delivery count of a record (``share.delivery.count.limit``).
+        max_in_flight: largest number of records between start and end (``share.partition.max.record.locks``).
         may_renew: whether members may renew locks (``share.renew.acknowledge.enable``).
     """
 
     lock_ms: int = 30_000
-    most_deliveries: int = 5
-    most_in_flight: int = 2_000
+    max_deliveries: int = 5
+    max_in_flight: int = 2_000
     may_renew: bool = True
 
     @property
-    def throttled_from(self) -> int:
+    def min_throttled_deliveries(self) -> int:
         """The delivery count from which fewer records are acquired together."""
-        return max(_LEAST_THROTTLED, (self.most_deliveries + 1) // 2)
+        return max(_MIN_THROTTLED_DELIVERIES, (self.max_deliveries + 1) // 2)
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = ShareLimits()
 
 
-class Fetch(NamedTuple):
+class ShareFetch(NamedTuple):
     """A member's fetch of a partition.
 
     Attributes:
         offset: the partition's next fetch offset at the time when its log was read.
-        most: largest number of records to acquire.
+        max_records: largest number of records to acquire.
         batch_size: preferred largest number of records in an acquired run. Batches of the log are not split for it.
-        record_limit: whether ``most`` is strict. If it is, a run may end in the middle of a batch.
+        record_limit: whether ``max_records`` is strict. If it is, a run may end in the middle of a batch.
     """
 
     member_id: str
     offset: int
-    most: int
+    max_records: int
     batch_size: int = MAX_INT32
     record_limit: bool = False
 
@@ -98,18 +105,18 @@ class SharePartition:
 
     Attributes:
         start: the first offset that is not finished.
-        changed: callback that stores the state.
-        freed: callback for the time when records may have become available.
+        store_state: callback that stores the state.
+        on_release: callback for the time when records may have become available.
         end: the first offset that was never acquired.
     """
 
     clock: Clock
     start: int
-    changed: Callable[[], None]
-    freed: Callable[[], None] = lambda: None
-    limits: Limits = DEFAULT_LIMITS
+    store_state: Callable[[], None]
+    on_release: Callable[[], None] = lambda: None
+    limits: ShareLimits = DEFAULT_LIMITS
     end: int = -1
-    _flights: list[InFlight] = field(default_factory=list)
+    _flights: list[InFlightRun] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.end = max(self.end, self.start)
@@ -126,133 +133,141 @@ class SharePartition:
     @property
     def may_acquire(self) -> bool:
         """Whether a fetch can acquire records: the in-flight limit is not reached, or an old record is available."""
-        return self.end - self.start < self.limits.most_in_flight or self.next_fetch_offset < self.end
+        return self.end - self.start < self.limits.max_in_flight or self.next_fetch_offset < self.end
 
     @property
-    def done_ahead(self) -> int:
+    def finished_count(self) -> int:
         """The number of finished records at or after the start."""
-        return sum(flight.count(DONE, self.start) for flight in self._flights)
+        return sum(flight.count(FINISHED_STATES, self.start) for flight in self._flights)
 
-    def _at_or_before(self, offset: int) -> int:
+    def _find_run(self, offset: int) -> int:
         """Return the index of the last run that begins at or before an offset, or -1."""
         return bisect_right(self._flights, offset, key=lambda flight: flight.first) - 1
 
-    def _between(self, first: int, last: int) -> list[InFlight]:
+    def _runs_between(self, first: int, last: int) -> list[InFlightRun]:
         """Return the runs that have records in a range."""
-        at = max(self._at_or_before(first), 0)
-        return [flight for flight in self._flights[at:] if flight.last >= first and flight.first <= last]
+        index = max(self._find_run(first), 0)
+        return [flight for flight in self._flights[index:] if flight.last >= first and flight.first <= last]
 
-    def acquire(self, fetch: Fetch, batches: Sequence[Span]) -> list[Acquired]:
+    def acquire(self, fetch: ShareFetch, batches: Sequence[Span]) -> list[AcquiredRun]:
         """Acquire available records of the given log batches for a member and lock them."""
-        if fetch.most <= 0 or not batches or batches[-1].last < self.start:
+        if fetch.max_records <= 0 or not batches or batches[-1].last < self.start:
             return []
-        most, last = self._most(fetch, batches[-1].last)
-        if most <= 0:
+        max_records, last = self._limit_acquisition(fetch, batches[-1].last)
+        if max_records <= 0:
             return []
         self._archive_lost(fetch.offset, batches[0].first)
-        flights = self._between(batches[0].first, last)
+        flights = self._runs_between(batches[0].first, last)
         if not flights:
-            return self._acquire_new(fetch, batches, max(batches[0].first, self.start), last, most)
-        acquired: list[Acquired] = []
+            return self._acquire_new(fetch, batches, max(batches[0].first, self.start), last, max_records)
+        acquired_runs: list[AcquiredRun] = []
         for flight in flights:
-            left = most - sum(run.last - run.first + 1 for run in acquired)
+            remaining_count = max_records - sum(run.last - run.first + 1 for run in acquired_runs)
             is_throttled = self._is_throttled(flight, batches[0].first, last)
-            if left <= 0 or (is_throttled and acquired):
-                return acquired
-            runs = self._acquire_again(fetch, flight, batches[0].first, last, left, is_throttled=is_throttled)
-            acquired += runs
+            if remaining_count <= 0 or (is_throttled and acquired_runs):
+                return acquired_runs
+            runs = self._acquire_again(
+                fetch, flight, batches[0].first, last, remaining_count, is_throttled=is_throttled
+            )
+            acquired_runs += runs
             if is_throttled and runs:
-                return acquired
-        left = most - sum(run.last - run.first + 1 for run in acquired)
-        if left > 0 and flights[-1].last < last:
-            acquired += self._acquire_new(fetch, batches, flights[-1].last + 1, last, left)
-        return acquired
+                return acquired_runs
+        remaining_count = max_records - sum(run.last - run.first + 1 for run in acquired_runs)
+        if remaining_count > 0 and flights[-1].last < last:
+            acquired_runs += self._acquire_new(fetch, batches, flights[-1].last + 1, last, remaining_count)
+        return acquired_runs
 
-    def _most(self, fetch: Fetch, last: int) -> tuple[int, int]:
+    def _limit_acquisition(self, fetch: ShareFetch, last: int) -> tuple[int, int]:
         """Return the largest number of records to acquire and the last offset.
 
         If the in-flight limit is reached, only records before the end can be acquired.
         """
-        left = self.limits.most_in_flight - (self.end - self.start)
-        if left <= 0 and fetch.offset < self.end:
-            return min(fetch.most, self.end - fetch.offset), min(last, self.end - 1)
-        return min(fetch.most, left), last
+        remaining_count = self.limits.max_in_flight - (self.end - self.start)
+        if remaining_count <= 0 and fetch.offset < self.end:
+            return min(fetch.max_records, self.end - fetch.offset), min(last, self.end - 1)
+        return min(fetch.max_records, remaining_count), last
 
-    def _acquire_new(self, fetch: Fetch, batches: Sequence[Span], first: int, last: int, most: int) -> list[Acquired]:
+    def _acquire_new(
+        self, fetch: ShareFetch, batches: Sequence[Span], first: int, last: int, max_records: int
+    ) -> list[AcquiredRun]:
         """Acquire records for the first time, up to the end of a batch."""
         if not self._flights:
             first = max(first, self.end)
-        if most < last - first + 1:
-            limit = first + most - 1
+        if max_records < last - first + 1:
+            limit = first + max_records - 1
             last = next((batch.last for batch in batches if batch.first <= limit <= batch.last), limit)
         if fetch.record_limit:
             flight = self._add(fetch.member_id, first, last)
-            if last - first + 1 > most:
-                flight.split()
-                last = first + most - 1
-                flight.single |= {offset: Delivery() for offset in range(last + 1, flight.last + 1)}
-            return [Acquired(first, last, 1)]
-        runs = list(_cut(batches, first, last, fetch.batch_size))
+            if last - first + 1 > max_records:
+                flight.separate_records()
+                last = first + max_records - 1
+                flight.deliveries_by_offset |= {offset: Delivery() for offset in range(last + 1, flight.last + 1)}
+            return [AcquiredRun(first, last, 1)]
+        runs = list(_divide_run(batches, first, last, fetch.batch_size))
         for run in runs:
             self._add(fetch.member_id, run.first, run.last)
-        return [Acquired(run.first, run.last, 1) for run in runs]
+        return [AcquiredRun(run.first, run.last, 1) for run in runs]
 
-    def _add(self, member_id: str, first: int, last: int) -> InFlight:
-        flight = InFlight(first, last)
-        flight.shared = Delivery(RecordState.ACQUIRED, 1, member_id, self._lock(flight))
-        self._flights.insert(self._at_or_before(first) + 1, flight)
+    def _add(self, member_id: str, first: int, last: int) -> InFlightRun:
+        flight = InFlightRun(first, last)
+        flight.shared_delivery = Delivery(RecordState.ACQUIRED, 1, member_id, self._lock(flight))
+        self._flights.insert(self._find_run(first) + 1, flight)
         if self._flights[0] is flight:
             self.start = first
         self.end = max(self.end, last + 1)
         return flight
 
     def _acquire_again(
-        self, fetch: Fetch, flight: InFlight, first: int, last: int, left: int, *, is_throttled: bool
-    ) -> list[Acquired]:
+        self, fetch: ShareFetch, flight: InFlightRun, first: int, last: int, max_records: int, *, is_throttled: bool
+    ) -> list[AcquiredRun]:
         """Acquire the available records of a run: the whole run at once, or its records in the fetched range."""
-        whole = flight.is_within(first, last) and not is_throttled
-        if fetch.record_limit and flight.last - flight.first + 1 > left:
-            whole = False
-        if flight.shared is not None:
-            if flight.shared.state is not RecordState.AVAILABLE:
+        is_whole = flight.is_within(first, last) and not is_throttled
+        if fetch.record_limit and flight.last - flight.first + 1 > max_records:
+            is_whole = False
+        if flight.shared_delivery is not None:
+            if flight.shared_delivery.state is not RecordState.AVAILABLE:
                 return []
-            if whole:
-                flight.shared.acquire(fetch.member_id, self._lock(flight))
-                return [Acquired(flight.first, flight.last, flight.shared.count)]
-            flight.split()
-        taken = list(self._acquire_single(fetch, flight, first, last, left))
-        return [Acquired(*run) for run in runs_of((offset, offset, count) for offset, count in taken)]
+            if is_whole:
+                flight.shared_delivery.acquire(fetch.member_id, self._lock(flight))
+                return [AcquiredRun(flight.first, flight.last, flight.shared_delivery.count)]
+            flight.separate_records()
+        acquired_records = list(self._acquire_records(fetch, flight, first, last, max_records))
+        return [AcquiredRun(*run) for run in runs_of((offset, offset, count) for offset, count in acquired_records)]
 
-    def _acquire_single(
-        self, fetch: Fetch, flight: InFlight, first: int, last: int, left: int
+    def _acquire_records(
+        self, fetch: ShareFetch, flight: InFlightRun, first: int, last: int, max_records: int
     ) -> Iterator[tuple[int, int]]:
         """Acquire available records of a split run. Yield their offsets and delivery counts."""
-        limits, lock, taken, quota = self.limits, self._lock(flight), 0, 0
+        limits, lock, acquired_count, quota = self.limits, self._lock(flight), 0, 0
         for offset, delivery in flight.within(first, last):
             if delivery.state is not RecordState.AVAILABLE:
                 continue
-            is_last_time = limits.most_deliveries > _LEAST_THROTTLED and delivery.count == limits.most_deliveries - 1
-            if is_last_time and taken:
+            is_last_time = (
+                limits.max_deliveries > _MIN_THROTTLED_DELIVERIES and delivery.count == limits.max_deliveries - 1
+            )
+            if is_last_time and acquired_count:
                 return
-            if delivery.count >= limits.throttled_from and not quota:
-                quota = max(1, len(flight.single) >> (delivery.count - limits.throttled_from + 1))
+            if delivery.count >= limits.min_throttled_deliveries and not quota:
+                quota = max(
+                    1, len(flight.deliveries_by_offset) >> (delivery.count - limits.min_throttled_deliveries + 1)
+                )
             delivery.acquire(fetch.member_id, lock)
-            taken += 1
+            acquired_count += 1
             yield offset, delivery.count
-            if is_last_time or taken == quota or (fetch.record_limit and taken == left):
+            if is_last_time or acquired_count == quota or (fetch.record_limit and acquired_count == max_records):
                 return
 
-    def _is_throttled(self, flight: InFlight, first: int, last: int) -> bool:
+    def _is_throttled(self, flight: InFlightRun, first: int, last: int) -> bool:
         """Whether an available record of a run has so many deliveries that fewer records are acquired together."""
         counts = [
             delivery.count
             for begin, end, delivery in flight.runs()
             if delivery.state is RecordState.AVAILABLE
-            and (flight.shared is not None or (begin >= first and end <= last))
+            and (flight.shared_delivery is not None or (begin >= first and end <= last))
         ]
-        return max(counts, default=0) >= self.limits.throttled_from
+        return max(counts, default=0) >= self.limits.min_throttled_deliveries
 
-    def leave_out(self, spans: Iterable[Span]) -> None:
+    def archive_acquired(self, spans: Iterable[Span]) -> None:
         """Archive acquired records that consumers must not read: those of aborted transactions."""
         for span in spans:
             self._archive(span.first, span.last, RecordState.ACQUIRED)
@@ -263,79 +278,87 @@ class SharePartition:
             self._archive(fetch_offset, first - 1, RecordState.AVAILABLE)
 
     def _archive(self, first: int, last: int, state: RecordState) -> None:
-        for flight in self._between(first, last):
+        for flight in self._runs_between(first, last):
             if not flight.is_within(first, last):
-                flight.split()
+                flight.separate_records()
             for begin, end, delivery in flight.runs():
                 if delivery.state is state and first <= begin and end <= last:
                     delivery.archive()
 
-    def acknowledge(self, member_id: str, batches: Iterable[Acknowledged]) -> None:
+    def acknowledge(self, member_id: str, batches: Iterable[AcknowledgedRun]) -> None:
         """Apply a member's acknowledgements of records that it has acquired: all of them, or none."""
         changes: list[tuple[Delivery, int]] = []
         for batch in batches:
             if batch.last >= self.start:
-                changes += self._acquired_by(member_id, batch)
+                changes += self._match_acknowledgements(member_id, batch)
         if len({id(delivery) for delivery, _ in changes}) < len(changes):
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "A record is acknowledged twice.")
-        if not self.limits.may_renew and any(word == RENEW for _, word in changes):
+        if not self.limits.may_renew and any(acknowledgement_type == RENEW for _, acknowledgement_type in changes):
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "Locks are not renewed in this group.")
-        lock = self._lock(*self._flights) if any(word == RENEW for _, word in changes) else None
-        for delivery, word in changes:
-            if word == RENEW:
+        lock = (
+            self._lock(*self._flights)
+            if any(acknowledgement_type == RENEW for _, acknowledgement_type in changes)
+            else None
+        )
+        for delivery, acknowledgement_type in changes:
+            if acknowledgement_type == RENEW:
                 delivery.lock = lock
             else:
-                self._settle(delivery, _STATE_AFTER[word])
-        if any(word != RENEW for _, word in changes):
+                self._end_delivery(delivery, _STATE_AFTER[acknowledgement_type])
+        if any(acknowledgement_type != RENEW for _, acknowledgement_type in changes):
             self._store()
 
-    def _acquired_by(self, member_id: str, batch: Acknowledged) -> Iterator[tuple[Delivery, int]]:
+    def _match_acknowledgements(self, member_id: str, batch: AcknowledgedRun) -> Iterator[tuple[Delivery, int]]:
         """Yield the acknowledged deliveries, each with its acknowledgement type."""
-        flights = self._between(batch.first, batch.last)
-        if self._at_or_before(batch.first) < 0 and batch.first >= self.start:
+        flights = self._runs_between(batch.first, batch.last)
+        if self._find_run(batch.first) < 0 and batch.first >= self.start:
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "The records were not acquired.")
         if not flights or flights[-1].last < batch.last:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "The last record was not acquired.")
         for flight in flights:
             if flight.last >= self.start:
-                yield from self._acquired_of(member_id, batch, flight)
+                yield from self._match_run(member_id, batch, flight)
 
-    def _acquired_of(self, member_id: str, batch: Acknowledged, flight: InFlight) -> Iterator[tuple[Delivery, int]]:
-        whole = flight.is_within(max(batch.first, self.start), batch.last) and len(batch.types) == 1
-        if flight.shared is not None:
-            _check_acquired(flight.shared, member_id)
-            if whole:
-                yield flight.shared, batch.types[0]
+    def _match_run(self, member_id: str, batch: AcknowledgedRun, flight: InFlightRun) -> Iterator[tuple[Delivery, int]]:
+        is_whole = flight.is_within(max(batch.first, self.start), batch.last) and len(batch.types) == 1
+        if flight.shared_delivery is not None:
+            _check_acquired(flight.shared_delivery, member_id)
+            if is_whole:
+                yield flight.shared_delivery, batch.types[0]
                 return
-            flight.split()
+            flight.separate_records()
         for offset, delivery in flight.within(max(batch.first, self.start), batch.last):
             _check_acquired(delivery, member_id)
             yield delivery, batch.types[offset - batch.first if len(batch.types) > 1 else 0]
 
-    def _settle(self, delivery: Delivery, state: RecordState, *, is_below_start: bool = False) -> None:
+    def _end_delivery(self, delivery: Delivery, state: RecordState, *, is_below_start: bool = False) -> None:
         is_free = state is RecordState.AVAILABLE
-        if is_free and (is_below_start or delivery.count >= self.limits.most_deliveries):
+        if is_free and (is_below_start or delivery.count >= self.limits.max_deliveries):
             state = RecordState.ARCHIVED
-        delivery.settle(state)
+        delivery.end(state)
 
-    def _lock(self, *flights: InFlight) -> object:
+    def _lock(self, *flights: InFlightRun) -> object:
         """Return a new lock for records of some runs. Records that still have it when it expires are released."""
         lock = object()
-        self.clock.call_later(self.limits.lock_ms, lambda: self._take_back(flights, lambda row: row.lock is lock))
+        self.clock.call_later(self.limits.lock_ms, lambda: self._release(flights, lambda row: row.lock is lock))
         return lock
 
     def release_all(self, member_id: str) -> None:
         """Release all records of a member whose session ends. The delivery is still counted."""
-        self._take_back(self._flights, lambda row: row.member_id == member_id)
+        self._release(self._flights, lambda row: row.member_id == member_id)
 
-    def _take_back(self, flights: Iterable[InFlight], is_meant: Callable[[Delivery], bool]) -> None:
+    def _release(self, flights: Iterable[InFlightRun], matches: Callable[[Delivery], bool]) -> None:
         is_changed = False
         for flight in flights:
-            if flight.shared is not None and is_meant(flight.shared) and flight.first < self.start <= flight.last:
-                flight.split()
+            if (
+                flight.shared_delivery is not None
+                and matches(flight.shared_delivery)
+                and flight.first < self.start <= flight.last
+            ):
+                flight.separate_records()
             for _, last, delivery in flight.runs():
-                if delivery.state is RecordState.ACQUIRED and is_meant(delivery):
-                    self._settle(delivery, RecordState.AVAILABLE, is_below_start=last < self.start)
+                if delivery.state is RecordState.ACQUIRED and matches(delivery):
+                    self._end_delivery(delivery, RecordState.AVAILABLE, is_below_start=last < self.start)
                     is_changed = True
         if is_changed:
             self._store()
@@ -347,42 +370,44 @@ class SharePartition:
             self.start, self.end = offset, max(self.end, offset)
 
     def _store(self) -> None:
-        self.changed()
+        self.store_state()
         self._advance()
-        self.freed()
+        self.on_release()
 
     def _advance(self) -> None:
         """Move the start to the first unfinished record. Kafka stores the new start with the next change."""
         while self._flights:
             flight = self._flights[0]
-            open_at = next((first for first, _, delivery in flight.runs() if delivery.state not in DONE), None)
-            if open_at is not None:
-                self.start = max(self.start, open_at)
+            first_unfinished = next(
+                (first for first, _, delivery in flight.runs() if delivery.state not in FINISHED_STATES), None
+            )
+            if first_unfinished is not None:
+                self.start = max(self.start, first_unfinished)
                 return
             self.start = max(self.start, flight.last + 1)
             del self._flights[0]
         self.end = max(self.end, self.start)
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[StateBatch]:
         """Return the batches of the stored state."""
         runs = (
-            (max(first, self.start), last, delivery.stored)
+            (max(first, self.start), last, delivery.stored_state)
             for flight in self._flights
             for first, last, delivery in flight.runs()
-            if last >= self.start and delivery.stored != (RecordState.AVAILABLE, 0)
+            if last >= self.start and delivery.stored_state != (RecordState.AVAILABLE, 0)
         )
-        return [Batch(first, last, int(state), count) for first, last, (state, count) in runs_of(runs)]
+        return [StateBatch(first, last, int(state), count) for first, last, (state, count) in runs_of(runs)]
 
-    def restore(self, batches: Iterable[Batch]) -> None:
+    def restore(self, batches: Iterable[StateBatch]) -> None:
         """Restore the stored state. Records between its batches were acquired but not acknowledged."""
         for batch in sorted(batches):
             if batch.first > self.end:
-                self._flights.append(InFlight(self.end, batch.first - 1))
+                self._flights.append(InFlightRun(self.end, batch.first - 1))
             first = max(batch.first, self.end)
             if batch.last >= first:
                 state = Delivery(RecordState(batch.state), batch.deliveries)
-                state.settle(state.state)
-                self._flights.append(InFlight(first, batch.last, state))
+                state.end(state.state)
+                self._flights.append(InFlightRun(first, batch.last, state))
                 self.end = batch.last + 1
         self._advance()
 
@@ -394,7 +419,7 @@ def _check_acquired(delivery: Delivery, member_id: str) -> None:
         raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "Another member has acquired the record.")
 
 
-def _cut(batches: Sequence[Span], first: int, last: int, batch_size: int) -> Iterator[Span]:
+def _divide_run(batches: Sequence[Span], first: int, last: int, batch_size: int) -> Iterator[Span]:
     """Split a run at the starts of log batches, once a part has at least ``batch_size`` records."""
     if last - first + 1 > batch_size:
         for batch in batches:

@@ -12,7 +12,7 @@ from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult
 from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, refuse_invalid
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import share_records as rows
-from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
+from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup, ShareMember, assign
 
 
 class ShareHeartbeatRequest(NamedTuple):
@@ -56,7 +56,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         old = self._find_sender(group, request)
         member = _apply_request(old or ShareMember(request.member_id), request)
         records: list[Record] = []
-        if old is None or not member.same_subscription(old):
+        if old is None or not member.has_same_subscription(old):
             records.append(rows.member_record(group.group_id, member))
         members = {**group.members, member.member_id: member}
         names = {name for subscriber in members.values() for name in subscriber.topics}
@@ -80,22 +80,22 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         if member.epoch != target_epoch or epoch > group.epoch:
             target = self._drop_unsubscribed(member, targets.get(member.member_id, NOTHING))
             previous_epoch = member.previous_epoch if member.epoch == target_epoch else member.epoch
-            new_member = replace(member, epoch=target_epoch, previous_epoch=previous_epoch, assigned=target)
+            new_member = replace(member, epoch=target_epoch, previous_epoch=previous_epoch, assignment=target)
             if new_member != member:
                 records.append(rows.current_record(group.group_id, new_member))
         if records:
             self.write(group.group_id, records)
-        group.put(new_member)
+        group.update_member(new_member)
         group.epoch, group.metadata_hash, group.targets = epoch, metadata_hash, targets
         group.assignment_epoch, group.assignment_time_ms = target_epoch, assignment_time_ms
         self.restart_timers(group, new_member)
         self._start_reading(group, self._partitions_of_topics(names))
         sends_assignment = (
-            request.epoch == 0 or request.topics is not None or old is None or new_member.assigned != old.assigned
+            request.epoch == 0 or request.topics is not None or old is None or new_member.assignment != old.assignment
         )
         interval_ms = self.group_setting(group, "heartbeat.interval.ms")
         return HeartbeatResult(
-            new_member.member_id, new_member.epoch, interval_ms, new_member.assigned if sends_assignment else None
+            new_member.member_id, new_member.epoch, interval_ms, new_member.assignment if sends_assignment else None
         )
 
     def _find_sender(self, group: ShareGroup, request: ShareHeartbeatRequest) -> ShareMember | None:
@@ -109,9 +109,13 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         self, group: ShareGroup, members: dict[str, ShareMember]
     ) -> dict[str, frozenset[tuple[UUID, int]]]:
         """Assign the partitions that the group already reads; the current heartbeat may add more for the next one."""
-        partitions = {topic_id: sorted(indexes) for topic_id, (_, indexes) in group.initialized.items() if indexes}
+        partitions = {
+            topic_id: sorted(indexes) for topic_id, (_, indexes) in group.initialized_topics.items() if indexes
+        }
         subscriptions = {
-            key: frozenset(topic_id for topic_id in partitions if group.initialized[topic_id][0] in member.topics)
+            key: frozenset(
+                topic_id for topic_id in partitions if group.initialized_topics[topic_id][0] in member.topics
+            )
             for key, member in members.items()
         }
         return assign(subscriptions, partitions)
@@ -123,22 +127,22 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         topic_ids = ids_of_topics(self.topics, member.topics)
         return frozenset(partition for partition in target if partition[0] in topic_ids)
 
-    def _partitions_of_topics(self, names: set[str]) -> Initialized:
+    def _partitions_of_topics(self, names: set[str]) -> InitializedTopics:
         topics = ((name, self.topics.find(name)) for name in names)
         return {topic[0]: (name, frozenset(range(topic[1]))) for name, topic in topics if topic is not None}
 
-    def _start_reading(self, group: ShareGroup, topics: Initialized) -> None:
+    def _start_reading(self, group: ShareGroup, topics: InitializedTopics) -> None:
         """Start reading further partitions. The next heartbeat assigns them."""
         for topic_id, (_, indexes) in topics.items():
             for index in sorted(indexes):
                 self.start_reading(group.group_id, group.epoch, topic_id, index)
-        self.set_partitions(group, {**group.initialized, **topics})
+        self.store_partitions(group, {**group.initialized_topics, **topics})
 
-    def set_partitions(self, group: ShareGroup, topics: Initialized) -> None:
+    def store_partitions(self, group: ShareGroup, topics: InitializedTopics) -> None:
         """Store the partitions from which a group reads."""
-        if topics != group.initialized:
+        if topics != group.initialized_topics:
             self.write(group.group_id, [rows.state_record(group.group_id, topics)])
-            group.initialized, group.has_read = topics, True
+            group.initialized_topics, group.has_read = topics, True
 
     def leave(self, group: ShareGroup, member_id: str) -> HeartbeatResult:
         """Remove a member."""

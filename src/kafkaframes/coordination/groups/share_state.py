@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, LoadedRecord
-from kafkaframes.coordination.groups.share_in_flight import Batch
-from kafkaframes.coordination.groups.share_partition import DEFAULT_LIMITS, Limits, SharePartition
+from kafkaframes.coordination.groups.share_in_flight import StateBatch
+from kafkaframes.coordination.groups.share_partition import DEFAULT_LIMITS, ShareLimits, SharePartition
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
@@ -34,19 +34,19 @@ class ShareKey(NamedTuple):
     partition: int
 
 
-class Stored(NamedTuple):
+class StoredState(NamedTuple):
     """The stored state of a partition.
 
     Attributes:
         start: first unfinished offset; -1 if the group has not fetched from the partition yet.
-        done: number of finished records at or after ``start``; -1 if it is not known.
+        finished_count: number of finished records at or after ``start``; -1 if it is not known.
         epoch: epoch of the record, which grows with each record.
         state_epoch: group epoch at which the group began to read the partition.
     """
 
     start: int
-    batches: tuple[Batch, ...] = ()
-    done: int = 0
+    batches: tuple[StateBatch, ...] = ()
+    finished_count: int = 0
     epoch: int = 0
     state_epoch: int = 0
 
@@ -71,13 +71,13 @@ class ShareSession:
     epoch: int = 1
     partitions: dict[tuple[UUID, int], SessionPartition] = field(default_factory=dict)
 
-    def answers(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
+    def includes_in_response(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
         """Whether a response includes a partition: it has records or an error, or it was added or failed last time."""
-        kept = self.partitions.get(partition)
-        if kept is None:
+        session_partition = self.partitions.get(partition)
+        if session_partition is None:
             return True
-        is_in_answer, kept.is_answered = (
-            has_records or kept.is_answered or code != ErrorCode.NONE,
+        is_in_answer, session_partition.is_answered = (
+            has_records or session_partition.is_answered or code != ErrorCode.NONE,
             code != ErrorCode.NONE,
         )
         if has_records:  # the next fetch begins with the other partitions
@@ -92,75 +92,86 @@ class ShareStates:
     Attributes:
         log: ``__share_group_state``.
         partitions: states in memory, with the acquired records.
-        stored: stored states.
-        freed: callback for the time when records of a partition may have become available.
+        stored_states: stored states.
+        on_release: callback for the time when records of a partition may have become available.
         sessions: sessions by node, group and member.
     """
 
     clock: Clock
     log: CoordinatorLog
-    freed: Callable[[ShareKey], None]
+    on_release: Callable[[ShareKey], None]
     partitions: dict[ShareKey, SharePartition] = field(default_factory=dict)
-    stored: dict[ShareKey, Stored] = field(default_factory=dict)
+    stored_states: dict[ShareKey, StoredState] = field(default_factory=dict)
     sessions: dict[tuple[int, str, str], ShareSession] = field(default_factory=dict)
     unread: int = 0
 
-    def begin(self, key: ShareKey, group_epoch: int) -> None:
+    def initialize(self, key: ShareKey, group_epoch: int) -> None:
         """Add a partition to those that a group reads. Its first fetch decides the start offset."""
-        if key not in self.stored:
-            self._put(key, Stored(_UNKNOWN, done=_UNKNOWN, state_epoch=group_epoch))
+        if key not in self.stored_states:
+            self._append_snapshot(key, StoredState(_UNKNOWN, finished_count=_UNKNOWN, state_epoch=group_epoch))
 
-    def open(self, key: ShareKey, begin: Callable[[], int], limits: Limits = DEFAULT_LIMITS) -> SharePartition:
+    def open(
+        self, key: ShareKey, find_start: Callable[[], int], limits: ShareLimits = DEFAULT_LIMITS
+    ) -> SharePartition:
         """Return the state of a partition that the group reads. Raise UNKNOWN_SERVER_ERROR for others, as Kafka does.
 
         Args:
-            begin: returns the start offset for a partition from which the group has not fetched yet.
+            find_start: returns the start offset for a partition from which the group has not fetched yet.
         """
         state = self.partitions.get(key)
         if state is None:
-            stored = self.stored.get(key)
-            if stored is None:
+            stored_state = self.stored_states.get(key)
+            if stored_state is None:
                 raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Group {key.group_id} does not read the partition.")
-            start = begin() if stored.start == _UNKNOWN else stored.start
-            made = SharePartition(self.clock, start, lambda: self._changed(key, made), lambda: self.freed(key))
-            made.restore(stored.batches)
-            state = self.partitions[key] = made
+            start = find_start() if stored_state.start == _UNKNOWN else stored_state.start
+            new_state = SharePartition(
+                self.clock, start, lambda: self._store_change(key, new_state), lambda: self.on_release(key)
+            )
+            new_state.restore(stored_state.batches)
+            state = self.partitions[key] = new_state
         state.limits = limits
         return state
 
-    def _changed(self, key: ShareKey, state: SharePartition) -> None:
+    def _store_change(self, key: ShareKey, state: SharePartition) -> None:
         """Store a partition's state. If that fails, the partition's next change stores it."""
-        stored = self.stored.get(key)
-        if stored is None or self.partitions.get(key) is not state:  # a lock that expired after the state was removed
+        stored_state = self.stored_states.get(key)
+        if (
+            stored_state is None or self.partitions.get(key) is not state
+        ):  # a lock that expired after the state was removed
             return
         with suppress(KafkaframesError):
-            self._put(key, stored._replace(start=state.start, batches=tuple(state.batches()), done=state.done_ahead))
+            self._append_snapshot(
+                key,
+                stored_state._replace(
+                    start=state.start, batches=tuple(state.batches()), finished_count=state.finished_count
+                ),
+            )
 
-    def _put(self, key: ShareKey, stored: Stored) -> None:
-        epoch = self.stored[key].epoch + 1 if key in self.stored else 0
-        stored = stored._replace(epoch=epoch)
-        made: Any = message("ShareSnapshotValue")
+    def _append_snapshot(self, key: ShareKey, new_state: StoredState) -> None:
+        epoch = self.stored_states[key].epoch + 1 if key in self.stored_states else 0
+        new_state = new_state._replace(epoch=epoch)
+        value_class: Any = message("ShareSnapshotValue")
         now_ms = self.clock.now_ms
-        value = made(
+        value = value_class(
             snapshot_epoch=epoch,
-            state_epoch=stored.state_epoch,
+            state_epoch=new_state.state_epoch,
             leader_epoch=0,
-            start_offset=stored.start,
-            delivery_complete_count=stored.done,
+            start_offset=new_state.start,
+            delivery_complete_count=new_state.finished_count,
             create_timestamp=now_ms,
             write_timestamp=now_ms,
             state_batches=[
-                made.StateBatch(
-                    first_offset=one.first,
-                    last_offset=one.last,
-                    delivery_state=one.state,
-                    delivery_count=one.deliveries,
+                value_class.StateBatch(
+                    first_offset=batch.first,
+                    last_offset=batch.last,
+                    delivery_state=batch.state,
+                    delivery_count=batch.deliveries,
                 )
-                for one in stored.batches
+                for batch in new_state.batches
             ],
         )
         self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), value, 0)])
-        self.stored[key] = stored
+        self.stored_states[key] = new_state
 
     def _partition_of(self, key: ShareKey) -> int:
         text = f"{key.group_id}:{uuid_to_text(key.topic_id)}:{key.partition}"
@@ -168,21 +179,23 @@ class ShareStates:
 
     def reset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
         """Set a group's start offset; -1 lets the next fetch decide."""
-        self._put(key, Stored(start, done=_UNKNOWN if start == _UNKNOWN else 0, state_epoch=group_epoch))
+        self._append_snapshot(
+            key, StoredState(start, finished_count=_UNKNOWN if start == _UNKNOWN else 0, state_epoch=group_epoch)
+        )
         self.partitions.pop(key, None)
 
-    def forget(self, key: ShareKey) -> None:
+    def delete(self, key: ShareKey) -> None:
         """Delete a group's state in a partition."""
-        if key in self.stored:
+        if key in self.stored_states:
             self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), None, None)])
-            del self.stored[key]
+            del self.stored_states[key]
         self.partitions.pop(key, None)
 
-    def forget_all(self, *, group_id: str | None = None, topic_id: UUID | None = None) -> None:
+    def delete_all(self, *, group_id: str | None = None, topic_id: UUID | None = None) -> None:
         """Delete all states of a group, or the states of all groups in a topic."""
-        for key in list(self.stored):
+        for key in list(self.stored_states):
             if key.group_id == group_id or key.topic_id == topic_id:
-                self.forget(key)
+                self.delete(key)
 
     def release(self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]]) -> None:
         """Release the records that a member has acquired in some partitions."""
@@ -196,9 +209,9 @@ class ShareStates:
         for key in [key for key in self.partitions if key.group_id == group_id]:
             del self.partitions[key]
 
-    def load(self, loaded: Iterable[LoadedRecord]) -> None:
+    def load(self, loaded_records: Iterable[LoadedRecord]) -> None:
         """Load the stored states after a restart. Records that were acquired are available again."""
-        for record in loaded:
+        for record in loaded_records:
             if record.key is None:
                 continue
             try:
@@ -208,38 +221,39 @@ class ShareStates:
                 continue
             key = ShareKey(read.key.group_id, read.key.topic_id, read.key.partition)
             if read.value is None:
-                self.stored.pop(key, None)
+                self.stored_states.pop(key, None)
             elif read.type == _SNAPSHOT:
-                self.stored[key] = _snapshot(read.value)
-            elif read.type == _UPDATE and key in self.stored:
-                self.stored[key] = _updated(self.stored[key], read.value)
+                self.stored_states[key] = _snapshot(read.value)
+            elif read.type == _UPDATE and key in self.stored_states:
+                self.stored_states[key] = _apply_update(self.stored_states[key], read.value)
 
 
 def _key(key: ShareKey) -> Any:
     return message("ShareSnapshotKey")(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
 
-def _batches(value: Any) -> tuple[Batch, ...]:
+def _batches(value: Any) -> tuple[StateBatch, ...]:
     return tuple(
-        Batch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count) for one in value.state_batches
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in value.state_batches
     )
 
 
-def _snapshot(value: Any) -> Stored:
-    done = value.delivery_complete_count
-    return Stored(value.start_offset, _batches(value), done, value.snapshot_epoch, value.state_epoch)
+def _snapshot(value: Any) -> StoredState:
+    finished_count = value.delivery_complete_count
+    return StoredState(value.start_offset, _batches(value), finished_count, value.snapshot_epoch, value.state_epoch)
 
 
-def _updated(stored: Stored, value: Any) -> Stored:
+def _apply_update(stored_state: StoredState, value: Any) -> StoredState:
     """Return the state after a ShareUpdate record. Its batches override earlier ones."""
-    start = stored.start if value.start_offset == _UNKNOWN else value.start_offset
-    batches = stored.batches
+    start = stored_state.start if value.start_offset == _UNKNOWN else value.start_offset
+    batches = stored_state.batches
     for new in _batches(value):
-        batches = _overlaid(batches, new)
-    return stored._replace(start=start, batches=batches, done=value.delivery_complete_count)
+        batches = _overlay_batch(batches, new)
+    return stored_state._replace(start=start, batches=batches, finished_count=value.delivery_complete_count)
 
 
-def _overlaid(batches: tuple[Batch, ...], new: Batch) -> tuple[Batch, ...]:
+def _overlay_batch(batches: tuple[StateBatch, ...], new: StateBatch) -> tuple[StateBatch, ...]:
     before = [old._replace(last=min(old.last, new.first - 1)) for old in batches if old.first < new.first]
     after = [old._replace(first=max(old.first, new.last + 1)) for old in batches if old.last > new.last]
     return (*before, new, *after)

@@ -17,7 +17,7 @@ from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 from kafkaframes.storage.files.names import check_topic
 
 CountOf = Callable[[str], int | None]  # topic name -> number of partitions; None if the topic does not exist
-_NAMED = 3  # largest number of missing topics in a status text
+_MAX_LISTED_TOPICS = 3  # largest number of missing topics in a status text
 
 
 class StatusCode(IntEnum):
@@ -78,21 +78,25 @@ class Topology(NamedTuple):
     @property
     def inputs(self) -> frozenset[str]:
         """Every topic that the topology reads."""
-        return frozenset(name for one in self.subtopologies for name in one.inputs)
+        return frozenset(name for subtopology in self.subtopologies for name in subtopology.inputs)
 
     @property
     def topics(self) -> frozenset[str]:
         """Every topic that must exist, internal topics included."""
-        return self.inputs.union(topic.name for one in self.subtopologies for topic in one.changelog_topics)
+        return self.inputs.union(
+            topic.name for subtopology in self.subtopologies for topic in subtopology.changelog_topics
+        )
 
     @property
-    def stateful(self) -> frozenset[str]:
+    def stateful_ids(self) -> frozenset[str]:
         """The ids of the subtopologies that have changelogs."""
-        return frozenset(one.subtopology_id for one in self.subtopologies if one.changelog_topics)
+        return frozenset(
+            subtopology.subtopology_id for subtopology in self.subtopologies if subtopology.changelog_topics
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class ConfiguredTopology:
     """A topology after a comparison with the broker's topics.
 
     Attributes:
@@ -136,12 +140,12 @@ def check_topology(topology: Topology) -> None:
     Raises:
         RefusedError: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka returns that error.
     """
-    for topic in (topic for one in topology.subtopologies for topic in one.changelog_topics):
+    for topic in (topic for subtopology in topology.subtopologies for topic in subtopology.changelog_topics):
         if topic.partitions != 0:
             reason = f"Changelog topic {topic.name} must have an undefined partition count, but it is set to"
             reason += f" {topic.partitions}."
             raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
-    ids = [one.subtopology_id for one in topology.subtopologies]
+    ids = [subtopology.subtopology_id for subtopology in topology.subtopologies]
     if topology.epoch < 0 or len(set(ids)) < len(ids):
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -154,12 +158,12 @@ def _is_topic_name(name: str) -> bool:
     return True
 
 
-def configure(topology: Topology, count_of: CountOf) -> Configured:
+def configure(topology: Topology, count_of: CountOf) -> ConfiguredTopology:
     """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if it is invalid."""
     missing = sorted(name for one in topology.subtopologies for name in one.source_topics if count_of(name) is None)
     if missing:
         detail = f"Source topics {', '.join(dict.fromkeys(missing))} are missing."
-        return Configured(status=Status(StatusCode.MISSING_SOURCE_TOPICS, detail))
+        return ConfiguredTopology(status=Status(StatusCode.MISSING_SOURCE_TOPICS, detail))
     counts = {name: count_of(name) or 0 for one in topology.subtopologies for name in one.source_topics}
     try:
         counts = _repartition_counts(topology, counts)
@@ -167,7 +171,7 @@ def configure(topology: Topology, count_of: CountOf) -> Configured:
             for sources, repartition in subtopology.copartition_groups:
                 _copartition(subtopology, counts, sources, repartition)
     except _NotReadyError as error:
-        return Configured(status=error.status)
+        return ConfiguredTopology(status=error.status)
     tasks = {
         one.subtopology_id: max((counts[name] for name in one.inputs), default=0) for one in topology.subtopologies
     }
@@ -181,10 +185,10 @@ def configure(topology: Topology, count_of: CountOf) -> Configured:
         for one in topology.subtopologies
         for topic in one.changelog_topics
     ]
-    return _compared(internal, tasks, count_of)
+    return _compare_topics(internal, tasks, count_of)
 
 
-def _compared(internal: list[InternalTopic], tasks: Mapping[str, int], count_of: CountOf) -> Configured:
+def _compare_topics(internal: list[InternalTopic], tasks: Mapping[str, int], count_of: CountOf) -> ConfiguredTopology:
     """Compare the internal topics with the topics that exist."""
     absent = []
     for topic in internal:
@@ -194,14 +198,14 @@ def _compared(internal: list[InternalTopic], tasks: Mapping[str, int], count_of:
         elif count != topic.partitions:
             detail = f"Existing topic {topic.name} has different number of partitions: expected {topic.partitions}"
             detail += f", found {count}"
-            return Configured(status=Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail))
+            return ConfiguredTopology(status=Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail))
     counts = {topic.name: topic.partitions for topic in internal}
     if not absent:
-        return Configured(tasks, counts)
-    names = ", ".join(topic.name for topic in absent[:_NAMED])
-    more = f" and {len(absent) - _NAMED} additional topics" if len(absent) > _NAMED else ""
+        return ConfiguredTopology(tasks, counts)
+    names = ", ".join(topic.name for topic in absent[:_MAX_LISTED_TOPICS])
+    more = f" and {len(absent) - _MAX_LISTED_TOPICS} additional topics" if len(absent) > _MAX_LISTED_TOPICS else ""
     status = Status(StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}{more}")
-    return Configured(counts=counts, missing=tuple(absent), status=status)
+    return ConfiguredTopology(counts=counts, missing=tuple(absent), status=status)
 
 
 def _repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
@@ -210,27 +214,38 @@ def _repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[
     It is the declared number, or that of the largest input of its writers. As in Kafka, topics are decided in order.
     A repartition topic that is decided later does not count as an input.
     """
-    declared = {topic.name: topic.partitions for one in topology.subtopologies for topic in one.repartition_topics}
-    known = {**sources, **{name: count for name, count in declared.items() if count > 0}}
+    declared_counts = {
+        topic.name: topic.partitions
+        for subtopology in topology.subtopologies
+        for topic in subtopology.repartition_topics
+    }
+    partition_counts = {**sources, **{name: count for name, count in declared_counts.items() if count > 0}}
     writers = {
-        name: [one for one in topology.subtopologies if name in one.sinks] for name in declared if name not in known
+        name: [subtopology for subtopology in topology.subtopologies if name in subtopology.sinks]
+        for name in declared_counts
+        if name not in partition_counts
     }
     if not all(writers.values()):
-        raise _unresolved(", because a repartition source topic is never used as a sink topic.")
+        raise _repartition_error(", because a repartition source topic is never used as a sink topic.")
     while writers:
         before = len(writers)
         for name in list(writers):
-            inputs = [known[read] for one in writers[name] for read in one.inputs if read in known]
+            inputs = [
+                partition_counts[read]
+                for subtopology in writers[name]
+                for read in subtopology.inputs
+                if read in partition_counts
+            ]
             if inputs:
-                known[name] = max(inputs)
+                partition_counts[name] = max(inputs)
                 del writers[name]
         if len(writers) == before:
-            raise _unresolved(". There may be loops in the topology that cannot be resolved.")
-    return known
+            raise _repartition_error(". There may be loops in the topology that cannot be resolved.")
+    return partition_counts
 
 
-def _unresolved(why: str) -> RefusedError:
-    reason = f"Failed to compute number of partitions for all repartition topics{why}"
+def _repartition_error(reason_suffix: str) -> RefusedError:
+    reason = f"Failed to compute number of partitions for all repartition topics{reason_suffix}"
     return RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
 
 
@@ -238,20 +253,20 @@ def _copartition(
     subtopology: Subtopology, counts: dict[str, int], sources: tuple[str, ...], repartition: tuple[str, ...]
 ) -> None:
     """Give the repartition topics of each copartition group as many partitions as its other topics have."""
-    declared = {topic.name: topic.partitions for topic in subtopology.repartition_topics if topic.partitions > 0}
-    fixed = {name: count for name, count in declared.items() if name in repartition}
+    declared_counts = {topic.name: topic.partitions for topic in subtopology.repartition_topics if topic.partitions > 0}
+    fixed_counts = {name: count for name, count in declared_counts.items() if name in repartition}
     if sources:
         count = _same_count({name: counts[name] for name in sources})
-        if any(one != count for one in fixed.values()):
-            names = ", ".join(sorted(name for name, one in fixed.items() if one != count))
-            wrong = ", ".join(str(fixed[name]) for name in sorted(fixed) if fixed[name] != count)
+        if any(fixed_count != count for fixed_count in fixed_counts.values()):
+            names = ", ".join(sorted(name for name, fixed_count in fixed_counts.items() if fixed_count != count))
+            wrong = ", ".join(str(fixed_counts[name]) for name in sorted(fixed_counts) if fixed_counts[name] != count)
             detail = (
                 f"Number of partitions [{wrong}] of repartition topic [{names}] doesn't match number of partitions"
                 f" [{count}] of the source topic."
             )
             raise _NotReadyError(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
     else:
-        count = _same_count(fixed) if fixed else max((counts[name] for name in repartition), default=0)
+        count = _same_count(fixed_counts) if fixed_counts else max((counts[name] for name in repartition), default=0)
     counts.update(dict.fromkeys(repartition, count))
 
 
@@ -291,10 +306,10 @@ class StreamsMember(GroupMember[Task]):
     user_endpoint: tuple[str, int] | None = None
     client_tags: tuple[tuple[str, str], ...] = ()
 
-    def same_needs(self, other: StreamsMember) -> bool:
+    def has_same_needs(self, other: StreamsMember) -> bool:
         """Whether the differences between two versions of a member require no new assignment."""
         same = replace(other, client_id=self.client_id, client_host=self.client_host)
-        return self.same_subscription(replace(same, rebalance_timeout_ms=self.rebalance_timeout_ms))
+        return self.has_same_subscription(replace(same, rebalance_timeout_ms=self.rebalance_timeout_ms))
 
 
 @dataclass(eq=False)
@@ -303,7 +318,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
 
     Attributes:
         topology: the group's topology; None before the first member joins.
-        configured: the topology after a comparison with the broker's topics, at ``topics_version``.
+        configured_topology: the topology after a comparison with the broker's topics, at ``topics_version``.
         assignment_configs: assignment settings of the current epoch.
         delayed_until_ms: earliest monotonic time of the first assignment; None if there is no delay.
         endpoint_epoch: epoch of the endpoints. It grows when a member with an endpoint is sent its tasks, and is not
@@ -312,7 +327,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     """
 
     topology: Topology | None = None
-    configured: Configured | None = None
+    configured_topology: ConfiguredTopology | None = None
     topics_version: int = 0
     assignment_configs: tuple[tuple[str, str], ...] | None = None
     delayed_until_ms: int | None = None
@@ -330,7 +345,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     @property
     def is_ready(self) -> bool:
         """Whether every topic of the topology exists with the right number of partitions."""
-        return self.configured is not None and self.configured.status is None
+        return self.configured_topology is not None and self.configured_topology.status is None
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether the topology reads the topic."""
@@ -338,22 +353,34 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
 
     def partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
         """Yield (topic, partition) of the inputs of a member's tasks in a role. Some may not exist."""
-        inputs = {one.subtopology_id: one.inputs for one in self.topology.subtopologies} if self.topology else {}
-        for of_role, subtopology, index in sorted(member.assigned):
+        inputs = (
+            {subtopology_row.subtopology_id: subtopology_row.inputs for subtopology_row in self.topology.subtopologies}
+            if self.topology
+            else {}
+        )
+        for of_role, subtopology, index in sorted(member.assignment):
             for name in inputs.get(subtopology, ()) if of_role is role else ():
                 yield name, index
 
-    def is_taken_for(self, process_id: str) -> Callable[[Task], bool]:
+    def is_blocked_for(self, process_id: str) -> Callable[[Task], bool]:
         """Return a predicate: whether a process cannot start a task yet.
 
         It cannot while another member has the task as an active task, or while the same process runs the task in
         another role. A process keeps the state of a task in one directory.
         """
-        held = [(one.process_id, task) for one in self.members.values() for task in one.assigned | one.revoking]
-        active = {task[1:] for _, task in held if task[0] is TaskRole.ACTIVE}
-        here = {task[1:] for owner, task in held if owner == process_id}
-        here_inactive = {task[1:] for owner, task in held if owner == process_id and task[0] is not TaskRole.ACTIVE}
-        return lambda task: task[1:] in (active | here_inactive if task[0] is TaskRole.ACTIVE else here)
+        member_tasks = [
+            (member.process_id, task)
+            for member in self.members.values()
+            for task in member.assignment | member.revoking
+        ]
+        active = {task[1:] for _, task in member_tasks if task[0] is TaskRole.ACTIVE}
+        process_tasks = {task[1:] for owner, task in member_tasks if owner == process_id}
+        inactive_process_tasks = {
+            task[1:] for owner, task in member_tasks if owner == process_id and task[0] is not TaskRole.ACTIVE
+        }
+        return lambda task: (
+            task[1:] in (active | inactive_process_tasks if task[0] is TaskRole.ACTIVE else process_tasks)
+        )
 
     def remove(self, member_id: str) -> None:
         """Remove a member. The last member's departure also ends a requested shutdown."""

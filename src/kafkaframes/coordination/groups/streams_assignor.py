@@ -55,7 +55,7 @@ def hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int = 16) -
     return sorted(keys, key=bucket)
 
 
-class LeastFirst(Generic[_T]):
+class JavaPriorityQueue(Generic[_T]):
     """A queue with the same order of equal items as Java's ``PriorityQueue``.
 
     That order depends on all earlier operations. ``heapq`` moves items differently and returns another of equal items.
@@ -76,7 +76,7 @@ class LeastFirst(Generic[_T]):
             index = (index - 1) // 2
         heap[index] = item
 
-    def take(self) -> _T | None:
+    def pop(self) -> _T | None:
         """Remove and return the first item; None if the queue is empty."""
         heap, key = self._heap, self._key
         if not heap:
@@ -115,7 +115,7 @@ class _Process:
 
     counts: dict[str, int] = field(default_factory=dict)
     tasks: set[TaskId] = field(default_factory=set)
-    by_load: LeastFirst[str] | None = None
+    by_load: JavaPriorityQueue[str] | None = None
 
     @property
     def load(self) -> float:
@@ -134,70 +134,70 @@ class _Quota:
     def each(self) -> int:
         return -(-self.tasks // self.members) if self.members else 0
 
-    def reached(self, count: int) -> None:
+    def exclude_if_full(self, count: int) -> None:
         if count == (each := self.each):
             self.tasks, self.members = self.tasks - each, self.members - 1
 
 
 @dataclass(slots=True)
-class _Spread:
+class _PartialAssignment:
     """A partial assignment.
 
     Attributes:
         active_quota: quota of active tasks.
         quota: quota of all tasks.
-        was_active: previous member of each active task, the last one if there are several.
-        was_standby: previous members of each standby task, which have its state.
+        previous_active: previous member of each active task, the last one if there are several.
+        previous_standbys: previous members of each standby task, which have its state.
     """
 
-    process_of: Mapping[str, _Process]
+    process_by_member: Mapping[str, _Process]
     processes: list[_Process]
     active_quota: _Quota
     quota: _Quota
-    was_active: dict[TaskId, str]
-    was_standby: dict[TaskId, list[str]]
-    assigned: dict[str, set[Task]]
+    previous_active: dict[TaskId, str]
+    previous_standbys: dict[TaskId, list[str]]
+    tasks_by_member: dict[str, set[Task]]
 
     def count(self, member_id: str) -> int:
-        return self.process_of[member_id].counts[member_id]
+        return self.process_by_member[member_id].counts[member_id]
 
-    def give(self, member_id: str, role: TaskRole, task_id: TaskId) -> None:
+    def assign(self, member_id: str, role: TaskRole, task_id: TaskId) -> None:
         """Assign a task to a member that had the task or its state."""
         self._add(member_id, role, task_id)
-        self.process_of[member_id].by_load = None
+        self.process_by_member[member_id].by_load = None
 
-    def give_to_least_loaded(self, process: _Process, role: TaskRole, task_id: TaskId) -> None:
+    def assign_to_least_loaded(self, process: _Process, role: TaskRole, task_id: TaskId) -> None:
         if len(process.counts) == 1:
             self._add(next(iter(process.counts)), role, task_id)
             return
         if process.by_load is None:
-            process.by_load = LeastFirst(self.count, hash_order(process.counts))
-        member_id = process.by_load.take()
+            process.by_load = JavaPriorityQueue(self.count, hash_order(process.counts))
+        member_id = process.by_load.pop()
         assert member_id is not None  # every process has at least one member
         self._add(member_id, role, task_id)
         process.by_load.add(member_id)
 
     def _add(self, member_id: str, role: TaskRole, task_id: TaskId) -> None:
-        process = self.process_of[member_id]
+        process = self.process_by_member[member_id]
         partition, subtopology = task_id
-        self.assigned[member_id].add((role, subtopology, partition))
+        self.tasks_by_member[member_id].add((role, subtopology, partition))
         process.tasks.add(task_id)
         process.counts[member_id] += 1
         if role is TaskRole.ACTIVE:
-            self.active_quota.reached(process.counts[member_id])
-        self.quota.reached(process.counts[member_id])
+            self.active_quota.exclude_if_full(process.counts[member_id])
+        self.quota.exclude_if_full(process.counts[member_id])
 
     def least_loaded_before(self, task_id: TaskId, *, is_free: Callable[[_Process], bool]) -> str | None:
         """Return the least loaded previous standby member of a task, by the loads of processes and then of members.
 
         Return None if the process of the first one is not free: Kafka checks that process, whichever member it selects.
         """
-        members = self.was_standby.get(task_id)
-        if not members or not is_free(self.process_of[members[0]]):
+        members = self.previous_standbys.get(task_id)
+        if not members or not is_free(self.process_by_member[members[0]]):
             return None
-        best, load, count = members[0], self.process_of[members[0]].load, self.count(members[0])
+        best, load, count = members[0], self.process_by_member[members[0]].load, self.count(members[0])
         for member_id in members[1:]:
-            process = self.process_of[member_id]
+            process = self.process_by_member[member_id]
             if process.load < load and is_free(process) and self.count(member_id) < count:
                 best, load, count = member_id, process.load, self.count(member_id)
         return best
@@ -226,91 +226,95 @@ def sticky(
     task_ids = sorted((partition, subtopology) for subtopology, count in tasks.items() for partition in range(count))
     standby_ids = [task_id for task_id in task_ids if task_id[1] in with_state] if standby_count > 0 else []
     total = len(task_ids) + len(standby_ids) * standby_count
-    spread = _begun(process_of, current, _Quota(len(task_ids), len(process_of)), _Quota(total, len(process_of)))
+    spread = _start_assignment(
+        process_of, current, _Quota(len(task_ids), len(process_of)), _Quota(total, len(process_of))
+    )
     _assign_active(spread, task_ids)
     _assign_standby(spread, standby_ids, standby_count)
-    return {member_id: frozenset(mine) for member_id, mine in spread.assigned.items()}
+    return {member_id: frozenset(member_tasks) for member_id, member_tasks in spread.tasks_by_member.items()}
 
 
-def _begun(process_of: Mapping[str, str], current: Mapping[str, Tasks], active_quota: _Quota, quota: _Quota) -> _Spread:
+def _start_assignment(
+    process_of: Mapping[str, str], current: Mapping[str, Tasks], active_quota: _Quota, quota: _Quota
+) -> _PartialAssignment:
     """Return an empty assignment with the members' previous tasks, in the iteration order of Kafka's hash map."""
     processes: dict[str, _Process] = {}
-    was_active: dict[TaskId, str] = {}
-    was_standby: dict[TaskId, list[str]] = {}
+    previous_active: dict[TaskId, str] = {}
+    previous_standbys: dict[TaskId, list[str]] = {}
     for member_id in hash_order(process_of):
         processes.setdefault(process_of[member_id], _Process()).counts[member_id] = 0
         for role, subtopology, partition in current.get(member_id, NO_TASKS):
             if role is TaskRole.ACTIVE:
-                was_active[partition, subtopology] = member_id
+                previous_active[partition, subtopology] = member_id
             elif role is TaskRole.STANDBY:
-                was_standby.setdefault((partition, subtopology), []).append(member_id)
-    return _Spread(
+                previous_standbys.setdefault((partition, subtopology), []).append(member_id)
+    return _PartialAssignment(
         {member_id: processes[name] for member_id, name in process_of.items()},
         [processes[name] for name in hash_order(processes, capacity=len(process_of))],
         active_quota,
         quota,
-        was_active,
-        was_standby,
+        previous_active,
+        previous_standbys,
         {member_id: set() for member_id in process_of},
     )
 
 
-def _assign_active(spread: _Spread, task_ids: list[TaskId]) -> None:
+def _assign_active(spread: _PartialAssignment, task_ids: list[TaskId]) -> None:
     """Assign active tasks to previous active members, then to previous standby members, then to the least loaded."""
 
     def kept(before: list[TaskId], owner: Callable[[TaskId], str | None]) -> list[TaskId]:
-        rest = []
+        unassigned_ids = []
         for task_id in before:
             member_id = owner(task_id)
             if member_id is None or spread.count(member_id) >= spread.active_quota.each:
-                rest.append(task_id)
+                unassigned_ids.append(task_id)
             else:
-                spread.give(member_id, TaskRole.ACTIVE, task_id)
-        return rest
+                spread.assign(member_id, TaskRole.ACTIVE, task_id)
+        return unassigned_ids
 
-    rest = kept(task_ids, spread.was_active.get)
-    rest = kept(rest, lambda task_id: spread.least_loaded_before(task_id, is_free=lambda _: True))
-    queue = LeastFirst(attrgetter("load"), spread.processes)
-    for task_id in sorted(rest, key=_by_subtopology):
-        process = queue.take()
+    remaining_ids = kept(task_ids, spread.previous_active.get)
+    remaining_ids = kept(remaining_ids, lambda task_id: spread.least_loaded_before(task_id, is_free=lambda _: True))
+    queue = JavaPriorityQueue(attrgetter("load"), spread.processes)
+    for task_id in sorted(remaining_ids, key=_by_subtopology):
+        process = queue.pop()
         assert process is not None  # the group has at least one member
-        spread.give_to_least_loaded(process, TaskRole.ACTIVE, task_id)
+        spread.assign_to_least_loaded(process, TaskRole.ACTIVE, task_id)
         queue.add(process)
 
 
-def _assign_standby(spread: _Spread, task_ids: list[TaskId], standby_count: int) -> None:
+def _assign_standby(spread: _PartialAssignment, task_ids: list[TaskId], standby_count: int) -> None:
     """Assign standby tasks to members that had the task or its state, within the quota, then to the least loaded."""
-    left: list[tuple[TaskId, int]] = []
+    unassigned: list[tuple[TaskId, int]] = []
     for task_id in reversed(task_ids):
-        for done in range(standby_count):
-            member_id = _keeper(spread, task_id)
+        for assigned_count in range(standby_count):
+            member_id = _find_previous_member(spread, task_id)
             if member_id is None:
-                left.append((task_id, standby_count - done))
+                unassigned.append((task_id, standby_count - assigned_count))
                 break
-            spread.give(member_id, TaskRole.STANDBY, task_id)
-    queue = LeastFirst(attrgetter("load"), spread.processes)
-    for task_id, count in sorted(left, key=lambda pair: _by_subtopology(pair[0]), reverse=True):
+            spread.assign(member_id, TaskRole.STANDBY, task_id)
+    queue = JavaPriorityQueue(attrgetter("load"), spread.processes)
+    for task_id, count in sorted(unassigned, key=lambda pair: _by_subtopology(pair[0]), reverse=True):
         for _ in range(count):
-            passed = []  # processes that have the task already; the last of them is put back first
-            while (process := queue.take()) is not None and task_id in process.tasks:
-                passed.append(process)
+            passed_processes = []  # processes that have the task already; the last of them is put back first
+            while (process := queue.pop()) is not None and task_id in process.tasks:
+                passed_processes.append(process)
             if process is not None:
-                spread.give_to_least_loaded(process, TaskRole.STANDBY, task_id)
+                spread.assign_to_least_loaded(process, TaskRole.STANDBY, task_id)
                 queue.add(process)
-            for other in reversed(passed):
-                queue.add(other)
+            for passed_process in reversed(passed_processes):
+                queue.add(passed_process)
             if process is None:  # there are fewer processes than copies of the task
                 break
 
 
-def _keeper(spread: _Spread, task_id: TaskId) -> str | None:
+def _find_previous_member(spread: _PartialAssignment, task_id: TaskId) -> str | None:
     """Return the previous active or standby member of a task if its process may run a standby task of it, else None."""
 
     def is_free(process: _Process) -> bool:
         return task_id not in process.tasks
 
-    owner = spread.was_active.get(task_id)
-    if owner is not None and is_free(spread.process_of[owner]) and spread.count(owner) < spread.quota.each:
+    owner = spread.previous_active.get(task_id)
+    if owner is not None and is_free(spread.process_by_member[owner]) and spread.count(owner) < spread.quota.each:
         return owner
     keeper = spread.least_loaded_before(task_id, is_free=is_free)
     return keeper if keeper is not None and spread.count(keeper) < spread.quota.each else None

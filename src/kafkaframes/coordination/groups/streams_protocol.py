@@ -17,7 +17,7 @@ from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.streams import (
     NO_TASKS,
-    Configured,
+    ConfiguredTopology,
     InternalTopic,
     Status,
     StatusCode,
@@ -41,7 +41,7 @@ class StreamsHeartbeatRequest(NamedTuple):
     Attributes:
         epoch: the member's epoch; 0 to join, -1 to leave.
         endpoint_epoch: epoch of the endpoints that the member has received.
-        owned: active, standby and warm-up tasks of the member; None for each list that the request omits.
+        owned_tasks: active, standby and warm-up tasks of the member; None for each list that the request omits.
         has_regex: whether a source topic is a pattern.
     """
 
@@ -54,7 +54,7 @@ class StreamsHeartbeatRequest(NamedTuple):
     rebalance_timeout_ms: int = _NONE
     topology: Topology | None = None
     has_regex: bool = False
-    owned: tuple[Tasks | None, Tasks | None, Tasks | None] = (None, None, None)
+    owned_tasks: tuple[Tasks | None, Tasks | None, Tasks | None] = (None, None, None)
     process_id: str | None = None
     user_endpoint: tuple[str, int] | None = None
     client_tags: tuple[tuple[str, str], ...] | None = None
@@ -63,9 +63,9 @@ class StreamsHeartbeatRequest(NamedTuple):
     client_host: str = ""
 
     @property
-    def all_owned(self) -> Tasks | None:
+    def all_owned_tasks(self) -> Tasks | None:
         """Every task of the member; None if the request omits them."""
-        active, standby, warmup = self.owned
+        active, standby, warmup = self.owned_tasks
         if active is None or standby is None or warmup is None:
             return None
         return active | standby | warmup
@@ -77,7 +77,7 @@ class StreamsHeartbeatResult(NamedTuple):
     Attributes:
         tasks: the member's tasks; None if they have not changed.
         endpoint_epoch: epoch of the group's endpoints.
-        tells_endpoints: whether the response has endpoints, because the member's endpoint epoch is out of date.
+        sends_endpoints: whether the response has endpoints, because the member's endpoint epoch is out of date.
         missing: internal topics to create.
     """
 
@@ -87,14 +87,14 @@ class StreamsHeartbeatResult(NamedTuple):
     tasks: Tasks | None = None
     statuses: tuple[Status, ...] = ()
     endpoint_epoch: int = 0
-    tells_endpoints: bool = False
+    sends_endpoints: bool = False
     missing: tuple[InternalTopic, ...] = ()
 
 
 def check(request: StreamsHeartbeatRequest) -> None:
     """Reject a request whose fields contradict each other with INVALID_REQUEST, before its topology is checked."""
     joins = request.epoch == 0
-    active, standby, warmup = request.owned
+    active, standby, warmup = request.owned_tasks
     wrong = (
         (not request.member_id.strip(), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),
@@ -115,13 +115,13 @@ def check(request: StreamsHeartbeatRequest) -> None:
 
 
 @dataclass(slots=True)
-class _Plan:
+class _StreamsPlan:
     """The changes that a heartbeat makes, before they are applied."""
 
     member: StreamsMember
     old: StreamsMember | None
     topology: Topology
-    configured: Configured
+    configured_topology: ConfiguredTopology
     records: list[Record]
     epoch: int
     metadata_hash: int
@@ -143,69 +143,71 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         Args:
             group: the group. The caller registers a new group after this method returns.
         """
-        plan = self._planned(group, request)
+        plan = self._make_plan(group, request)
         self._plan_targets(group, plan)
-        moved = self._reconcile(group, plan, request)
-        if moved is not plan.member or plan.old is None:
-            plan.records.append(rows.current_record(group.group_id, moved))
+        reconciled_member = self._reconcile(group, plan, request)
+        if reconciled_member is not plan.member or plan.old is None:
+            plan.records.append(rows.current_record(group.group_id, reconciled_member))
         if plan.records:
             self.write(group.group_id, plan.records)
-        self._apply(group, plan, moved, request)
-        tells = request.epoch == 0 or plan.old is None or moved.assigned != plan.old.assigned
-        if tells and moved.user_endpoint is not None:
+        self._apply(group, plan, reconciled_member, request)
+        sends_tasks = request.epoch == 0 or plan.old is None or reconciled_member.assignment != plan.old.assignment
+        if sends_tasks and reconciled_member.user_endpoint is not None:
             group.endpoint_epoch += 1
         return StreamsHeartbeatResult(
-            moved.member_id,
-            moved.epoch,
+            reconciled_member.member_id,
+            reconciled_member.epoch,
             self.group_setting(group, "heartbeat.interval.ms"),
-            moved.assigned if tells else None,
+            reconciled_member.assignment if sends_tasks else None,
             self._statuses(group, plan),
             group.endpoint_epoch,
             request.endpoint_epoch != group.endpoint_epoch,
-            plan.configured.missing,
+            plan.configured_topology.missing,
         )
 
-    def _planned(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> _Plan:
+    def _make_plan(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> _StreamsPlan:
         """Plan the changes of the member, the topology and the group epoch."""
         old = self._find_sender(group, request)
         topology = _topology_of(group, request)
-        member = _described(old or StreamsMember(request.member_id), request, topology)
+        member = _apply_request(old or StreamsMember(request.member_id), request, topology)
         records: list[Record] = []
-        if old is None or not member.same_subscription(old):
+        if old is None or not member.has_same_subscription(old):
             records.append(rows.member_record(group.group_id, member))
         if group.topology is None:
             records.append(rows.topology_record(group.group_id, topology))
-        configured, metadata_hash = self._configured(group, topology)
+        configured_topology, metadata_hash = self._configure_topology(group, topology)
         configs = ((_STANDBYS, str(self.group_setting(group, _STANDBYS))),)
-        is_changed = old is None or not member.same_needs(old) or metadata_hash != group.metadata_hash
+        is_changed = old is None or not member.has_same_needs(old) or metadata_hash != group.metadata_hash
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
         if is_changed:
-            validated = topology.epoch if configured.status is None else _NONE
-            configs_written = rows.streams_epoch_record(group.group_id, epoch, metadata_hash, validated, configs)
-            records.append(configs_written)
-        return _Plan(member, old, topology, configured, records, epoch, metadata_hash, configs, group.targets)
+            validated_epoch = topology.epoch if configured_topology.status is None else _NONE
+            epoch_record = rows.streams_epoch_record(group.group_id, epoch, metadata_hash, validated_epoch, configs)
+            records.append(epoch_record)
+        return _StreamsPlan(
+            member, old, topology, configured_topology, records, epoch, metadata_hash, configs, group.targets
+        )
 
     def _find_sender(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsMember | None:
         """Return the member that sent a heartbeat; None for a new member."""
         if request.epoch == 0:
             return self.find_member(group, request.member_id, self.settings.streams_max_size)
         member = group.member(request.member_id)
-        member.check_epoch(request.epoch, request.all_owned, group_type="streams")
+        member.check_epoch(request.epoch, request.all_owned_tasks, group_type="streams")
         return member
 
-    def _configured(self, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
+    def _configure_topology(self, group: StreamsGroup, topology: Topology) -> tuple[ConfiguredTopology, int]:
         """Compare a topology with the broker's topics. Return the result and its hash, cached until a topic changes."""
-        if group.configured is not None and group.topics_version == self.topics.version:
-            return group.configured, group.metadata_hash
+        if group.configured_topology is not None and group.topics_version == self.topics.version:
+            return group.configured_topology, group.metadata_hash
 
         def count_of(name: str) -> int | None:
-            facts = self.topics.find(name)
-            return None if facts is None else facts[1]
+            topic = self.topics.find(name)
+            return None if topic is None else topic[1]
 
         return configure(topology, count_of), hash_of_topics(self.topics, topology.topics)
 
-    def _plan_targets(self, group: StreamsGroup, plan: _Plan) -> None:
+    def _plan_targets(self, group: StreamsGroup, plan: _StreamsPlan) -> None:
         """Compute a new assignment if the epoch has grown, unless the initial delay or the interval has not passed."""
         if plan.epoch <= group.assignment_epoch:
             return
@@ -223,27 +225,33 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         plan.targets = sticky(
             {key: member.process_id for key, member in members.items()},
             group.targets,
-            plan.configured.tasks,
-            stateful=plan.topology.stateful,
+            plan.configured_topology.tasks,
+            stateful=plan.topology.stateful_ids,
             standby_count=int(plan.configs[0][1]),
         )
-        changed = [key for key, target in plan.targets.items() if group.targets.get(key) != target]
-        plan.records += [rows.target_record(group_id, key, plan.targets[key]) for key in changed]
+        changed_ids = [key for key, target in plan.targets.items() if group.targets.get(key) != target]
+        plan.records += [rows.target_record(group_id, key, plan.targets[key]) for key in changed_ids]
         plan.records.append(rows.target_epoch_record(group_id, plan.epoch, self.clock.now_ms))
 
     @staticmethod
-    def _reconcile(group: StreamsGroup, plan: _Plan, request: StreamsHeartbeatRequest) -> StreamsMember:
+    def _reconcile(group: StreamsGroup, plan: _StreamsPlan, request: StreamsHeartbeatRequest) -> StreamsMember:
         """Move the member one step towards its target assignment."""
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
         member = plan.member
         if member.state is MemberState.STABLE and member.epoch == target_epoch:
             return member
         target = plan.targets.get(member.member_id, NO_TASKS)
-        return member.reconcile(target, target_epoch, request.all_owned, group.is_taken_for(member.process_id))
+        return member.reconcile(target, target_epoch, request.all_owned_tasks, group.is_blocked_for(member.process_id))
 
-    def _apply(self, group: StreamsGroup, plan: _Plan, member: StreamsMember, request: StreamsHeartbeatRequest) -> None:
-        group.put(member)
-        group.topology, group.configured, group.topics_version = plan.topology, plan.configured, self.topics.version
+    def _apply(
+        self, group: StreamsGroup, plan: _StreamsPlan, member: StreamsMember, request: StreamsHeartbeatRequest
+    ) -> None:
+        group.update_member(member)
+        group.topology, group.configured_topology, group.topics_version = (
+            plan.topology,
+            plan.configured_topology,
+            self.topics.version,
+        )
         group.epoch, group.metadata_hash, group.assignment_configs = plan.epoch, plan.metadata_hash, plan.configs
         if plan.is_assigned:
             group.targets, group.assignment_epoch = plan.targets, plan.epoch
@@ -253,7 +261,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         self.restart_timers(group, member)
 
     @staticmethod
-    def _statuses(group: StreamsGroup, plan: _Plan) -> tuple[Status, ...]:
+    def _statuses(group: StreamsGroup, plan: _StreamsPlan) -> tuple[Status, ...]:
         shutdown = None
         if group.shutdown_by:
             detail = (
@@ -261,7 +269,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
                 " entire application."
             )
             shutdown = Status(StatusCode.SHUTDOWN_APPLICATION, detail)
-        return tuple(one for one in (plan.delay, plan.configured.status, shutdown) if one is not None)
+        return tuple(status for status in (plan.delay, plan.configured_topology.status, shutdown) if status is not None)
 
     def leave(self, group: StreamsGroup, member_id: str) -> StreamsHeartbeatResult:
         """Remove a member that leaves."""
@@ -273,7 +281,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         """Start the session timeouts of a group that was loaded from the log."""
         if group.topology is not None:
             with suppress(RefusedError):  # the topics have changed: each heartbeat reports the error
-                group.configured, _ = self._configured(group, group.topology)
+                group.configured_topology, _ = self._configure_topology(group, group.topology)
                 group.topics_version = self.topics.version
         super().revive(group)
 
@@ -291,7 +299,7 @@ def _delay(why: str) -> Status:
     return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
 
 
-def _described(member: StreamsMember, request: StreamsHeartbeatRequest, topology: Topology) -> StreamsMember:
+def _apply_request(member: StreamsMember, request: StreamsHeartbeatRequest, topology: Topology) -> StreamsMember:
     """Return the member with the changes of a heartbeat."""
     changes: dict[str, Any] = {
         "rack_id": request.rack_id,

@@ -45,18 +45,18 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         configs: Iterable[tuple[str, str]],
     ) -> Record:
         """Return the record of a group's epoch, with the assignment settings of the epoch."""
-        made: Any = message("StreamsGroupMetadataValue")
+        value_class: Any = message("StreamsGroupMetadataValue")
         value = {
             "epoch": epoch,
             "metadata_hash": metadata_hash,
             "validated_topology_epoch": validated_topology_epoch,
-            "last_assignment_configs": [made.LastAssignmentConfig(key=key, value=text) for key, text in configs],
+            "last_assignment_configs": [value_class.LastAssignmentConfig(key=key, value=text) for key, text in configs],
         }
         return self._record("Metadata", value, group_id=group_id)
 
     def member_record(self, group_id: str, member: StreamsMember) -> Record:
         """Return the record of a member's metadata."""
-        made: Any = message("StreamsGroupMemberMetadataValue")
+        value_class: Any = message("StreamsGroupMemberMetadataValue")
         endpoint = member.user_endpoint
         return self._member_record(
             group_id,
@@ -65,14 +65,14 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             topology_epoch=member.topology_epoch,
             process_id=member.process_id,
-            user_endpoint=None if endpoint is None else made.Endpoint(host=endpoint[0], port=endpoint[1]),
-            client_tags=[made.KeyValue(key=key, value=text) for key, text in member.client_tags],
+            user_endpoint=None if endpoint is None else value_class.Endpoint(host=endpoint[0], port=endpoint[1]),
+            client_tags=[value_class.KeyValue(key=key, value=text) for key, text in member.client_tags],
         )
 
     def target_record(self, group_id: str, member_id: str, target: Tasks) -> Record:  # type: ignore[override]
         """Return the record of a member's target assignment."""
-        made = message("StreamsGroupTargetAssignmentMemberValue")
-        value = {name: task_rows(made, target, role) for role, name in TASK_FIELDS.items()}
+        value_class = message("StreamsGroupTargetAssignmentMemberValue")
+        value = {name: task_rows(value_class, target, role) for role, name in TASK_FIELDS.items()}
         return self._record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
 
     def current_record(self, group_id: str, member: StreamsMember) -> Record:
@@ -80,12 +80,12 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
 
         The record has one epoch for all tasks: the member's own.
         """
-        made = message("StreamsGroupCurrentMemberAssignmentValue")
+        value_class = message("StreamsGroupCurrentMemberAssignmentValue")
         rows: dict[str, Any] = {}
         for role, name in TASK_FIELDS.items():
             epoch = member.epoch if role is TaskRole.ACTIVE else None
-            rows[name] = task_rows(made, member.assigned, role, epoch)
-            rows[f"{name}_pending_revocation"] = task_rows(made, member.revoking, role, epoch)
+            rows[name] = task_rows(value_class, member.assignment, role, epoch)
+            rows[f"{name}_pending_revocation"] = task_rows(value_class, member.revoking, role, epoch)
         return self._current_record(group_id, member, rows)
 
     def topology_record(self, group_id: str, topology: Topology | None) -> Record:
@@ -96,7 +96,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         value = {"epoch": topology.epoch, "subtopologies": subtopologies}
         return self._record("Topology", value, group_id=group_id)
 
-    def _own_tombstones(self, group: StreamsGroup) -> list[Record]:
+    def _specific_tombstones(self, group: StreamsGroup) -> list[Record]:
         return [self.topology_record(group.group_id, None)]
 
     def replay(self, group: StreamsGroup, record: CoordinatorRecord) -> None:
@@ -109,7 +109,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
     def _target_of(self, value: Any) -> Tasks:
         return tasks_of(value)
 
-    def _replay_own(self, group: StreamsGroup, key: Any, value: Any) -> None:
+    def _replay_specific(self, group: StreamsGroup, key: Any, value: Any) -> None:
         group.topology = None if value is None else topology_of(value)
 
     def _with_subscription(self, member: StreamsMember, value: Any) -> StreamsMember:
@@ -130,12 +130,14 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
 streams_records: Final = StreamsRecords()
 
 
-def task_rows(made: Any, tasks: Tasks, role: TaskRole, epoch: int | None = None) -> list[Any]:
+def task_rows(value_class: Any, tasks: Tasks, role: TaskRole, epoch: int | None = None) -> list[Any]:
     """Return the tasks in a role as rows of a message."""
     return [
-        made.TaskIds(subtopology_id=subtopology, partitions=indexes)
+        value_class.TaskIds(subtopology_id=subtopology, partitions=indexes)
         if epoch is None
-        else made.TaskIds(subtopology_id=subtopology, partitions=indexes, assignment_epochs=[epoch] * len(indexes))
+        else value_class.TaskIds(
+            subtopology_id=subtopology, partitions=indexes, assignment_epochs=[epoch] * len(indexes)
+        )
         for subtopology, indexes in by_subtopology(tasks, role).items()
     ]
 
@@ -165,8 +167,8 @@ def _subtopology(row: Any) -> Subtopology:
         _internal(row.repartition_source_topics),
         _internal(row.state_changelog_topics),
         tuple(
-            (_named(row.source_topics, one.source_topics), _named(repartition, one.repartition_source_topics))
-            for one in row.copartition_groups
+            (_names_at(row.source_topics, group.source_topics), _names_at(repartition, group.repartition_source_topics))
+            for group in row.copartition_groups
         ),
     )
 
@@ -184,28 +186,28 @@ def _internal(rows: Iterable[Any]) -> tuple[InternalTopic, ...]:
     return tuple(sorted(topics))
 
 
-def _named(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
-    known = list(indexes)
-    if any(not 0 <= index < len(names) for index in known):
+def _names_at(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
+    positions = list(indexes)
+    if any(not 0 <= index < len(names) for index in positions):
         raise DecodeError("a copartition group is of topics that the subtopology does not have")
-    return tuple(sorted(names[index] for index in known))
+    return tuple(sorted(names[index] for index in positions))
 
 
-def topology_rows(made: Any, topology: Topology) -> list[Any]:
+def topology_rows(value_class: Any, topology: Topology) -> list[Any]:
     """Return a topology's subtopologies as rows of its record."""
     rows = []
     for subtopology in topology.subtopologies:
         repartition = [topic.name for topic in subtopology.repartition_topics]
         groups = [
-            made.CopartitionGroup(
+            value_class.CopartitionGroup(
                 source_topics=[subtopology.source_topics.index(name) for name in sources],
                 source_topic_regex=[],
                 repartition_source_topics=[repartition.index(name) for name in names],
             )
             for sources, names in subtopology.copartition_groups
         ]
-        fields = subtopology_fields(made.TopicInfo, made.TopicConfig, subtopology)
-        rows.append(made.Subtopology(**fields, source_topic_regex=[], copartition_groups=groups))
+        fields = subtopology_fields(value_class.TopicInfo, value_class.TopicConfig, subtopology)
+        rows.append(value_class.Subtopology(**fields, source_topic_regex=[], copartition_groups=groups))
     return rows
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_NEWEST: Final = 3
+_NEWEST_VERSION: Final = 3
 _VERSION_SIZE: Final = 2
 
 
@@ -30,21 +30,21 @@ class Subscription(NamedTuple):
     """A consumer's subscription.
 
     Attributes:
-        owned: partitions that the consumer owns; empty in version 0.
+        owned_partitions: partitions that the consumer owns; empty in version 0.
     """
 
     version: int
     topics: tuple[str, ...]
-    owned: frozenset[TopicPartition] = frozenset()
+    owned_partitions: frozenset[TopicPartition] = frozenset()
     rack_id: str | None = None
 
 
 def read_subscription(data: bytes) -> Subscription:
     """Read a subscription. Raise ``DecodeError`` if the bytes are not one."""
     version, body = _body(data, "ConsumerProtocolSubscription")
-    owned = body.owned_partitions if version >= 1 else ()
-    rack_id = body.rack_id if version >= _NEWEST else None
-    return Subscription(version, tuple(body.topics), _partitions(owned), rack_id)
+    owned_rows = body.owned_partitions if version >= 1 else ()
+    rack_id = body.rack_id if version >= _NEWEST_VERSION else None
+    return Subscription(version, tuple(body.topics), _partitions(owned_rows), rack_id)
 
 
 def read_subscribed_topics(data: bytes) -> list[str]:
@@ -72,7 +72,7 @@ def write_assignment(partitions: Iterable[TopicPartition], version: int) -> byte
     return version.to_bytes(_VERSION_SIZE, "big") + data
 
 
-def _body(data: bytes, name: str, *, newest: int = _NEWEST) -> tuple[int, Any]:
+def _body(data: bytes, name: str, *, newest: int = _NEWEST_VERSION) -> tuple[int, Any]:
     if len(data) < _VERSION_SIZE or data[0] & 0x80:
         raise DecodeError(f"{name} is {len(data)} bytes long; expected a version of two bytes first", position=0)
     version = min(int.from_bytes(data[:_VERSION_SIZE], "big"), newest)
@@ -98,7 +98,7 @@ def match_names(text: str, names: Iterable[str]) -> frozenset[str]:
     column = _string_column(names)
     try:
         pc.match_substring_regex(column, text)  # without the group of the next call, which would make `a)|(b` valid
-        matches = _whole(column, text)
+        matches = _match_whole(column, text)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
         words = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {reason}."
@@ -115,7 +115,7 @@ def _string_column(texts: Sequence[str]) -> pa.Array:
     return pa.StringArray.from_buffers(len(values), pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(values)))
 
 
-def _whole(column: pa.Array, text: str) -> pa.Array:
+def _match_whole(column: pa.Array, text: str) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -48,12 +48,12 @@ class TopicPatterns:
     def __init__(self, topics: TopicNames, run_apart: RunApart) -> None:
         self.run_apart = run_apart
         self._topics = topics
-        self._resolved: OrderedDict[str, _Resolution] = OrderedDict()
+        self._resolutions: OrderedDict[str, _Resolution] = OrderedDict()
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def find(self, pattern: str, when_resolved: Callable[[], None]) -> frozenset[str] | None:
         """Return the topics that match a pattern. If this takes time, return None and call ``when_resolved`` later."""
-        resolution = self._resolved.get(pattern)
+        resolution = self._resolutions.get(pattern)
         if resolution is not None and resolution.version == self._topics.version:
             return resolution.matches
         if pattern in self._waiting:
@@ -69,7 +69,7 @@ class TopicPatterns:
         if pattern in self._waiting:
             self._waiting[pattern].append(when_resolved)
             return None
-        resolution = self._resolved.get(pattern)  # run_apart has run the work at once
+        resolution = self._resolutions.get(pattern)  # run_apart has run the work at once
         return None if resolution is None else resolution.matches
 
     def _match_names(self, pattern: str, resolution: _Resolution, new_names: list[str]) -> None:
@@ -90,8 +90,8 @@ class TopicPatterns:
         self.run_apart(lambda: results.append(match_names(pattern, new_names[:_MAX_NAMES_PER_CALL])), finish)
 
     def _store(self, pattern: str, resolution: _Resolution) -> frozenset[str]:
-        self._resolved[pattern] = resolution
-        self._resolved.move_to_end(pattern)
-        if len(self._resolved) > _MAX_PATTERNS:
-            self._resolved.popitem(last=False)
+        self._resolutions[pattern] = resolution
+        self._resolutions.move_to_end(pattern)
+        if len(self._resolutions) > _MAX_PATTERNS:
+            self._resolutions.popitem(last=False)
         return resolution.matches

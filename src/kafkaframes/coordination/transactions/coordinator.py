@@ -29,7 +29,7 @@ from kafkaframes.coordination.transactions.state import (
     NEVER_MS,
     NONE,
     PREPARED,
-    End,
+    EndAction,
     S,
     Transaction,
     decode,
@@ -42,7 +42,7 @@ from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, Refused
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _RETRY_MS = 1_000
-MARKERS_OF_A_TURN = 50
+MARKERS_PER_STEP = 50
 CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "transaction.max.timeout.ms": "max_timeout_ms",
@@ -82,7 +82,7 @@ class MarkerWriter(Protocol):
         """Write the marker. If the partition no longer exists, do nothing."""
 
 
-def _at_once(steps: Generator[None, None, None]) -> None:
+def _run_all_steps(steps: Generator[None, None, None]) -> None:
     deque(steps, maxlen=0)
 
 
@@ -95,7 +95,7 @@ class TransactionCoordinator:
         new_producer_id: returns a producer id that was never assigned.
         write_marker: ends a transaction in a partition.
         coordinator_epoch: returns the coordinator epoch of a transactional id: that of its partition of the log.
-        in_turns: runs the first of some steps at once. The event loop serves other clients between the other steps.
+        run_steps: runs the first of some steps at once. The event loop serves other clients between the other steps.
         unread: number of records that could not be read by ``load``.
     """
 
@@ -105,7 +105,7 @@ class TransactionCoordinator:
     new_producer_id: Callable[[], int]
     write_marker: MarkerWriter
     coordinator_epoch: Callable[[int], int] = lambda _partition: 0
-    in_turns: Callable[[Generator[None, None, None]], object] = _at_once
+    run_steps: Callable[[Generator[None, None, None]], object] = _run_all_steps
     transactions: dict[str, Transaction] = field(default_factory=dict)
     unread: int = 0
     _deadlines_ms: dict[str, int] = field(default_factory=dict)  # of open transactions, by the monotonic clock
@@ -115,14 +115,14 @@ class TransactionCoordinator:
         self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
 
     def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None
+        self, transactional_id: str | None, timeout_ms: int, current_producer: ProducerIdentity | None = None
     ) -> ProducerIdentity:
         """Assign a producer its id and epoch, and fence the previous producer of the transactional id.
 
         Args:
             transactional_id: None for a producer that is only idempotent.
             timeout_ms: transaction timeout, in milliseconds.
-            expected: current id and epoch of the producer if it requests the next epoch (KIP-360).
+            current_producer: current id and epoch of the producer if it requests the next epoch (KIP-360).
 
         Raises:
             RefusedError: CONCURRENT_TRANSACTIONS after an open transaction was aborted. The client retries.
@@ -136,36 +136,40 @@ class TransactionCoordinator:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = Transaction(transactional_id, self.new_producer_id(), timeout_ms=timeout_ms)
-        if expected is not None and not _may_bump(transaction, expected):
+        if current_producer is not None and not _may_bump(transaction, current_producer):
             raise RefusedError(ErrorCode.PRODUCER_FENCED)
         if transaction.state is S.ONGOING:
             self._fence(transaction)
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if transaction.state in PREPARED:
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        done = self._put(self._next_producer(transaction, timeout_ms, expected))
-        return ProducerIdentity(done.producer_id, done.producer_epoch)
+        new_transaction = self._store(self._next_producer(transaction, timeout_ms, current_producer))
+        return ProducerIdentity(new_transaction.producer_id, new_transaction.producer_epoch)
 
     def _next_producer(
-        self, transaction: Transaction, timeout_ms: int, expected: ProducerIdentity | None
+        self, transaction: Transaction, timeout_ms: int, current_producer: ProducerIdentity | None
     ) -> Transaction:
         now_ms = self.clock.now_ms
         if transaction.is_epoch_exhausted and (
-            expected is None or expected.producer_epoch == transaction.producer_epoch
+            current_producer is None or current_producer.producer_epoch == transaction.producer_epoch
         ):
-            return transaction.rotated(self.new_producer_id(), timeout_ms, now_ms, keep_last=expected is not None)
-        return transaction.bumped(timeout_ms, None if expected is None else expected.producer_epoch, now_ms)
+            return transaction.rotate_producer_id(
+                self.new_producer_id(), timeout_ms, now_ms, keep_last=current_producer is not None
+            )
+        return transaction.bump_epoch(
+            timeout_ms, None if current_producer is None else current_producer.producer_epoch, now_ms
+        )
 
     def _fence(self, transaction: Transaction) -> None:
         """Abort an open transaction and fence its producer."""
-        self._end(transaction.fenced(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
+        self._end(transaction.fence(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
 
     def add_partitions(
         self,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        added: Collection[TopicPartition],
+        new_partitions: Collection[TopicPartition],
         *,
         version: int = 0,
     ) -> None:
@@ -174,17 +178,17 @@ class TransactionCoordinator:
         Args:
             version: transaction version; 2 if another request adds the partitions implicitly (KIP-890).
         """
-        transaction = self._of_producer(transactional_id, producer_id, producer_epoch)
-        if transaction.state is S.ONGOING and transaction.partitions.issuperset(added):
+        transaction = self._find_transaction(transactional_id, producer_id, producer_epoch)
+        if transaction.state is S.ONGOING and transaction.partitions.issuperset(new_partitions):
             return
-        self._put(transaction.with_partitions(frozenset(added), self.clock.now_ms, version=version))
+        self._store(transaction.with_partitions(frozenset(new_partitions), self.clock.now_ms, version=version))
 
     def verify_partition(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, where: TopicPartition
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
     ) -> None:
         """Reject a write to a partition that is not in the producer's transaction: TRANSACTION_ABORTABLE (KIP-890)."""
-        transaction = self._of_producer(transactional_id, producer_id, producer_epoch)
-        if where not in transaction.partitions:
+        transaction = self._find_transaction(transactional_id, producer_id, producer_epoch)
+        if partition not in transaction.partitions:
             raise RefusedError(ErrorCode.TRANSACTION_ABORTABLE)
 
     def admit_produce(
@@ -204,25 +208,25 @@ class TransactionCoordinator:
             may_add: whether the append adds the partition to the transaction: Produce 12 and later (KIP-890).
             knows_abortable: whether the client supports TRANSACTION_ABORTABLE: Produce 11 and later.
         """
-        where = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         try:
             if may_add:
-                self.add_partitions(transactional_id, producer_id, producer_epoch, [where], version=2)
+                self.add_partitions(transactional_id, producer_id, producer_epoch, [topic_partition], version=2)
             else:
-                self.verify_partition(transactional_id, producer_id, producer_epoch, where)
-        except RefusedError as refused:
-            if refused.code == ErrorCode.PRODUCER_FENCED:
+                self.verify_partition(transactional_id, producer_id, producer_epoch, topic_partition)
+        except RefusedError as error:
+            if error.code == ErrorCode.PRODUCER_FENCED:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
-            if refused.code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+            if error.code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
                 return ErrorCode.INVALID_TXN_STATE
-            if refused.code == ErrorCode.CONCURRENT_TRANSACTIONS and not may_add:
+            if error.code == ErrorCode.CONCURRENT_TRANSACTIONS and not may_add:
                 return ErrorCode.NOT_ENOUGH_REPLICAS  # older clients retry after this error
-            return refused.code
+            return error.code
         except KafkaframesError:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
 
-    def _of_producer(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
+    def _find_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(transactional_id)
@@ -249,49 +253,49 @@ class TransactionCoordinator:
             raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         decide = end_of_version_2 if version >= 2 else end_of_version_0
         end = decide(transaction, producer_id, producer_epoch, commit=commit)
-        if end is not End.DONE:
+        if end is not EndAction.DONE:
             next_id = self.new_producer_id() if version >= 2 and transaction.is_epoch_exhausted else NONE
             transaction = self._end(
-                transaction.prepared(
+                transaction.prepare(
                     commit=commit,
                     version=version,
                     now_ms=self.clock.now_ms,
                     next_producer_id=next_id,
-                    is_nothing=end is End.NOTHING_TO_END,
+                    is_empty=end is EndAction.NOTHING_TO_END,
                 )
             )
         return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
 
-    def _end(self, prepared: Transaction) -> Transaction:
+    def _end(self, prepared_transaction: Transaction) -> Transaction:
         """Write a decision, its markers and the completion. A timer retries a step that fails."""
-        self._put(prepared)
-        return self._complete(prepared.transactional_id) or prepared.completed(self.clock.now_ms)
+        self._store(prepared_transaction)
+        return self._complete(prepared_transaction.transactional_id) or prepared_transaction.complete(self.clock.now_ms)
 
     def _complete(self, transactional_id: str) -> Transaction | None:
         """Write the markers of a decided transaction. Return None while it is not complete."""
-        prepared = self.transactions.get(transactional_id)
-        if prepared is not None and prepared.state in PREPARED:
-            self.in_turns(self._markers(prepared))
+        prepared_transaction = self.transactions.get(transactional_id)
+        if prepared_transaction is not None and prepared_transaction.state in PREPARED:
+            self.run_steps(self._write_markers_steps(prepared_transaction))
         after = self.transactions.get(transactional_id)
         return None if after is None or after.state in PREPARED else after
 
-    def _markers(self, prepared: Transaction) -> Generator[None, None, None]:
+    def _write_markers_steps(self, prepared_transaction: Transaction) -> Generator[None, None, None]:
         """Write the markers and the completion. A timer retries a marker that could not be written to a disk."""
-        name = prepared.transactional_id
+        name = prepared_transaction.transactional_id
         try:
-            for number, partition in enumerate(sorted(prepared.partitions), 1):
+            for number, partition in enumerate(sorted(prepared_transaction.partitions), 1):
                 self.write_marker(
                     partition,
-                    commit=prepared.state is S.PREPARE_COMMIT,
-                    producer_id=prepared.producer_id,
-                    producer_epoch=prepared.producer_epoch,
+                    commit=prepared_transaction.state is S.PREPARE_COMMIT,
+                    producer_id=prepared_transaction.producer_id,
+                    producer_epoch=prepared_transaction.producer_epoch,
                     coordinator_epoch=self.coordinator_epoch(self._partition(name)),
                 )
-                if number % MARKERS_OF_A_TURN == 0:
+                if number % MARKERS_PER_STEP == 0:
                     yield
-                    if self.transactions.get(name) is not prepared:
+                    if self.transactions.get(name) is not prepared_transaction:
                         return
-            self._put(prepared.completed(self.clock.now_ms))
+            self._store(prepared_transaction.complete(self.clock.now_ms))
         except KafkaframesError:
             self.clock.call_later(_RETRY_MS, lambda: self._complete_again(name))
 
@@ -306,13 +310,13 @@ class TransactionCoordinator:
             raise RefusedError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return self.transactions[transactional_id]
 
-    def listed(
+    def list_transactions(
         self,
         *,
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
         longer_than_ms: int = NONE,
-        among: Collection[str] | None = None,
+        transactional_ids: Collection[str] | None = None,
     ) -> list[Transaction]:
         """Return the transactional ids that pass every given filter (KIP-664, KIP-994, KIP-1152).
 
@@ -320,17 +324,17 @@ class TransactionCoordinator:
             states: Kafka's names of states.
             producer_ids: producer ids to include.
             longer_than_ms: minimum duration of the transactions, in milliseconds.
-            among: transactional ids to include; None for all.
+            transactional_ids: transactional ids to include; None for all.
         """
         now_ms = self.clock.now_ms
         in_states, of_producers = frozenset(states), frozenset(producer_ids)
         return [
             transaction
             for transaction in self.transactions.values()
-            if (not in_states or transaction.state.shown in in_states)
+            if (not in_states or transaction.state.kafka_name in in_states)
             and (not of_producers or transaction.producer_id in of_producers)
             and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
-            and (among is None or transaction.transactional_id in among)
+            and (transactional_ids is None or transaction.transactional_id in transactional_ids)
         ]
 
     def _abort_timed_out(self) -> None:
@@ -341,7 +345,7 @@ class TransactionCoordinator:
             with suppress(KafkaframesError):  # the log is not available: the next round retries
                 self._fence(self.transactions[name])
 
-    def _note_deadline(self, before: Transaction | None, now: Transaction) -> None:
+    def _update_deadline(self, before: Transaction | None, now: Transaction) -> None:
         """Start the timeout of a transaction that begins, or end that of a decided one, by the monotonic clock."""
         name = now.transactional_id
         if now.state is not S.ONGOING or now.timeout_ms == NEVER_MS:
@@ -370,16 +374,16 @@ class TransactionCoordinator:
     def _partition(self, transactional_id: str) -> int:
         return coordinator_partition(transactional_id, self.log.partitions)
 
-    def _put(self, transaction: Transaction) -> Transaction:
+    def _store(self, transaction: Transaction) -> Transaction:
         row = transaction_record(transaction, transaction_version=self.settings.transaction_version)
         self.log.append(self._partition(transaction.transactional_id), [row])
-        self._note_deadline(self.transactions.get(transaction.transactional_id), transaction)
+        self._update_deadline(self.transactions.get(transaction.transactional_id), transaction)
         self.transactions[transaction.transactional_id] = transaction
         return transaction
 
-    def load(self, loaded: Iterable[LoadedRecord]) -> None:
+    def load(self, loaded_records: Iterable[LoadedRecord]) -> None:
         """Load all transactional ids after a restart, and complete decided transactions."""
-        for record in loaded:
+        for record in loaded_records:
             if record.key is None:
                 continue
             try:
@@ -398,7 +402,10 @@ class TransactionCoordinator:
             self._complete(name)
 
 
-def _may_bump(transaction: Transaction, expected: ProducerIdentity) -> bool:
+def _may_bump(transaction: Transaction, current_producer: ProducerIdentity) -> bool:
     """Whether a producer may request the next epoch: it has the current id, or the previous one with its last epoch."""
-    is_before = expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= 2**15 - 2
-    return transaction.producer_epoch == NONE or expected.producer_id == transaction.producer_id or is_before
+    is_before = (
+        current_producer.producer_id == transaction.previous_producer_id
+        and current_producer.producer_epoch >= 2**15 - 2
+    )
+    return transaction.producer_epoch == NONE or current_producer.producer_id == transaction.producer_id or is_before

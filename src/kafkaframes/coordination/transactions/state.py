@@ -19,7 +19,7 @@ from kafkaframes.storage.files.names import TopicPartition, by_topic
 from kafkaframes.wire.integers import MAX_INT32
 
 NONE: Final = -1
-LARGEST_EPOCH: Final = 2**15 - 1
+MAX_EPOCH: Final = 2**15 - 1
 NEVER_MS: Final = MAX_INT32  # the timeout of a two-phase commit, which never times out
 
 
@@ -36,13 +36,13 @@ class TransactionState(Enum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence", 7
 
     def __init__(self, shown: str, number: int) -> None:
-        self.shown = shown
+        self.kafka_name = shown
         self.number = number
 
 
 S = TransactionState
 BY_NUMBER: Final[Mapping[int, TransactionState]] = MappingProxyType({one.number: one for one in S})
-BY_NAME: Final[Mapping[str, TransactionState]] = MappingProxyType({one.shown: one for one in S})
+BY_NAME: Final[Mapping[str, TransactionState]] = MappingProxyType({one.kafka_name: one for one in S})
 COMPLETE: Final = frozenset({S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
 PREPARED: Final = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
 VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
@@ -90,14 +90,14 @@ class Transaction:
     @property
     def is_epoch_exhausted(self) -> bool:
         """Whether the next epoch requires a new producer id. The very last epoch is reserved for fencing."""
-        return self.producer_epoch >= LARGEST_EPOCH - 1
+        return self.producer_epoch >= MAX_EPOCH - 1
 
     def _to(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
         assert self.state in VALID_PREVIOUS[state], f"{self.transactional_id}: {self.state} to {state}"
         values = {"previous_producer_id": self.producer_id, "updated_ms": now_ms, **changes}
         return replace(self, state=state, **values)  # type: ignore[arg-type]
 
-    def fenced(self, *, version: int, now_ms: int) -> Transaction:
+    def fence(self, *, version: int, now_ms: int) -> Transaction:
         """Return the aborted transaction with the next epoch, which fences the current producer.
 
         Since KIP-890 that producer may still request the next epoch if no other producer has (KIP-588).
@@ -108,12 +108,12 @@ class Transaction:
         return self._to(
             S.PREPARE_ABORT,
             now_ms,
-            producer_epoch=min(self.producer_epoch + 1, LARGEST_EPOCH),
+            producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
             last_epoch=self.producer_epoch if version >= 2 else NONE,
             client_version=version,
         )
 
-    def bumped(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
+    def bump_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
         """Return the state for a new producer, or for a producer that requests the next epoch (KIP-360)."""
         epoch, last_epoch = self.producer_epoch + 1, NONE
         if expected_epoch is not None:
@@ -123,24 +123,26 @@ class Transaction:
                 epoch, last_epoch = self.producer_epoch, self.last_epoch
             else:
                 raise RefusedError(ErrorCode.PRODUCER_FENCED)
-        return self._initialised(timeout_ms, now_ms, producer_epoch=epoch, last_epoch=last_epoch)
+        return self._initialize(timeout_ms, now_ms, producer_epoch=epoch, last_epoch=last_epoch)
 
-    def rotated(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> Transaction:
+    def rotate_producer_id(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> Transaction:
         """Return the state with a new producer id, after the last epoch of the old one."""
         last_epoch = self.producer_epoch if keep_last else NONE
-        return self._initialised(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
+        return self._initialize(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
 
-    def _initialised(self, timeout_ms: int, now_ms: int, **changes: int) -> Transaction:
+    def _initialize(self, timeout_ms: int, now_ms: int, **changes: int) -> Transaction:
         return self._to(S.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NONE, **changes)
 
-    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int, *, version: int = 0) -> Transaction:
+    def with_partitions(
+        self, new_partitions: frozenset[TopicPartition], now_ms: int, *, version: int = 0
+    ) -> Transaction:
         """Return the state with more partitions. The first ones begin the transaction."""
         start_ms = self.start_ms if self.state is S.ONGOING else now_ms
-        partitions = self.partitions | added
+        partitions = self.partitions | new_partitions
         return self._to(S.ONGOING, now_ms, partitions=partitions, start_ms=start_ms, client_version=version)
 
-    def prepared(
-        self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NONE, is_nothing: bool = False
+    def prepare(
+        self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NONE, is_empty: bool = False
     ) -> Transaction:
         """Return the decided transaction, whose markers are to be written.
 
@@ -148,23 +150,23 @@ class Transaction:
             version: transaction version. In version 2 each transaction bumps the epoch, and markers have the new one
                 (KIP-890).
             next_producer_id: next producer id if the epochs of the current one are exhausted.
-            is_nothing: whether the transaction has no partitions and has therefore not begun.
+            is_empty: whether the transaction has no partitions and has therefore not begun.
         """
         epoch, last_epoch = self.producer_epoch, self.last_epoch
         if version >= 2:
             last_epoch = epoch
-            epoch = min(epoch + 1, LARGEST_EPOCH)
+            epoch = min(epoch + 1, MAX_EPOCH)
         return self._to(
             S.PREPARE_COMMIT if commit else S.PREPARE_ABORT,
             now_ms,
             producer_epoch=epoch,
             last_epoch=last_epoch,
             next_producer_id=next_producer_id,
-            start_ms=now_ms if is_nothing else self.start_ms,
+            start_ms=now_ms if is_empty else self.start_ms,
             client_version=version,
         )
 
-    def completed(self, now_ms: int) -> Transaction:
+    def complete(self, now_ms: int) -> Transaction:
         """Return the completed transaction, whose markers are written."""
         producer_id, epoch = self.producer_id, self.producer_epoch
         if self.client_version >= 2 and self.next_producer_id != NONE:
@@ -184,10 +186,10 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 def transaction_record(transaction: Transaction, *, transaction_version: int) -> Record:
     """Return the record of a transactional id."""
-    made: Any = message("TransactionLogValue")
+    value_class: Any = message("TransactionLogValue")
     topics = by_topic(sorted(transaction.partitions))
-    partitions = [made.PartitionsSchema(topic=name, partition_ids=numbers) for name, numbers in topics.items()]
-    value = made(
+    partitions = [value_class.PartitionsSchema(topic=name, partition_ids=numbers) for name, numbers in topics.items()]
+    value = value_class(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
@@ -220,28 +222,28 @@ def decode(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
         DecodeError: the type, version or state is unknown, or the bytes are invalid.
     """
     record = decode_coordinator_record(TRANSACTIONS_TOPIC, key, value)
-    name, said = record.key.transactional_id, record.value
-    if said is None:
-        return name, None
-    state = BY_NUMBER.get(said.transaction_status)
+    transactional_id, fields = record.key.transactional_id, record.value
+    if fields is None:
+        return transactional_id, None
+    state = BY_NUMBER.get(fields.transaction_status)
     if state is None:
-        raise DecodeError(f"no state {said.transaction_status}").within("transaction_status").within("value")
-    return name, Transaction(
-        transactional_id=name,
-        producer_id=said.producer_id,
-        producer_epoch=said.producer_epoch,
-        previous_producer_id=said.previous_producer_id,
-        next_producer_id=said.next_producer_id,
-        timeout_ms=said.transaction_timeout_ms,
+        raise DecodeError(f"no state {fields.transaction_status}").within("transaction_status").within("value")
+    return transactional_id, Transaction(
+        transactional_id=transactional_id,
+        producer_id=fields.producer_id,
+        producer_epoch=fields.producer_epoch,
+        previous_producer_id=fields.previous_producer_id,
+        next_producer_id=fields.next_producer_id,
+        timeout_ms=fields.transaction_timeout_ms,
         state=state,
         partitions=frozenset(
-            TopicPartition(one.topic, number)
-            for one in said.transaction_partitions or ()
-            for number in one.partition_ids
+            TopicPartition(row.topic, number)
+            for row in fields.transaction_partitions or ()
+            for number in row.partition_ids
         ),
-        start_ms=said.transaction_start_timestamp_ms,
-        updated_ms=said.transaction_last_update_timestamp_ms,
-        client_version=said.client_transaction_version,
+        start_ms=fields.transaction_start_timestamp_ms,
+        updated_ms=fields.transaction_last_update_timestamp_ms,
+        client_version=fields.client_transaction_version,
     )
 
 
@@ -256,7 +258,7 @@ def decode(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
 #     CompleteCommit    INVALID_TXN_STATE bumps   done               INVALID_TXN_STATE
 
 
-class End(Enum):
+class EndAction(Enum):
     """The action for an EndTxn request."""
 
     WRITE = "write the markers of the open transaction"
@@ -267,46 +269,46 @@ class End(Enum):
 _ENDED_BY = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: False, S.PREPARE_ABORT: False}
 
 
-def end_of_version_0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
+def end_of_version_0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
     """Decide for a client of version 0, which keeps its epoch."""
     if transaction.producer_id != producer_id:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer_epoch:
         raise RefusedError(ErrorCode.PRODUCER_FENCED)
     if transaction.state is S.ONGOING:
-        return End.WRITE
+        return EndAction.WRITE
     _check_same_end(transaction.state, commit=commit)
-    return End.DONE
+    return EndAction.DONE
 
 
-def end_of_version_2(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
+def end_of_version_2(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
     """Decide for a client of version 2, which continues with the epoch of the response."""
-    overflowed = (
+    is_overflow = (
         transaction.previous_producer_id == producer_id
-        and producer_epoch == LARGEST_EPOCH - 1
+        and producer_epoch == MAX_EPOCH - 1
         and transaction.producer_epoch == 0
     )
-    bumped = transaction.producer_epoch == producer_epoch + 1
-    if transaction.producer_id != producer_id and not overflowed:
+    is_bumped = transaction.producer_epoch == producer_epoch + 1
+    if transaction.producer_id != producer_id and not is_overflow:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if not _is_valid_epoch(transaction, producer_epoch, bumped=bumped, overflowed=overflowed):
+    if not _is_valid_epoch(transaction, producer_epoch, is_bumped=is_bumped, is_overflow=is_overflow):
         raise RefusedError(ErrorCode.PRODUCER_FENCED)
     if transaction.state is S.ONGOING:
-        return End.WRITE
-    is_repeated = transaction.state in PREPARED or (transaction.state in COMPLETE and (bumped or overflowed))
+        return EndAction.WRITE
+    is_repeated = transaction.state in PREPARED or (transaction.state in COMPLETE and (is_bumped or is_overflow))
     if is_repeated:
         _check_same_end(transaction.state, commit=commit)
-        return End.DONE
+        return EndAction.DONE
     if commit:
         raise RefusedError(ErrorCode.INVALID_TXN_STATE)
-    return End.NOTHING_TO_END
+    return EndAction.NOTHING_TO_END
 
 
-def _is_valid_epoch(transaction: Transaction, producer_epoch: int, *, bumped: bool, overflowed: bool) -> bool:
+def _is_valid_epoch(transaction: Transaction, producer_epoch: int, *, is_bumped: bool, is_overflow: bool) -> bool:
     if transaction.state in PREPARED:
-        return bumped
+        return is_bumped
     is_current = transaction.producer_epoch == producer_epoch
-    return is_current or (transaction.state in COMPLETE and (bumped or overflowed))
+    return is_current or (transaction.state in COMPLETE and (is_bumped or is_overflow))
 
 
 def _check_same_end(state: TransactionState, *, commit: bool) -> None:
