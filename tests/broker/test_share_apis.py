@@ -231,11 +231,11 @@ def test_a_group_and_a_topic_that_go_take_the_states_along(broker):
     assert acquired(fetch(broker, 1, 0)) == [(0, 1, 1)]
     broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=-1)
     states = broker.state.share_groups
-    assert len(states.stored) == 1
+    assert len(states.stored_states) == 1
     deleted = broker.send("DeleteGroups", 2, groups_names=["g"]).results
-    assert ([one.error_code for one in deleted], states.stored) == ([0], {})
+    assert ([one.error_code for one in deleted], states.stored_states) == ([0], {})
     broker.clock.advance(60)  # a lock of a state that is gone
     join(broker)
     fetch(broker, 1, 0)
     broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
-    assert states.stored == {}
+    assert states.stored_states == {}
