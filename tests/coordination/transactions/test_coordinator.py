@@ -171,7 +171,9 @@ def test_requests_of_others_are_refused(bench):
         assert code_of(call, other) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert code_of(call, late) == ErrorCode.PRODUCER_FENCED
     for call in (bench.coordinator.end, bench.coordinator.add_partitions):
-        options = {"commit": True, "version": bench.version} if call == bench.coordinator.end else {"new_partitions": [T0]}
+        options = (
+            {"commit": True, "version": bench.version} if call == bench.coordinator.end else {"new_partitions": [T0]}
+        )
         assert code_of(call, "nobody", 1, 0, **options) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert code_of(call, "", 1, 0, **options) == ErrorCode.INVALID_REQUEST
     assert code_of(bench.coordinator.describe, "nobody") == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
