@@ -19,7 +19,7 @@ def entry(name, version):
 
 @pytest.mark.parametrize("key", sorted(set(NEWEST.all_apis) - {18}))
 def test_what_kafka_4_refuses_is_what_the_table_of_releases_says(key):
-    name, lowest = api(key).name, NEWEST.all_apis[key].accepted.lowest
+    name, lowest = api(key).name, NEWEST.all_apis[key].accepted_versions.lowest
     (client,) = find_clients([entry(name, version) for version in range(lowest + 1)])
     assert client.refused_by_kafka_4 == tuple(f"{name} v{version}" for version in range(lowest))
 

@@ -124,6 +124,6 @@ def test_listeners_that_contradict_each_other_are_refused():
 
 def test_a_further_nodes_advertised_port_is_a_port():
     listener = ListenerOptions(port=9092, advertised=("kafka", 65_535))
-    assert listener.reported_address(9092) == ("kafka", 65_535)
+    assert listener.address_for_clients(9092) == ("kafka", 65_535)
     with pytest.raises(OptionError, match="65536"):
-        listener.reported_address(9093)
+        listener.address_for_clients(9093)

@@ -13,7 +13,7 @@ from tests.mutated_json import mutated
 
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.lifecycle.handle import Broker
-from kafkaframes.broker.lifecycle.opening import put_snapshot
+from kafkaframes.broker.lifecycle.opening import write_snapshot
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.metadata_file import FILE_NAME, StoredMetadata, read_metadata, write_metadata
 from kafkaframes.errors import LogDirError
@@ -124,7 +124,7 @@ def test_only_its_owner_may_read_it(tmp_path):
         assert path.stat().st_mode & 0o777 == 0o600
     with Broker(data_dir=str(tmp_path)) as broker:
         snapshot = broker.snapshot()
-    put_snapshot(snapshot, str(tmp_path))
+    write_snapshot(snapshot, str(tmp_path))
     assert path.stat().st_mode & 0o777 == 0o600
 
 

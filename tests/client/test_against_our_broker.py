@@ -414,7 +414,7 @@ def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
         spoken = {entry.api: entry.version for entry in broker.journal}
     assert "ApiVersions" not in spoken
     served = releases.release(release).apis()
-    assert all(served[catalog.api(api).key].accepted.contains(version) for api, version in spoken.items())
+    assert all(served[catalog.api(api).key].accepted_versions.contains(version) for api, version in spoken.items())
 
 
 def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():

@@ -69,7 +69,7 @@ class Secrets:
         return self._struct(codec.plan.root, codec.classes)
 
     def _struct(self, plan: StructPlan, classes: dict[str, Any]) -> Any:
-        fields = {one.attribute: self._field(one, classes) for one in (*plan.fields, *plan.tagged)}
+        fields = {one.attribute: self._field(one, classes) for one in (*plan.fields, *plan.tagged_fields)}
         if plan.flexible:
             fields["unknown_tags"] = [(tag, self.of(self.rng.randint(5, 40))) for tag in (5000, 70_000)]
         return classes[plan.name](**fields)

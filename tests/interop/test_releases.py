@@ -18,7 +18,9 @@ def test_what_the_published_classes_say_is_in_the_table(version):
     found = release(version).all_apis
     assert found.keys() == rows.keys()
     for key, one in found.items():
-        said = [f"{versions.lowest}-{versions.highest}" for versions in (one.accepted, one.advertised)]
+        said = [
+            f"{versions.lowest}-{versions.highest}" for versions in (one.accepted_versions, one.advertised_versions)
+        ]
         assert said == [rows[key].accepted, rows[key].advertised or rows[key].accepted], key
         assert ",".join(one.listeners) == rows[key].listeners
     assert not any((version, key) in NOT_SERVED for key in found)

@@ -88,7 +88,7 @@ def test_every_import_between_kernel_files_is_recognized():
         files = {directories.module_path(line.module) for line in lines}
         files |= {directories.module_path(f"{line.module}.{name.name}") for line in lines for name in line.names}
         expected = {file for file in files if directories.is_kernel_source(file) and file.is_file()}
-        assert expected <= directories._imported_files(path)
+        assert expected <= directories._find_imports(path)
 
 
 def test_all_kernel_files_with_entry_points_are_units():
@@ -215,7 +215,7 @@ def test_units_that_were_not_used_for_a_month_are_listed(tmp_path):
         os.utime(path, (0, 0))
     recent = tmp_path / directories.file_name("kafkaframes.jobs.dump._kernels")
     recent.write_text("")
-    assert {path.name for path in demand.unused_files(tmp_path)} == set(names[:2])
+    assert {path.name for path in demand.find_unused_files(tmp_path)} == set(names[:2])
 
 
 def test_a_library_that_cannot_be_loaded_has_no_kernels(tmp_path):

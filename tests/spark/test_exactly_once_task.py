@@ -25,7 +25,7 @@ from kafkaframes.jobs.write_topic import sink
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
 from kafkaframes.spark.exactly_once import topic_exactly_once
-from kafkaframes.spark.exactly_once.exactly_once_task import Work, write_rows, writing
+from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows, writing
 from kafkaframes.spark.options.topic_options import topic_write_options
 
 TASK = """
@@ -71,7 +71,7 @@ def transaction(options):
         producer.begin_transaction()
         shared = Shared(ledger, partial(add_partitions, producer), options.topic, share(producer))
         with LeaseServer(lambda _: shared, listen="127.0.0.1", host="127.0.0.1") as server:
-            yield producer, ledger, Work(options, server.address, {})
+            yield producer, ledger, TaskArguments(options, server.address, {})
 
 
 def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
@@ -140,7 +140,7 @@ def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(op
 
 
 def test_a_task_without_rows_asks_nobody(options):
-    work = Work(options, None, {})
+    work = TaskArguments(options, None, {})
     assert write_rows(work, 0, iter([rows(0, 0, 0)])) == {}
 
 
@@ -209,7 +209,7 @@ def test_a_second_attempt_writes_nothing_whichever_it_is(options, monkeypatch):
     """A retry, or the copy that speculation starts: both count as attempt 1. It succeeds, so that there is no third."""
     repeat(monkeypatch)
     rest = iter([rows(0, 0), rows(0, 40)])
-    [result] = next(writing(Work(options, None, {}))(rest)).to_pylist()
+    [result] = next(writing(TaskArguments(options, None, {}))(rest)).to_pylist()
     assert "task 3 would be repeated" in result["failure"]
     assert result == {**dict.fromkeys(("topic", "partition", "records")), "failure": result["failure"], "is_lost": True}
     assert len(list(rest)) == 2
@@ -222,7 +222,7 @@ def test_rows_that_fail_each_time_are_what_spark_tells_of(options, monkeypatch):
 
     repeat(monkeypatch)
     with pytest.raises(ArithmeticError, match="of the rows"):
-        next(writing(Work(options, None, {}, is_written_anew=True))(failing()))
+        next(writing(TaskArguments(options, None, {}, is_written_anew=True))(failing()))
 
 
 def repeat(monkeypatch):

@@ -79,4 +79,4 @@ def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
 
 def test_a_driver_does_not_look_there(worker):
     worker._is_running_on_worker = False
-    assert worker_files.unpacked_directory() is None
+    assert worker_files.find_unpacked_archive() is None

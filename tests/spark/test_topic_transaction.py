@@ -24,7 +24,7 @@ from kafkaframes.jobs.write_topic.markers import Marker, marker_for, read_marker
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
 from kafkaframes.spark.exactly_once import topic_exactly_once as driver
-from kafkaframes.spark.exactly_once.exactly_once_task import Work, write_rows
+from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 from kafkaframes.spark.exactly_once.topic_exactly_once import write_frame
 from kafkaframes.spark.options.topic_options import topic_write_options
 
@@ -66,7 +66,7 @@ def new_sink(options, monkeypatch, *, killed="", times=None, before_end=lambda: 
         ledger = Ledger(sink.now_ms)
         shared = Shared(ledger, partial(add_partitions, producer), running.transactional_id, share(producer))
         with LeaseServer(lambda _: shared, listen="127.0.0.1", host="127.0.0.1") as server:
-            work = Work(running.options, server.address, {})
+            work = TaskArguments(running.options, server.address, {})
             told = in_two_tasks(work, ROWS.slice(0, 30) if killed == "half" else ROWS)
         if killed in ("half", "sent"):
             raise KilledError

@@ -297,12 +297,12 @@ def _has(plan: StructPlan, predicate: Callable[[FieldPlan], bool]) -> bool:
     """Return whether a struct has a matching field, at any depth."""
     return any(
         predicate(field) or (field.struct is not None and _has(field.struct, predicate))
-        for field in (*plan.fields, *plan.tagged)
+        for field in (*plan.fields, *plan.tagged_fields)
     )
 
 
 def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) -> Iterator[ErrorCodes]:
-    for field in (*plan.fields, *plan.tagged):
+    for field in (*plan.fields, *plan.tagged_fields):
         if _is_error_code(field):
             values = array.field(field.json_name)
             values = (values.fill_null(0) if values.null_count else values).to_numpy()

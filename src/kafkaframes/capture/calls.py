@@ -17,10 +17,10 @@ import pyarrow as pa
 from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import WITH_RECORDS, Decoded, Kind, texts_of
 from kafkaframes.capture.client_facts import ClientFacts, Logins, software_events
-from kafkaframes.capture.columns import TIMESTAMP, Column
+from kafkaframes.capture.columns import TIMESTAMP, CaptureColumn
 from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
 from kafkaframes.capture.packets import Ints
-from kafkaframes.capture.streams import Pass, Span
+from kafkaframes.capture.streams import CallFilter, Pass
 from kafkaframes.capture.tables import NamedBodies, Names, error_column, summary_column
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets
@@ -39,12 +39,12 @@ class CallMaker:
 
     def __init__(
         self,
-        columns: Sequence[Column],
+        columns: Sequence[CaptureColumn],
         files: Sequence[str],
         *,
         secrets: bool = False,
         types: ApiTypes | None = None,
-        span: Span | None = None,
+        span: CallFilter | None = None,
         apis: Apis = CATALOG,
         names_of: str | None = None,
     ) -> None:
@@ -218,7 +218,7 @@ class Calls:
         which[rows] = np.arange(len(rows))
         return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 
-    def typed_bodies(self, direction: str, types: ApiTypes) -> pa.Array:
+    def decode_bodies(self, direction: str, types: ApiTypes) -> pa.Array:
         """Return the bodies as structs, with null for bodies that are incomplete or cannot be decoded."""
         parts, indexes = [], []
         for kind, rows in self.groups(direction):
@@ -417,7 +417,7 @@ def _text_column(name: str) -> Callable[[Calls], pa.Array]:
     def column(calls: Calls) -> pa.Array:
         types = calls.maker.types
         if types is not None and name in (REQUEST, RESPONSE):
-            return calls.typed_bodies(name, types)
+            return calls.decode_bodies(name, types)
         return calls.texts[name]
 
     return column

@@ -12,7 +12,7 @@ from kafkaframes.errors import OptionError
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
-class Column(NamedTuple):
+class CaptureColumn(NamedTuple):
     """A column: name, Spark type, Arrow type, whether it is selected by default, and description."""
 
     name: str
@@ -56,8 +56,10 @@ _RECORDS_DDL: Final = (
 _TYPES[_RECORDS_DDL] = RECORDS
 
 
-def _columns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[Column, ...]:
-    return tuple(Column(row[0], row[1], _TYPES[row[1]], row[3] if len(row) == 4 else True, row[2]) for row in rows)
+def _columns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[CaptureColumn, ...]:
+    return tuple(
+        CaptureColumn(row[0], row[1], _TYPES[row[1]], row[3] if len(row) == 4 else True, row[2]) for row in rows
+    )
 
 
 CALLS: Final = _columns(
@@ -183,7 +185,7 @@ TABLES: Final = {
 }
 
 
-def choose(table: str, names: Sequence[str] | None = None) -> tuple[Column, ...]:
+def choose(table: str, names: Sequence[str] | None = None) -> tuple[CaptureColumn, ...]:
     """Return the named columns of a table, or its default columns.
 
     Raises:
@@ -203,6 +205,6 @@ def choose(table: str, names: Sequence[str] | None = None) -> tuple[Column, ...]
     return tuple(columns_by_name[name.lower()] for name in names)
 
 
-def schema_of(columns: Sequence[Column]) -> pa.Schema:
+def schema_of(columns: Sequence[CaptureColumn]) -> pa.Schema:
     """Return the Arrow schema of columns."""
     return pa.schema([(column.name, column.type) for column in columns])

@@ -118,7 +118,7 @@ class Container:
         self._count += 1
         self.links.add(row[0])
 
-    def unsupported_links(self) -> list[int]:
+    def list_unsupported_links(self) -> list[int]:
         """Return the unsupported link types among the interfaces."""
         return sorted(self.links - LINK_TYPES.keys())
 

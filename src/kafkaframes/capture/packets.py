@@ -1,8 +1,8 @@
 """Read capture files and extract TCP segments, one window of bytes at a time, with ``_kernels_packets.py``.
 
-A ``Window`` is a buffer. It starts with bytes carried over from the previous window, followed by the next bytes of a
-file. Its rows (columns: ``layout.py``) hold the position of each segment's payload in the buffer, so payload is not
-copied. Memory is bounded by the window size plus the unprocessed bytes of all connections.
+A ``CaptureWindow`` is a buffer. It starts with bytes carried over from the previous window, followed by the next bytes
+of a file. Its rows (columns: ``layout.py``) contain the position of each segment's payload in the buffer, so payload is
+not copied. Memory is bounded by the window size plus the unprocessed bytes of all connections.
 
 Fragmented IP datagrams are reassembled first (RFC 791, 3.2; RFC 8200, 4.5). They are rare, so this is done in Python.
 """
@@ -52,7 +52,7 @@ class _Fragment(NamedTuple):
 
 
 @dataclass
-class _Waiting:
+class _PartialDatagram:
     """An incomplete datagram. Its memory is bounded by the size of a datagram, even if fragments overlap."""
 
     header: bytes = b""
@@ -111,7 +111,7 @@ class Defragmenter:
     """
 
     def __init__(self) -> None:
-        self.waiting: dict[tuple[bytes, ...], _Waiting] = {}
+        self.waiting: dict[tuple[bytes, ...], _PartialDatagram] = {}
         self.unread: dict[tuple[str, str], list[int]] = {}
 
     def add(self, packet: bytes) -> bytes | None:
@@ -120,7 +120,7 @@ class Defragmenter:
         if part is None or part.offset + len(part.payload) > _MAX_DATAGRAM_BYTES:
             self._count(DAMAGED, "IP fragments that contradict themselves", 1, len(packet))
             return None
-        entry = self.waiting.setdefault(part.key, _Waiting())
+        entry = self.waiting.setdefault(part.key, _PartialDatagram())
         entry.add(part)
         payload = entry.whole()
         if payload is not None:
@@ -187,7 +187,7 @@ def _version_6(packet: bytes) -> _Fragment | None:
 
 
 @dataclass
-class Window:
+class CaptureWindow:
     """A buffer of captured bytes and the table of its segments, starting with those carried over."""
 
     buf: Bytes
@@ -209,7 +209,7 @@ class Connections:
         self.slots = np.zeros(len(self.slots) * 2, np.int64)
         kernels.rehash(self.table, self.count, self.slots)
 
-    def closed_before(self, time: int) -> npt.NDArray[np.bool_]:
+    def select_closed_before(self, time: int) -> npt.NDArray[np.bool_]:
         """Return a mask of connections that ended before ``time``: reset, or closed by every side that was seen."""
         table = self.table[: self.count]
         sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :] for side in (0, 1)]
@@ -290,7 +290,7 @@ class PacketReader:
         self._returned = len(self.unread)
         return new
 
-    def __iter__(self) -> Iterator[Window]:
+    def __iter__(self) -> Iterator[CaptureWindow]:
         """Yield at least one window. The last one has ``last`` set."""
         for number, path in enumerate(self.files):
             self.file = number
@@ -300,9 +300,9 @@ class PacketReader:
             yield self._window(self._filling)
         self._count_packets()
         self._count_fragments()
-        yield Window(self._buffer(0), self.carried[1], last=True)
+        yield CaptureWindow(self._buffer(0), self.carried[1], last=True)
 
-    def _file(self, file: IO[bytes], path: str) -> Iterator[Window]:
+    def _file(self, file: IO[bytes], path: str) -> Iterator[CaptureWindow]:
         walk = _Walk(file, path)
         try:
             walk.open()
@@ -430,11 +430,11 @@ class PacketReader:
         for (kind, reason), (packets, size) in self._fragments.unread.items():
             self.unread.append(UnreadData(kind, reason, self.files[self.file], size_bytes=size, packets=packets))
 
-    def _window(self, filling: _Filling) -> Window:
+    def _window(self, filling: _Filling) -> CaptureWindow:
         buf, rows = filling.buf, filling.rows[: filling.row]
         if self.counters[layout.FRAGMENTS]:
             buf, rows = self._whole_datagrams(buf, filling.end, rows)
-        return Window(buf, rows, last=False)
+        return CaptureWindow(buf, rows, last=False)
 
     def _whole_datagrams(self, buf: Bytes, end: int, rows: Ints) -> tuple[Bytes, Ints]:
         """Reassemble fragments and add the rows of their segments after the others. Datagrams may nest fragments."""

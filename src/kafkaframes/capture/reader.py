@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from kafkaframes.capture.calls import CallMaker
 from kafkaframes.capture.client_facts import split_software
-from kafkaframes.capture.columns import Column, choose, schema_of
+from kafkaframes.capture.columns import CaptureColumn, choose, schema_of
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import find_files, has_log_name, read_head
 from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.request_log import MARK, LogReader
-from kafkaframes.capture.streams import Pass, Span, Streams, passes_with_coverage
+from kafkaframes.capture.streams import CallFilter, Pass, Streams, passes_with_coverage
 from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, unread_rows
 from kafkaframes.capture.typed import ApiTypes, build_typed_columns
 from kafkaframes.errors import OptionError
@@ -72,7 +72,7 @@ class CaptureOptions:
         """
         return None if self.api is None else ApiTypes(self.api, secrets=self.secrets, apis=self.apis)
 
-    def selected_columns(self) -> tuple[Column, ...]:
+    def select_columns(self) -> tuple[CaptureColumn, ...]:
         """Return the selected columns.
 
         Raises:
@@ -120,7 +120,7 @@ class CaptureBatches:
     ) -> None:
         self.files = list(files)
         self.options = options
-        self.columns = options.selected_columns()
+        self.columns = options.select_columns()
         self.schema = schema_of(self.columns)
         self.coverage = Coverage() if coverage is None else coverage
         self._packets = PacketReader(
@@ -148,9 +148,9 @@ class CaptureBatches:
             Streams(self._packets, ports=self.options.ports, apis=self.options.apis), self.coverage
         )
 
-    def _span(self) -> Span | None:
+    def _span(self) -> CallFilter | None:
         lead = self.options.lead_files
-        return None if lead is None else Span(lead, len(self.files) - 1, self.options.wait_files)
+        return None if lead is None else CallFilter(lead, len(self.files) - 1, self.options.wait_files)
 
     def calls(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of calls."""
@@ -325,7 +325,7 @@ def _log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.RecordB
         return
     rows = log.rows(secrets=options.secrets, apis=options.apis, names_of=options.names_of)
     while some := list(islice(rows, _ROWS)):
-        yield batch_of(some, options.selected_columns())
+        yield batch_of(some, options.select_columns())
 
 
 def _batches_with_types(log: LogReader, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
@@ -334,4 +334,4 @@ def _batches_with_types(log: LogReader, options: CaptureOptions, types: ApiTypes
     rows = (row for row in logged if row["apiKey"] == types.api_key)
     while some := list(islice(rows, _ROWS)):
         typed_arrays = build_typed_columns(some, types)
-        yield batch_of(some, options.selected_columns(), typed_arrays)
+        yield batch_of(some, options.select_columns(), typed_arrays)

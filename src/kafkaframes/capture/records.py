@@ -13,10 +13,10 @@ import pyarrow as pa
 from kafkaframes.capture._kernels_frames import copy_stretches, whole_batches
 from kafkaframes.capture.bodies import Decoded, Kind, binary_extents, parents_of
 from kafkaframes.capture.calls import CallMaker, Calls
-from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
+from kafkaframes.capture.columns import HEADERS, TIMESTAMP, CaptureColumn, choose, schema_of
 from kafkaframes.capture.coverage import DAMAGED, UNSUPPORTED, Coverage, UnreadData
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
-from kafkaframes.capture.streams import Pass, Span, Streams
+from kafkaframes.capture.streams import CallFilter, Pass, Streams
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.api_keys import (
     CREATE_TOPICS,
@@ -92,13 +92,13 @@ class RecordMaker:
 
     def __init__(
         self,
-        columns: Sequence[Column],
+        columns: Sequence[CaptureColumn],
         files: Sequence[str],
         names: Mapping[bytes, str],
         coverage: Coverage,
         *,
         secrets: bool = False,
-        span: Span | None = None,
+        span: CallFilter | None = None,
         apis: Apis = CATALOG,
     ) -> None:
         self.columns = tuple(columns)

@@ -108,7 +108,7 @@ def _plain(text: str, at: int) -> tuple[str, int]:
 
 def convert_fields(value: dict[str, Any], plan: StructPlan | None) -> dict[str, Any]:
     """Return fields with their JSON names and the types of the plan. Types of unknown fields are guessed."""
-    fields = {} if plan is None else {field.json_name: field for field in (*plan.fields, *plan.tagged)}
+    fields = {} if plan is None else {field.json_name: field for field in (*plan.fields, *plan.tagged_fields)}
     result: dict[str, Any] = {}
     for name, entry in value.items():
         if name == "_tagged_fields":

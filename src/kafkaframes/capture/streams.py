@@ -20,7 +20,7 @@ from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_frames import copy_stretches, gather, take_frames
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.layout import FILE_SHIFT
-from kafkaframes.capture.packets import Bytes, Ints, PacketReader, Window
+from kafkaframes.capture.packets import Bytes, CaptureWindow, Ints, PacketReader
 from kafkaframes.capture.unread import connection_entries, gap_entries
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
@@ -139,7 +139,7 @@ class Streams:
                 self._carry(traffic)
                 self._forget(int(traffic.rows[:, layout.TIME].max(initial=0)))
 
-    def _pass(self, window: Window) -> Pass:
+    def _pass(self, window: CaptureWindow) -> Pass:
         connections = self.packets.connections
         rows = np.ascontiguousarray(window.rows)
         order, starts = _sort_rows(rows, connections.count)
@@ -176,7 +176,7 @@ class Streams:
         self._new_numbers, self._forgotten_connections = None, _NONE
         if connections.count < self._look_at:
             return
-        is_forgotten = connections.closed_before(now - FORGET_NS)
+        is_forgotten = connections.select_closed_before(now - FORGET_NS)
         is_forgotten[self.pending[:, layout.F_CONNECTION]] = False
         buf, rows = self.packets.carried
         is_forgotten[rows[:, layout.DIRECTION] >> 1] = False
@@ -206,7 +206,7 @@ class Streams:
     def _carry(self, traffic: Pass) -> None:
         """Carry over unprocessed segments and unmatched frames to the next window."""
         waiting = np.flatnonzero(traffic.frames[:, layout.F_DONE] == 0)
-        carried_rows = _unfinished_rows(traffic)
+        carried_rows = _select_unfinished_rows(traffic)
         frames = traffic.frames[waiting]
         frames = frames[np.argsort(frames[:, layout.F_CONNECTION], kind="stable")]
         waiting = waiting[np.argsort(traffic.frames[waiting, layout.F_CONNECTION], kind="stable")]
@@ -248,7 +248,7 @@ def _sort_rows(rows: Ints, count: int) -> tuple[Ints, Ints]:
     return order, starts
 
 
-def _unfinished_rows(traffic: Pass) -> Ints:
+def _select_unfinished_rows(traffic: Pass) -> Ints:
     """Return the rows of segments that the next pass needs."""
     rows = traffic.rows
     if not len(rows):
@@ -279,7 +279,7 @@ def ports_of(text: str | Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-class Span(NamedTuple):
+class CallFilter(NamedTuple):
     """A filter that returns each call once while a stream reads overlapping ranges of files.
 
     Earlier reads covered the files before ``first``, and this read covers the files up to ``last``. It includes

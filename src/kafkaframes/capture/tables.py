@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import ErrorCodes
-from kafkaframes.capture.columns import ERRORS, RECORDS, SET, Column, schema_of
+from kafkaframes.capture.columns import ERRORS, RECORDS, SET, CaptureColumn, schema_of
 from kafkaframes.capture.coverage import UnreadData
 from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FILE_MASK, FILE_SHIFT, FIRST_NUMBER, PORTS
 from kafkaframes.capture.packets import Ints
@@ -79,7 +79,7 @@ class NamedBodies:
         api = self._apis.table.get(api_key)
         if api is None:
             return body
-        return self._names.renamed(api.half(direction), body)
+        return self._names.rename_fields(api.half(direction), body)
 
     def texts(self, bodies: pa.Array, api_key: int, direction: str) -> pa.Array:
         """Return the JSON of several requests or responses of one API with the release's field names."""
@@ -129,7 +129,7 @@ FactsOf = Callable[[int], tuple[str | None, str | None, str | None]]
 
 
 def batch_of(
-    rows: Sequence[Row], columns: Sequence[Column], typed_arrays: Mapping[str, pa.Array] = MappingProxyType({})
+    rows: Sequence[Row], columns: Sequence[CaptureColumn], typed_arrays: Mapping[str, pa.Array] = MappingProxyType({})
 ) -> pa.RecordBatch:
     """Return rows as an Arrow batch with the given columns. ``typed_arrays`` has columns that are already computed."""
     schema = schema_of(columns)
@@ -216,7 +216,7 @@ def unread_rows(entries: Iterable[UnreadData]) -> Iterable[Row]:
 
 
 def packet_batch(
-    rows: Ints, connections: Ints, names: Names, files: Sequence[str], columns: Sequence[Column]
+    rows: Ints, connections: Ints, names: Names, files: Sequence[str], columns: Sequence[CaptureColumn]
 ) -> pa.RecordBatch:
     """Return a row for each TCP packet."""
     order = np.argsort(rows[:, layout.NUMBER], kind="stable")

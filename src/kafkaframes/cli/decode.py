@@ -21,7 +21,7 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.framing import frame
 from kafkaframes.protocol.messages.annotate import (
     Annotated,
-    Run,
+    AnnotatedRange,
     annotate_body,
     annotate_request,
     annotate_response,
@@ -147,18 +147,20 @@ def diff(left: str, right: str, show_all: bool, **which: Any) -> None:
     sys.exit(1 if differ else 0)
 
 
-def _raw(data: bytes, run: Run) -> bytes:
+def _raw(data: bytes, run: AnnotatedRange) -> bytes:
     return data[run.start : run.end]
 
 
-def _diff_line(data: tuple[bytes, bytes], entry: Run | None, other: Run | None, same: bool) -> str:
+def _diff_line(
+    data: tuple[bytes, bytes], entry: AnnotatedRange | None, other: AnnotatedRange | None, same: bool
+) -> str:
     run = entry or other
     assert run is not None
     sides = [_side(raw, side) for raw, side in zip(data, (entry, other), strict=True)]
     return f"{' ' if same else '*'} {sides[0]:<{_WIDTH}} | {sides[1]:<{_WIDTH}} {run.path} ({run.what})"
 
 
-def _side(data: bytes, run: Run | None) -> str:
+def _side(data: bytes, run: AnnotatedRange | None) -> str:
     if run is None:
         return "-"
     raw = _raw(data, run)
@@ -290,7 +292,7 @@ def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, dep
         )
 
 
-def _label(run: Run) -> str:
+def _label(run: AnnotatedRange) -> str:
     plain = run.what in ("string", "bytes", "records", "bool", "uuid", "float64") or run.what.startswith(
         ("int", "uint")
     )

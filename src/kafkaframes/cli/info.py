@@ -33,7 +33,7 @@ from kafkaframes.jobs.settings import DescribeSettings
 from kafkaframes.storage.copies.decisions import ROOT, Decision
 from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.log.discover import discover, selected
+from kafkaframes.storage.log.discover import discover, select_partitions
 from kafkaframes.storage.log.swaps import swap_findings
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def command(
     Exit status: 0, or 1 if a segment cannot be read.
     """
     discovered, decisions = discover(paths, options=settings.storage), list[Decision]()
-    directories = selected(discovered, settings.topics, settings.partitions)
+    directories = select_partitions(discovered, settings.topics, settings.partitions)
     if replicas == MERGE and has_copies(directories, paths):
         merged_log = one_log(directories, paths, check=False, options=settings.storage)
         directories, decisions = merged_log.directories, merged_log.decisions

@@ -37,7 +37,7 @@ def warm(packages: tuple[str, ...], decoders: bool) -> None:
     With PACKAGEs (wire, records, storage.cleaner, ...: the first parts of names in `status`), only theirs.
     """
     folder = _folder()
-    for old in list(demand.unused_files(folder)):
+    for old in list(demand.find_unused_files(folder)):
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
     package_prefixes = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
     kernel_files = [unit for unit in demand.units() if unit.module.startswith(package_prefixes)]

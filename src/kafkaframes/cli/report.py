@@ -30,7 +30,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import PartitionSettings
 from kafkaframes.storage.files.atomic import open_output, refuse_inside
-from kafkaframes.storage.log.discover import discover, selected
+from kafkaframes.storage.log.discover import discover, select_partitions
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.report.model import Report
@@ -149,7 +149,7 @@ def _report_logs(
     from kafkaframes.jobs.report.page import report_page
     from kafkaframes.jobs.report.survey import make_report
 
-    result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
+    result = select_partitions(discover(paths, options=settings.storage), settings.topics, settings.partitions)
     options = settings.storage
     with runner(None, jobs, label="measuring") as work:
         report = make_report(result, paths=paths, version=__version__, generated_at=when, options=options, run=work)

@@ -14,9 +14,9 @@ from kafkaframes.cli.spec_import import load_specs, read_published
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.errors import SpecError
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.spec.catalog.importing import Published
+from kafkaframes.protocol.spec.catalog.importing import PublishedSpec
 from kafkaframes.protocol.spec.catalog.ledgers import Tag, collisions, is_same, next_free, registry, tags_of
-from kafkaframes.protocol.spec.changes import SEVERITY, Finding, worst
+from kafkaframes.protocol.spec.changes import SEVERITY, SpecChange, worst
 from kafkaframes.protocol.spec.evolution import check_sets, compare, pair_findings
 from kafkaframes.protocol.spec.jsontext import JsonText
 from kafkaframes.protocol.spec.lint import lint, lint_set
@@ -57,7 +57,7 @@ def _print_line(is_error: bool, line: str) -> None:
     say(line)
 
 
-def _judge(entry: Published, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
+def _judge(entry: PublishedSpec, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
     """Yield (is it an error, line) for a file. A spec without errors is added to ``specs``."""
     dialect = PUBLISHED if entry.release != "0" else NEWEST
     try:
@@ -173,7 +173,7 @@ def _load(path: str, *, is_new: bool = False) -> dict[str, MessageSpec]:
     return load_specs(path, NEWEST if is_source else PUBLISHED)
 
 
-def _row(entry: Finding) -> dict[str, Any]:
+def _row(entry: SpecChange) -> dict[str, Any]:
     return {
         "verdict": entry.verdict,
         "message": entry.message,
@@ -185,7 +185,7 @@ def _row(entry: Finding) -> dict[str, Any]:
     }
 
 
-def _print(rows: Iterable[Finding], result: list[Finding], messages: int) -> None:
+def _print(rows: Iterable[SpecChange], result: list[SpecChange], messages: int) -> None:
     from rich.console import Console
     from rich.markup import escape
 

@@ -19,7 +19,7 @@ import click
 from kafkaframes.cli.options import ExistingPath, specs_option
 from kafkaframes.errors import NO_SUCH_PATH, OptionError, SpecError
 from kafkaframes.errors.words import count_text
-from kafkaframes.protocol.spec.catalog.importing import Published, import_catalog
+from kafkaframes.protocol.spec.catalog.importing import PublishedSpec, import_catalog
 from kafkaframes.protocol.spec.catalog.reading import FOLDER
 from kafkaframes.protocol.spec.load import PUBLISHED, Dialect, load_message
 from kafkaframes.protocol.spec.model import MessageSpec
@@ -30,7 +30,7 @@ _MAX_SPEC_BYTES = 4 << 20  # largest size of a spec; larger members of an archiv
 _GIT_REF = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
 
 
-def read_published(origin: str) -> list[Published]:
+def read_published(origin: str) -> list[PublishedSpec]:
     """Return every spec file of a source, sorted by path. A source without specs is an ``OptionError``.
 
     ``origin`` is a ``.json`` file, a directory (searched recursively), a jar or zip file, or ``REF:path`` in the git
@@ -66,7 +66,7 @@ def load_files(source: str, dialect: Dialect = PUBLISHED) -> dict[str, tuple[Mes
     return specs
 
 
-def _directory(folder: Path) -> Iterator[Published]:
+def _directory(folder: Path) -> Iterator[PublishedSpec]:
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".zip", ".jar"):
             yield from _file(path)
@@ -74,7 +74,7 @@ def _directory(folder: Path) -> Iterator[Published]:
             yield from _member(path.as_posix(), path.read_bytes(), module=path.parent.name)
 
 
-def _file(path: Path) -> Iterator[Published]:
+def _file(path: Path) -> Iterator[PublishedSpec]:
     if path.suffix not in (".zip", ".jar"):
         yield from _member(path.as_posix(), path.read_bytes(), module=path.parent.name, is_named=True)
         return
@@ -84,7 +84,7 @@ def _file(path: Path) -> Iterator[Published]:
         raise OptionError(f"{path}: {error}") from None
 
 
-def _archive(name: str, raw: bytes) -> Iterator[Published]:
+def _archive(name: str, raw: bytes) -> Iterator[PublishedSpec]:
     file_name = PurePosixPath(name).name
     version = _JAR_VERSION.search(file_name) if file_name.endswith(".jar") else None
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -96,7 +96,7 @@ def _archive(name: str, raw: bytes) -> Iterator[Published]:
                 yield from _member(f"{name}/{info.filename}", archive.read(info), module=module)
 
 
-def _git(path: str) -> Iterator[Published]:
+def _git(path: str) -> Iterator[PublishedSpec]:
     ref, _, folder = path.partition(":")
     listing = _run_git("ls-tree", "-r", "--name-only", "-z", ref, "--", folder or ".")
     for name in sorted(filter(None, listing.decode().split("\0"))):
@@ -113,11 +113,11 @@ def _run_git(*arguments: str) -> bytes:
         raise OptionError(f"git {' '.join(arguments)}: {error.stderr.decode(errors='replace').strip()}") from None
 
 
-def _member(path: str, text: bytes, *, module: str, is_named: bool = False) -> Iterator[Published]:
+def _member(path: str, text: bytes, *, module: str, is_named: bool = False) -> Iterator[PublishedSpec]:
     """Yield a file if it is a spec: always if the command line names it, else if its content looks like one."""
     if is_named or b'"validVersions"' in text:
         releases = _RELEASE.findall(path)
-        yield Published(releases[-1] if releases else "0", module, PurePosixPath(path).name, text)
+        yield PublishedSpec(releases[-1] if releases else "0", module, PurePosixPath(path).name, text)
 
 
 @click.command("stubs")

@@ -18,7 +18,7 @@ from kafkaframes.cli.spec_import import load_files
 from kafkaframes.errors import OptionError, path_error_text
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.changes import Finding, worst
+from kafkaframes.protocol.spec.changes import SpecChange, worst
 from kafkaframes.protocol.spec.drafts import Kip
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import check_sets
@@ -79,7 +79,7 @@ def _function(file: str) -> Callable[[Kip], object]:
     return function  # type: ignore[no-any-return]
 
 
-def _breaking(findings: Iterable[Finding]) -> Iterator[str]:
+def _breaking(findings: Iterable[SpecChange]) -> Iterator[str]:
     for finding in findings:
         if finding.verdict == "breaking":
             yield f"breaking: {finding.message}.{finding.where}: {finding.text} ({finding.rule.name})"
@@ -183,7 +183,7 @@ def _rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:
             default=f"{default} (was empty)" if field.is_null_default_new else default, arrays=field.arrays,
             outcome="tagged",
         )  # fmt: skip
-    for kept_field in rewrite_result.kept:
+    for kept_field in rewrite_result.unchanged:
         yield _row(rewrite_result, kept_field.message, kept_field.path, outcome=f"left: {kept_field.reason}")
 
 
@@ -201,7 +201,7 @@ def _text(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, target: Pa
             if field.message == api.response:
                 null = "; null is its default now" if field.is_null_default_new else ""
                 yield f"  {'.'.join(field.path)}: tag {field.tag}{null}"
-    for kept_field in rewrite_result.kept:
+    for kept_field in rewrite_result.unchanged:
         yield f"left: {'.'.join((kept_field.message, *kept_field.path))}: {kept_field.reason}"
     yield ""
     yield f"{'':<36} {'here':>6}  trunk of October 2024, --suffix --as-written"

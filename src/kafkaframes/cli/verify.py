@@ -27,7 +27,7 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import VerifySettings
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files.findings import Severity
-from kafkaframes.storage.log.discover import discover, selected
+from kafkaframes.storage.log.discover import discover, select_partitions
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.verify.verify import Report
@@ -63,7 +63,7 @@ def command(
     """
     from kafkaframes.jobs.verify.verify import verify
 
-    result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
+    result = select_partitions(discover(paths, options=settings.storage), settings.topics, settings.partitions)
     with runner(master, jobs, label="verifying", small=True) as work:
         report = verify(result, deep=settings.deep, run=work)
     merged_log = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None

@@ -34,10 +34,10 @@ from kafkaframes.protocol.framing import (
     ClientConnection,
     Ranges,
     ResponseBytes,
-    advertised_versions,
     choose_version,
     fallback_version,
-    supported_versions,
+    find_supported_versions,
+    parse_advertised_versions,
     versions_of_release,
 )
 from kafkaframes.protocol.messages.headers import Frame
@@ -459,7 +459,7 @@ class Connection:
         cls = self._settings.message("ApiVersionsRequest")
         body = cls(client_software_name="kafkaframes", client_software_version=__version__)
         try:
-            frame = await self.exchange(body, supported_versions(API_VERSIONS, self._settings.specs).highest)
+            frame = await self.exchange(body, find_supported_versions(API_VERSIONS, self._settings.specs).highest)
         except NetworkError as error:
             hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need `api_version`"
             raise NetworkError(f"{error}; it has answered nothing yet ({hint})") from None
@@ -468,7 +468,7 @@ class Connection:
             frame = await self.exchange(body, again)
         if frame.body.error_code:
             raise broker_error(frame.body.error_code, f"{self._wire.where} refuses ApiVersions")
-        self.ranges = advertised_versions(frame.body)
+        self.ranges = parse_advertised_versions(frame.body)
         self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
     async def _authenticate(self, host: str) -> None:

@@ -708,9 +708,9 @@ def _rewrite(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[Jo
 
 
 def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
-    from kafkaframes.storage.log.discover import discover, selected
+    from kafkaframes.storage.log.discover import discover, select_partitions
 
-    return selected(discover(paths_of(paths), options=settings.storage), settings.topics, settings.partitions)
+    return select_partitions(discover(paths_of(paths), options=settings.storage), settings.topics, settings.partitions)
 
 
 def _source(paths: Paths) -> str | list[str]:

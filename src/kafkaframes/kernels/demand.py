@@ -316,7 +316,7 @@ def _file_of(module: str) -> Path | None:
     return file
 
 
-def unused_files(folder: Path) -> Iterator[Path]:
+def find_unused_files(folder: Path) -> Iterator[Path]:
     """Yield the units in a cache folder that no process has used for a month, for example those of earlier versions.
 
     A process updates the modification time of each unit that it loads from its cache, at most once a day.

@@ -215,14 +215,14 @@ def _with_imports(path: Path) -> set[Path]:
     """Return a kernel file and all kernel files that it imports, directly or indirectly."""
     files, queue = {path}, [path]
     while queue:
-        for file in filter(is_kernel_source, _imported_files(queue.pop()) - files):
+        for file in filter(is_kernel_source, _find_imports(queue.pop()) - files):
             if file.is_file():
                 files.add(file)
                 queue.append(file)
     return files
 
 
-def _imported_files(path: Path) -> set[Path]:
+def _find_imports(path: Path) -> set[Path]:
     """Return the files that a source file may import. An imported name may be a module in a package."""
     files = set()
     for module, names in _IMPORT.findall(_read_source(path)):

@@ -251,13 +251,13 @@ class ClientConnection:
         self._mode = mode
         self._specs = None if specs is None else specs_by_name(specs)  # reads a folder only once
         self._header_tags = list(header_tags)
-        self._sent: deque[_SentRequest] = deque()
+        self._in_flight: deque[_SentRequest] = deque()
         self._out: list[bytes] = []
 
     @property
     def in_flight(self) -> int:
         """Number of requests without a response."""
-        return len(self._sent)
+        return len(self._in_flight)
 
     def send_request(self, body: Message, version: int, *, expects_response: bool = True, **header: Any) -> int:
         """Queue a request, and return its correlation ID.
@@ -279,7 +279,7 @@ class ClientConnection:
         self._out += (size_prefix(sum(map(len, parts))), *parts)
         self._next_id = 0 if number == MAX_INT32 else number + 1
         if expects_response:
-            self._sent.append(_SentRequest(number, body.spec.api_key or 0, version))
+            self._in_flight.append(_SentRequest(number, body.spec.api_key or 0, version))
         return number
 
     def send_token(self, token: bytes) -> None:
@@ -288,7 +288,7 @@ class ClientConnection:
         The response to it is a ``Frame`` with the broker's token as its body.
         """
         self._out += (size_prefix(len(token)), token)
-        self._sent.append(_TOKEN)
+        self._in_flight.append(_TOKEN)
 
     def data_to_send(self) -> bytes:
         """Return the bytes of the requests that were queued since the last call."""
@@ -335,10 +335,10 @@ class ClientConnection:
         data = self._frames.next_frame_or_view()
         if data is None:
             return None
-        if not self._sent:
+        if not self._in_flight:
             raise DecodeError("response without a request", position=0)
-        sent = self._sent.popleft()
-        return ResponseBytes(data, sent.correlation_id, sent.api_key, sent.version)
+        request = self._in_flight.popleft()
+        return ResponseBytes(data, request.correlation_id, request.api_key, request.version)
 
     def decode(self, response: ResponseBytes) -> Frame:
         """Decode a response. Any thread may do it, in any order.
@@ -370,7 +370,7 @@ Ranges: TypeAlias = Mapping[int, Versions]
 _OLDEST: Final = Versions(0, 0)  # assumed if a broker does not list ApiVersions itself
 
 
-def supported_versions(api_key: int, specs: Specs | None = None) -> Versions:
+def find_supported_versions(api_key: int, specs: Specs | None = None) -> Versions:
     """Return the stable versions of an API for which this end has both a request and a response.
 
     Raises:
@@ -389,10 +389,10 @@ def versions_of_release(name: str) -> Ranges:
     Raises:
         OptionError: the release is unknown.
     """
-    return {key: api.accepted for key, api in release(name).apis().items()}
+    return {key: api.accepted_versions for key, api in release(name).apis().items()}
 
 
-def advertised_versions(response: Any) -> Ranges:
+def parse_advertised_versions(response: Any) -> Ranges:
     """Return the versions that an ApiVersions response lists."""
     return {row.api_key: Versions(row.min_version, row.max_version) for row in response.api_keys}
 
@@ -414,7 +414,7 @@ def choose_version(
     name = catalog.api(api_key).name if specs is None else f"API {api_key}"
     if versions is None:
         raise BrokerError(f"the broker does not support {name}", ErrorCode.UNSUPPORTED_VERSION)
-    common = supported_versions(api_key, specs).intersect(versions)
+    common = find_supported_versions(api_key, specs).intersect(versions)
     common = common.intersect(Versions(min_version, common.highest if max_version is None else max_version))
     if common.is_empty:
         raise BrokerError(
@@ -432,4 +432,6 @@ def fallback_version(response: Frame, *, specs: Specs | None = None) -> int | No
     """
     if response.api_key != API_VERSIONS or response.body.error_code != ErrorCode.UNSUPPORTED_VERSION:
         return None
-    return choose_version(API_VERSIONS, {API_VERSIONS: _OLDEST, **advertised_versions(response.body)}, specs=specs)
+    return choose_version(
+        API_VERSIONS, {API_VERSIONS: _OLDEST, **parse_advertised_versions(response.body)}, specs=specs
+    )

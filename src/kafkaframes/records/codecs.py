@@ -93,7 +93,7 @@ def decompress(
         payload = bytes(payload)
     row = CODECS.get(codec)  # type: ignore[call-overload]
     if row is None:
-        return _uncompressed(codec, payload, limit_bytes)
+        return _read_uncompressed(codec, payload, limit_bytes)
     if magic < row.lowest_magic:
         return Decompressed(b"", f"{row.codec.name.lower()} is not supported in format {magic}")
     data = row.decompress_whole(payload, magic, limit_bytes)
@@ -107,7 +107,7 @@ def decompress(
     )
 
 
-def _uncompressed(codec: int, payload: bytes, limit_bytes: int) -> Decompressed:
+def _read_uncompressed(codec: int, payload: bytes, limit_bytes: int) -> Decompressed:
     if codec != Codec.NONE:
         return Decompressed(b"", f"unknown codec {codec}")
     if len(payload) > limit_bytes:

@@ -36,12 +36,12 @@ from kafkaframes.records.scan import (
     FILE,
     MEMORY,
     Batches,
+    BatchSource,
     Chunk,
     Chunks,
     End,
     Ints,
     Scanned,
-    Source,
     parts_of,
 )
 
@@ -152,7 +152,7 @@ class RecordReader:
 
     def __init__(
         self,
-        source: Source,
+        source: BatchSource,
         options: ReadOptions,
         *,
         start: int = 0,

@@ -23,7 +23,7 @@ from kafkaframes.records.arrays import flags, texts
 from kafkaframes.records.decoded import Allocate, Decoded, Index, Ints32, Sections
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
-from kafkaframes.records.scan import CUT, Bytes, Chunk, Chunks, Ints, Source, timestamp_types
+from kafkaframes.records.scan import CUT, BatchSource, Bytes, Chunk, Chunks, Ints, timestamp_types
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
 
@@ -110,41 +110,43 @@ def _delete_horizons(result: Decoded) -> pa.Array:
     return pa.array(result.of_batch(result.batches.column("base_timestamp")), mask=~has_horizon).cast(TIMESTAMP)
 
 
-class Column(NamedTuple):
+class ColumnFactory(NamedTuple):
     """A column's Arrow type, and the function that creates it."""
 
     type: pa.DataType
     make: Callable[[Decoded], Any]
 
 
-COLUMNS: dict[str, Column] = {
-    "offset": Column(pa.int64(), lambda result: result.index.offsets),
-    "timestamp": Column(TIMESTAMP, lambda result: result.index.timestamps),
-    "timestamp_type": Column(
+COLUMNS: dict[str, ColumnFactory] = {
+    "offset": ColumnFactory(pa.int64(), lambda result: result.index.offsets),
+    "timestamp": ColumnFactory(TIMESTAMP, lambda result: result.index.timestamps),
+    "timestamp_type": ColumnFactory(
         pa.int32(),
         lambda result: result.of_batch(
             timestamp_types(result.batches.column("magic"), result.batches.column("attributes"))
         ),
     ),
-    "key": Column(pa.binary(), lambda result: _binary(result, result.index.key_at, result.index.key_size)),
-    "value": Column(pa.binary(), lambda result: _binary(result, result.index.value_at, result.index.value_size)),
-    "headers": Column(HEADERS, _headers),
-    "base_offset": Column(pa.int64(), lambda result: result.of_batch(result.base_offsets)),
-    "position": Column(pa.int64(), lambda result: result.of_batch(result.batches.column("position") + result.base)),
-    "magic": Column(pa.int8(), _numbers("magic", np.int8)),
-    "codec": Column(CODEC, lambda result: codec_array(result.of_batch(result.batches.column("attributes")))),
-    "producer_id": Column(pa.int64(), _numbers("producer_id", np.int64)),
-    "producer_epoch": Column(pa.int16(), _numbers("producer_epoch", np.int16)),
-    "sequence": Column(pa.int32(), _sequences),
-    "leader_epoch": Column(pa.int32(), _numbers("leader_epoch", np.int32)),
-    "transactional": Column(pa.bool_(), _flag(TRANSACTIONAL)),
-    "control": Column(pa.bool_(), _flag(CONTROL)),
-    "crc_ok": Column(pa.bool_(), lambda result: result.of_batch(result.crc_ok)),
-    "last_offset": Column(pa.int64(), _numbers("last_offset", np.int64)),
-    "batch_size": Column(pa.int32(), _numbers("size", np.int32)),
-    "delete_horizon": Column(TIMESTAMP, _delete_horizons),
-    "key_size": Column(pa.int32(), lambda result: np.maximum(result.index.key_size, -1)),
-    "value_size": Column(pa.int32(), lambda result: np.maximum(result.index.value_size, -1)),
+    "key": ColumnFactory(pa.binary(), lambda result: _binary(result, result.index.key_at, result.index.key_size)),
+    "value": ColumnFactory(pa.binary(), lambda result: _binary(result, result.index.value_at, result.index.value_size)),
+    "headers": ColumnFactory(HEADERS, _headers),
+    "base_offset": ColumnFactory(pa.int64(), lambda result: result.of_batch(result.base_offsets)),
+    "position": ColumnFactory(
+        pa.int64(), lambda result: result.of_batch(result.batches.column("position") + result.base)
+    ),
+    "magic": ColumnFactory(pa.int8(), _numbers("magic", np.int8)),
+    "codec": ColumnFactory(CODEC, lambda result: codec_array(result.of_batch(result.batches.column("attributes")))),
+    "producer_id": ColumnFactory(pa.int64(), _numbers("producer_id", np.int64)),
+    "producer_epoch": ColumnFactory(pa.int16(), _numbers("producer_epoch", np.int16)),
+    "sequence": ColumnFactory(pa.int32(), _sequences),
+    "leader_epoch": ColumnFactory(pa.int32(), _numbers("leader_epoch", np.int32)),
+    "transactional": ColumnFactory(pa.bool_(), _flag(TRANSACTIONAL)),
+    "control": ColumnFactory(pa.bool_(), _flag(CONTROL)),
+    "crc_ok": ColumnFactory(pa.bool_(), lambda result: result.of_batch(result.crc_ok)),
+    "last_offset": ColumnFactory(pa.int64(), _numbers("last_offset", np.int64)),
+    "batch_size": ColumnFactory(pa.int32(), _numbers("size", np.int32)),
+    "delete_horizon": ColumnFactory(TIMESTAMP, _delete_horizons),
+    "key_size": ColumnFactory(pa.int32(), lambda result: np.maximum(result.index.key_size, -1)),
+    "value_size": ColumnFactory(pa.int32(), lambda result: np.maximum(result.index.value_size, -1)),
 }
 
 
@@ -248,7 +250,7 @@ SCHEMA = pa.schema(
 )
 
 
-def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None = None) -> pa.Table:
+def batches_table(source: BatchSource, *, rules: str, start: int = 0, end: int | None = None) -> pa.Table:
     """Return a table with one row per batch.
 
     ``count`` is the header's record count. In formats 0 and 1 it is 1 for an uncompressed message and null for a

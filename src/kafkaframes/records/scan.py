@@ -208,7 +208,7 @@ def timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
 CHUNK_BYTES = 2 << 20
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """A sequence of bytes that holds consecutive batches."""
 
     @property
@@ -277,7 +277,7 @@ class Chunks:
 
     def __init__(
         self,
-        source: Source,
+        source: BatchSource,
         *,
         rules: str,
         start: int = 0,

@@ -47,7 +47,7 @@ class SourceOptions:
         return find_files(self.paths)
 
 
-class Work(NamedTuple):
+class CaptureWork(NamedTuple):
     """The work of one task: a share of the connections in some files."""
 
     files: tuple[str, ...]
@@ -64,11 +64,11 @@ class Work(NamedTuple):
         return f"{', '.join(self.files)}, share {self.options.share + 1} of {self.options.shares}"
 
 
-def plan_works(files: Sequence[str], options: SourceOptions, *, cores: int) -> list[Work]:
+def plan_works(files: Sequence[str], options: SourceOptions, *, cores: int) -> list[CaptureWork]:
     """Divide the connections among tasks. Each task reads all packet headers, but only payloads of its connections."""
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = options.min_partitions or max(min(cores, -(-size_bytes // _WORTH_A_TASK)), 1)
-    return [Work(tuple(files), replace(options.read, share=share, shares=shares)) for share in range(shares)]
+    return [CaptureWork(tuple(files), replace(options.read, share=share, shares=shares)) for share in range(shares)]
 
 
 def find_finished_files(options: SourceOptions, *, now: float) -> list[str]:
@@ -106,7 +106,7 @@ class CaptureSource(Source):
     @property
     def default_columns(self) -> tuple[str, ...]:
         """The default columns of the table."""
-        return tuple(column.name for column in self.options.read.selected_columns())
+        return tuple(column.name for column in self.options.read.select_columns())
 
     def check_columns(self, columns: Sequence[str], where: Where) -> None:
         """Check that the table has these columns, and the columns of the conditions."""
@@ -128,7 +128,9 @@ class CaptureSource(Source):
         """List the files, and divide the connections into ``parts`` shares at most."""
         return SourcePlan(plan_works(self.options.files(), self.options, cores=parts))
 
-    def read(self, work: Work, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, work: CaptureWork, columns: Sequence[str], where: Where, errors: list[Any]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share. Finally, append the unread data that may contain calls to ``errors``."""
         conditions = list(_conditions(where, _TIMES[self.options.read.table]))
         columns_to_read = dict.fromkeys([*columns, *(name for name, _ in conditions)])

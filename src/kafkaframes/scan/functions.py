@@ -215,7 +215,7 @@ def scan_capture(
     read = CaptureOptions(
         table=table, api=api, ports=listening, secrets=secrets, apis=Apis(specs), names_of=names_of, on_damage=on_damage
     )
-    read.selected_columns()
+    read.select_columns()
     return Scan(CaptureSource(SourceOptions(_paths(paths), read)))
 
 

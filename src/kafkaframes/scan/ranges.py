@@ -47,12 +47,12 @@ Position = int | Instant  # an int is an offset
 Limit = Position | Mapping[str, Mapping[int, Position]] | None
 
 
-def bound_of(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
+def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
     """Convert a user's ``start`` or ``end`` to a bound.
 
-    >>> bound_of("start", "1970-01-02", unset=EARLIEST)
+    >>> to_bound("start", "1970-01-02", unset=EARLIEST)
     AtTime(times=86400000)
-    >>> bound_of("end", {"orders": {0: 5}}, unset=LATEST)
+    >>> to_bound("end", {"orders": {0: 5}}, unset=LATEST)
     {('orders', 0): 5}
 
     Args:
@@ -81,12 +81,12 @@ def bound_of(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
 
 
 def log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
-    """Convert a user's ``start`` or ``end`` to a bound of a log, as ``bound_of`` does.
+    """Convert a user's ``start`` or ``end`` to a bound of a log, as ``to_bound`` does.
 
     Raises:
         OptionError: The value is invalid, or is a group.
     """
-    bound = bound_of(setting, value, unset=unset)
+    bound = to_bound(setting, value, unset=unset)
     if isinstance(bound, AtGroup):
         raise OptionError(f"`{setting}` of a log cannot be a group: only live topics have groups")
     return bound

@@ -14,7 +14,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import flags, int64_values, repeat_value
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
-from kafkaframes.records.scan import Batches, Bytes, Flags, Source, check_crcs
+from kafkaframes.records.scan import Batches, BatchSource, Bytes, Flags, check_crcs
 from kafkaframes.scan.where import Where
 
 _ORIGIN_FIELDS: Final = {
@@ -186,7 +186,7 @@ class Counting:
         return int(counts[is_counted].sum())
 
 
-def find_offset_at_time(source: Source, time_ms: int, *, rules: str, end: int | None = None) -> int | None:
+def find_offset_at_time(source: BatchSource, time_ms: int, *, rules: str, end: int | None = None) -> int | None:
     """Return the offset of the first record that reaches a time, as ListOffsets finds it; None if no record does.
 
     Batches whose header has an earlier largest timestamp are not decompressed.

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.reasons import ON_DAMAGE
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, Bound, Limit, bound_of, log_bound
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, Bound, Limit, log_bound, to_bound
 from kafkaframes.storage.files.filesystem import has_magic
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -86,8 +86,8 @@ class Selection:
         for number in self.partition_numbers or ():
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise OptionError(f"`partitions` holds {number!r}; expected partition numbers, 0 or greater")
-        bound_of("start", self.start, unset=EARLIEST)
-        if isinstance(bound_of("end", self.end, unset=LATEST), AtGroup):
+        to_bound("start", self.start, unset=EARLIEST)
+        if isinstance(to_bound("end", self.end, unset=LATEST), AtGroup):
             raise OptionError("`end` cannot be a group; only `start` can")
 
     @property
@@ -113,7 +113,7 @@ class Selection:
     @property
     def live_range(self) -> tuple[Bound | AtGroup, Bound]:
         """Start and end of the range in live topics."""
-        return bound_of("start", self.start, unset=EARLIEST), log_bound("end", self.end, unset=LATEST)
+        return to_bound("start", self.start, unset=EARLIEST), log_bound("end", self.end, unset=LATEST)
 
     @property
     def needs_log(self) -> bool:

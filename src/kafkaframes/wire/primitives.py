@@ -58,7 +58,7 @@ def read_raw(buf: bytes, position: int, size: int, name: str) -> tuple[bytes, in
     return bytes(buf[position:end]), end
 
 
-def _fixed(fmt: str, name: str) -> tuple[Reader, Writer]:
+def _make_fixed_size(fmt: str, name: str) -> tuple[Reader, Writer]:
     layout = struct.Struct(fmt)
     size = layout.size
 
@@ -88,7 +88,7 @@ FORMATS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-_FIXED: Final = {name: _fixed(f">{letter}", name) for name, letter in FORMATS.items() if name != "uuid"}
+_FIXED: Final = {name: _make_fixed_size(f">{letter}", name) for name, letter in FORMATS.items() if name != "uuid"}
 read_int8, write_int8 = _FIXED["int8"]
 read_int16, _ = _FIXED["int16"]
 read_int32, write_int32 = _FIXED["int32"]
@@ -173,7 +173,7 @@ def write_compact_length(out: bytearray, length: int) -> None:
     write_unsigned_varint(out, length + 1)
 
 
-def _sized(
+def _make_nullable(
     length_type: tuple[Reader, Writer], from_raw: Callable[[bytes], Any], to_raw: Callable[[Any], bytes], name: str
 ) -> tuple[Reader, Writer]:
     """Return the reader and the writer of a nullable type that is encoded as its length and its bytes."""
@@ -218,13 +218,13 @@ INTEGER_RANGES: Final = {
 PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = {
     **_FIXED,
     "uuid": (read_uuid, write_uuid),
-    "string": _sized(_FIXED["int16"], java_text, text_to_utf8, "string"),
-    "bytes": _sized(_FIXED["int32"], _to_bytes, _to_bytes, "bytes"),
-    "records": _sized(_FIXED["int32"], _to_bytes, _to_bytes, "bytes"),  # KIP-482's RECORDS, encoded as bytes
+    "string": _make_nullable(_FIXED["int16"], java_text, text_to_utf8, "string"),
+    "bytes": _make_nullable(_FIXED["int32"], _to_bytes, _to_bytes, "bytes"),
+    "records": _make_nullable(_FIXED["int32"], _to_bytes, _to_bytes, "bytes"),  # KIP-482's RECORDS, encoded as bytes
 }
 _COMPACT_LENGTH: Final = (read_compact_length, write_compact_length)
 COMPACT_PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = PRIMITIVES | {
-    "string": _sized(_COMPACT_LENGTH, java_text, text_to_utf8, "string"),
-    "bytes": _sized(_COMPACT_LENGTH, _to_bytes, _to_bytes, "bytes"),
-    "records": _sized(_COMPACT_LENGTH, _to_bytes, _to_bytes, "bytes"),
+    "string": _make_nullable(_COMPACT_LENGTH, java_text, text_to_utf8, "string"),
+    "bytes": _make_nullable(_COMPACT_LENGTH, _to_bytes, _to_bytes, "bytes"),
+    "records": _make_nullable(_COMPACT_LENGTH, _to_bytes, _to_bytes, "bytes"),
 }

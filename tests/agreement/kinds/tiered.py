@@ -110,7 +110,7 @@ class _Product:
     def _upload(
         self,
         directory: LogDirectory,
-        shown: view.Shown,
+        shown: view.PartitionDraft,
         stem: str,
         name: ObjectName,
         entries: list[MetadataEntry],
@@ -134,7 +134,7 @@ class _Product:
         upload = shown.uploads.get(name.segment_id)
         return key, facts if upload is None else facts | self._manifest(directory, upload, shown)
 
-    def _manifest(self, directory: LogDirectory, upload: view.Upload, shown: view.Shown) -> dict[str, Any]:
+    def _manifest(self, directory: LogDirectory, upload: view.Upload, shown: view.PartitionDraft) -> dict[str, Any]:
         manifest, read = upload.manifest, directory.filesystem.read
         own, chunks = manifest.metadata, manifest.chunks
         directory_name = str(shown.topic_partition)

@@ -23,7 +23,7 @@ STRUCTS = pa.array([{"name": "a"}, {"name": "bb"}, {"name": "ccc"}])
 def field_at(*path):
     struct, field = plan_message(FORM.spec, 12).root, None
     for name in path:
-        (field,) = (one for one in (*struct.fields, *struct.tagged) if one.name == name)
+        (field,) = (one for one in (*struct.fields, *struct.tagged_fields) if one.name == name)
         struct = field.struct
     return field
 

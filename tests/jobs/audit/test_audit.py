@@ -130,7 +130,9 @@ def test_kafka_4_takes_clients_from_2_1_on():
 def test_guesses_have_evidence():
     assert guess_library("kafka-python-1.4.7", {})[:2] == ("kafka-python", "1.4.7")
     old = {
-        key: {one.accepted.highest} for key, one in release("0.9.0.1").all_apis.items() if key in (0, 1, 2, 3, 10, 11)
+        key: {one.accepted_versions.highest}
+        for key, one in release("0.9.0.1").all_apis.items()
+        if key in (0, 1, 2, 3, 10, 11)
     }
     assert guess_library("billing", old)[:2] == ("kafka-clients", "0.9.0.1")
     assert guess_library("billing", {1: {4}}) is None

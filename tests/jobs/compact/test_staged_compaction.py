@@ -266,7 +266,7 @@ def test_a_hot_key_is_one_entry_a_window(tmp_path):
         writer = EntriesWriter(entries, ledger, secret=(0, 0), buckets=256)
         for segment in directory.partitions[0].segments[:-1]:
             for window in windows(directory.filesystem, segment, memory=Recycler()):
-                writer.put(window, np.ones(len(window.owners), np.bool_))
+                writer.add_window(window, np.ones(len(window.owners), np.bool_))
         writer.finish_run()
     assert sum(writer.runs) == 600 + 3  # a segment of these is one window
 

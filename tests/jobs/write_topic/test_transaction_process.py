@@ -32,7 +32,7 @@ from kafkaframes.jobs.driver_process.serving import is_running, serve
 from kafkaframes.jobs.write_topic import process_control, transaction_process
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, socket_path
 from kafkaframes.jobs.write_topic.transaction_process import Holder
-from kafkaframes.spark.exactly_once.exactly_once_task import Work, write_rows
+from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 from kafkaframes.spark.options.topic_options import topic_write_options
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
@@ -90,7 +90,7 @@ def looks_often(monkeypatch):
 
 def work_of(control, attempt, batch=0):
     """Announce an attempt, as ``streamWriter()`` does; return what its tasks are given."""
-    return Work(control.options, control.announce(attempt), {"attempt": attempt, "query": "q", "batch": batch})
+    return TaskArguments(control.options, control.announce(attempt), {"attempt": attempt, "query": "q", "batch": batch})
 
 
 def values(control):

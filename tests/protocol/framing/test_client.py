@@ -9,10 +9,10 @@ from tests.protocol.messages.values import make_value
 
 from kafkaframes.errors import BrokerError, ErrorCode
 from kafkaframes.protocol.framing import (
-    advertised_versions,
     choose_version,
     fallback_version,
-    supported_versions,
+    find_supported_versions,
+    parse_advertised_versions,
     versions_of_release,
 )
 from kafkaframes.protocol.messages import class_of, message
@@ -30,7 +30,7 @@ ApiVersionsResponse = message("ApiVersionsResponse")
 
 def served(specs=None):
     """What a broker with these specs lists."""
-    return {api.key: supported_versions(api.key, specs) for api in catalog.apis()}
+    return {api.key: find_supported_versions(api.key, specs) for api in catalog.apis()}
 
 
 def refusal(**ranges):
@@ -43,7 +43,7 @@ def refusal(**ranges):
 def test_two_ends_with_the_rewrite_speak_its_versions(tmp_path):
     for name, spec in DONE.specs.items():
         (tmp_path / f"{name}.json").write_text(to_text(spec))
-    assert supported_versions(HEARTBEAT, tmp_path) == Versions(0, 5)
+    assert find_supported_versions(HEARTBEAT, tmp_path) == Versions(0, 5)
     theirs = served(DONE.specs)
     for api in DONE.apis:
         expected = 5 if api.key == INIT_PRODUCER_ID else api.version
@@ -72,7 +72,7 @@ def raised(name, highest):
 def test_a_client_of_the_future_asks_again_at_the_version_that_the_broker_lists():
     """KIP-511: both the question and the answer at version 0 are read by whoever does not know the other's newest."""
     future = SPECS | {f"ApiVersions{half}": raised(f"ApiVersions{half}", 8) for half in ("Request", "Response")}
-    assert supported_versions(API_VERSIONS, future).highest == 8
+    assert find_supported_versions(API_VERSIONS, future).highest == 8
     assert fallback_version(refusal(min_version=0, max_version=5), specs=future) == 5
     assert fallback_version(refusal(min_version=0, max_version=3), specs=future) == 3
     assert fallback_version(refusal()) == 0
@@ -90,7 +90,7 @@ def test_what_a_broker_lists_is_its_choice():
     body = ApiVersionsResponse(
         api_keys=[ApiVersionsResponse.ApiVersion(api_key=key, min_version=a, max_version=b) for key, a, b in rows]
     )
-    theirs = advertised_versions(body)
+    theirs = parse_advertised_versions(body)
     assert choose_version(HEARTBEAT, theirs) == 2
     assert choose_version(HEARTBEAT, theirs, max_version=1) == 1
     for key, least, reason in ((3, 0, "5 to 4"), (0, 0, "90 to 99"), (HEARTBEAT, 3, "0 to 2")):
@@ -101,7 +101,7 @@ def test_what_a_broker_lists_is_its_choice():
 
 
 def test_released_versions_only_and_of_both_halves():
-    assert supported_versions(INIT_PRODUCER_ID) == Versions(0, 5)
+    assert find_supported_versions(INIT_PRODUCER_ID) == Versions(0, 5)
     shorter = [SPECS["HeartbeatRequest"], raised("HeartbeatResponse", 2)]
-    assert supported_versions(HEARTBEAT, shorter) == Versions(0, 2)
+    assert find_supported_versions(HEARTBEAT, shorter) == Versions(0, 2)
     assert versions_of_release("4.0")[0].lowest == 3  # what it accepts; it advertises Produce from 0

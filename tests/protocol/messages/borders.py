@@ -62,7 +62,7 @@ def values_at_borders(
 
 
 def _sized(plan: StructPlan, path: tuple[FieldPlan, ...]) -> Iterator[tuple[FieldPlan, ...]]:
-    for one in (*plan.fields, *plan.tagged):
+    for one in (*plan.fields, *plan.tagged_fields):
         if one.array or one.type in ("string", "bytes", "records"):
             yield (*path, one)
         if one.struct is not None:

@@ -11,7 +11,7 @@ from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
 def row_of(value: Any, plan: StructPlan, *, top: bool = True, absent: bool = False) -> dict[str, Any]:
     """Return the row of a value at the version of ``plan``; ``absent``: with what other versions' fields hold."""
     row = {field.json_name: _field(getattr(value, field.attribute), field, absent) for field in plan.fields}
-    row |= {field.json_name: _field(getattr(value, field.attribute), field, absent) for field in plan.tagged}
+    row |= {field.json_name: _field(getattr(value, field.attribute), field, absent) for field in plan.tagged_fields}
     if plan.flexible or (absent and value._tags):
         row["_unknown_tags"] = [{"tag": tag, "data": data} for tag, data in value.unknown_tags]
     for one in plan.absent if absent else ():

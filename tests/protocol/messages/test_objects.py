@@ -14,7 +14,7 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError, TruncatedError
 from kafkaframes.protocol.messages import Message, Struct, message
-from kafkaframes.protocol.messages._runtime import put_varint, varint
+from kafkaframes.protocol.messages._runtime import encode_varint, varint
 from kafkaframes.protocol.messages.codec import HotShapes
 from kafkaframes.protocol.spec import load_message
 
@@ -231,7 +231,7 @@ def test_elements_of_many_shapes():
 
 @pytest.mark.parametrize("value", [128, 300, 2**14, 2**21 - 1, 2**28, 2**31 - 1])
 def test_varints_of_the_runtime(value):
-    data = put_varint(value)
+    data = encode_varint(value)
     assert varint(data, 0) == (value, len(data))
 
 

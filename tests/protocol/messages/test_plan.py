@@ -38,7 +38,7 @@ def _names(fields):
 
 
 @pytest.mark.parametrize(
-    ("version", "fields", "tagged", "refused", "absent", "min_size"),
+    ("version", "fields", "tagged_fields", "refused_tags", "absent", "min_size"),
     [
         (0, ["Id", "Parts"], [], (0, 1), ["Name", "Trace", "Agent"], 8),
         (1, ["Id", "Name", "Parts"], [], (0, 1), ["Trace", "Agent"], 10),
@@ -46,12 +46,12 @@ def _names(fields):
         (3, ["Id", "Name", "Parts"], ["Agent", "Trace"], (), [], 7),
     ],
 )
-def test_each_version_has_its_own_layout(version, fields, tagged, refused, absent, min_size):
+def test_each_version_has_its_own_layout(version, fields, tagged_fields, refused_tags, absent, min_size):
     root = _plan(version).root
-    assert (_names(root.fields), _names(root.tagged), root.refused_tags, _names(root.absent), root.min_size) == (
+    assert (_names(root.fields), _names(root.tagged_fields), root.refused_tags, _names(root.absent), root.min_size) == (
         fields,
-        tagged,
-        refused,
+        tagged_fields,
+        refused_tags,
         absent,
         min_size,
     )

@@ -87,4 +87,4 @@ def test_a_draft_for_the_sake_of_an_older_version_leaves_the_valid_ones():
     draft = MessageDraft(SPECS["HeartbeatResponse"], 4, 4)
     (code,) = (at for at in draft.fields() if at.field.name == "ErrorCode")
     assert draft.tag(code).tag == 0
-    assert str(draft.unchecked().valid_versions) == "0-4"
+    assert str(draft.build().valid_versions) == "0-4"

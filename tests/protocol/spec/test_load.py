@@ -43,7 +43,7 @@ def test_a_whole_file():
     assert twin.default is None
     assert spec.struct_of(twin).is_common
     assert [one.name for one in spec.struct.fields_at(3)] == ["TopicId", "Things"]
-    assert [one.name for one in spec.struct.tagged_at(3)] == ["Limit"]
+    assert [one.name for one in spec.struct.tags_at(3)] == ["Limit"]
 
 
 def test_bytes_and_a_byte_order_mark():

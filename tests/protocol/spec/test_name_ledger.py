@@ -59,10 +59,10 @@ def test_names_of_fetch_over_the_releases(release, names):
 def test_the_json_of_a_message_in_the_names_of_a_release():
     text = '{"responses":[{"topic":"t","partitions":[{"recordsSizeInBytes":7,"errorCode":0}]}],"_bytes":"x"}'
     old = '{"responses":[{"topic":"t","partitionResponses":[{"recordSetSizeInBytes":7,"errorCode":0}]}],"_bytes":"x"}'
-    assert ReleaseNames("2.8").renamed("FetchResponse", text) == old
-    assert ReleaseNames("4.4").renamed("FetchResponse", text) == text
-    assert ReleaseNames("2.8").renamed("GreetRequest", text) == text
-    assert ReleaseNames("2.8").renamed("FetchResponse", None) is None
+    assert ReleaseNames("2.8").rename_fields("FetchResponse", text) == old
+    assert ReleaseNames("4.4").rename_fields("FetchResponse", text) == text
+    assert ReleaseNames("2.8").rename_fields("GreetRequest", text) == text
+    assert ReleaseNames("2.8").rename_fields("FetchResponse", None) is None
 
 
 @pytest.mark.parametrize("release", ["2.1", "0.10.2", "9.9", "today"])

@@ -14,7 +14,7 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP,
 
 def ranges(name, key):
     one = release(name).all_apis[key]
-    return str(one.accepted), str(one.advertised)
+    return str(one.accepted_versions), str(one.advertised_versions)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_only_produce_is_advertised_below_what_is_accepted():
         (name, key)
         for name in releases()
         for key, one in release(name).all_apis.items()
-        if one.accepted != one.advertised
+        if one.accepted_versions != one.advertised_versions
     }
     assert {key for _, key in differ} == {PRODUCE}
     assert {name for name, _ in differ} == {name for name in releases() if name.startswith("4.")}
@@ -65,15 +65,15 @@ def test_the_newest_release_is_the_catalogs():
         if api.is_latest_unstable:
             stable = Versions(stable.lowest, stable.highest - 1)
         ours = newest.all_apis.get(api.key)
-        assert (ours.accepted if ours else Versions.NONE) == stable or stable.is_empty, api.name
+        assert (ours.accepted_versions if ours else Versions.NONE) == stable or stable.is_empty, api.name
 
 
 def test_every_range_is_one_that_the_catalog_speaks():
     for name in releases():
         for key, one in release(name).all_apis.items():
-            assert catalog.api(key).versions.covers(one.accepted), (name, key)
+            assert catalog.api(key).versions.covers(one.accepted_versions), (name, key)
             assert set(one.listeners) <= set(LISTENERS)
-            assert set(one.deprecated) <= set(one.accepted)
+            assert set(one.deprecated_versions) <= set(one.accepted_versions)
 
 
 def test_a_listener_serves_its_own_apis():
@@ -88,9 +88,9 @@ def test_a_listener_serves_its_own_apis():
 def test_deprecated_is_what_4_0_took_away():
     before, after = release("3.9"), release("4.0.0")
     for key, one in before.all_apis.items():
-        gone = [version for version in one.deprecated if after.accepts(key, version)]
+        gone = [version for version in one.deprecated_versions if after.accepts(key, version)]
         assert gone == [], key
-    assert before.all_apis[PRODUCE].deprecated == (0, 1, 2)
+    assert before.all_apis[PRODUCE].deprecated_versions == (0, 1, 2)
 
 
 @pytest.mark.parametrize(

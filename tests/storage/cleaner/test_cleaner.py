@@ -29,7 +29,7 @@ def test_the_map_is_a_dict(records, cut):
         offsets = np.arange(len(keys), dtype=np.int64) + base
         base += len(keys)
         wanted = np.array([is_selected for _, is_selected in part], np.bool_)
-        numbers.append((known.put_all(buf, places, sizes, offsets, wanted), part))
+        numbers.append((known.add_records(buf, places, sizes, offsets, wanted), part))
         plain.put_all(buf.tobytes(), places, sizes, offsets, wanted)
         assert known.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
     assert len(known) == len(plain.last_offsets)
@@ -60,7 +60,7 @@ def test_the_map_grows_beyond_its_first_arrays():
     sizes = np.array([len(key) for key in keys], np.int32)
     places = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
     known = OffsetMap()
-    known.put_all(buf, places, sizes, np.arange(20_000, dtype=np.int64), np.ones(20_000, np.bool_))
+    known.add_records(buf, places, sizes, np.arange(20_000, dtype=np.int64), np.ones(20_000, np.bool_))
     assert len(known) == 9000
     assert known.get_all(buf[: sizes[0]], places[:1], sizes[:1]).tolist() == [18_000]
 

@@ -6,7 +6,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.log.discover import check_topics, selected
+from kafkaframes.storage.log.discover import check_topics, select_partitions
 
 NAMES = ("orders-0", "orders-1", "orders-eu-0", "users-0")
 LOG = LogDirectory(
@@ -27,16 +27,16 @@ LOG = LogDirectory(
     ],
 )
 def test_what_is_wanted_is_left(topics, partitions, left):
-    (found,) = selected([LOG], topics, partitions)
+    (found,) = select_partitions([LOG], topics, partitions)
     assert tuple(str(one.topic_partition) for one in found.partitions) == left
 
 
 def test_what_is_not_there_is_named():
     with pytest.raises(OptionError, match="no topic order: did you mean orders"):
-        selected([LOG], ("order",))
+        select_partitions([LOG], ("order",))
     with pytest.raises(OptionError, match="no partition 7, 9"):
-        selected([LOG], (), (9, 7))
+        select_partitions([LOG], (), (9, 7))
     with pytest.raises(OptionError, match="no topic zzz: there are orders, orders-eu, users"):
-        selected([LOG], ("zzz",))
+        select_partitions([LOG], ("zzz",))
     with pytest.raises(OptionError, match="no topic x: there is none"):
         check_topics(["x"], [])

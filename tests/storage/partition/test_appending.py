@@ -56,7 +56,7 @@ def test_the_headers_of_what_is_appended_are_those_of_its_bytes(raw, settings, o
         appended = assign_at(raw, offset, settings, NOW_MS)
     except appending.AppendRefusedError:
         return
-    assert appending._assigned_headers(appended, first_header(raw), settings) == headers_of(appended.records)
+    assert appending._parse_appended_headers(appended, first_header(raw), settings) == headers_of(appended.records)
 
 
 def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
@@ -64,7 +64,7 @@ def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
     sent, settings = first_header(raw), AppendSettings(leader_epoch=3)
     appended = assign_at(raw, 40, settings, NOW_MS)
     monkeypatch.setattr(headers, "parse_header", lambda *_, **__: pytest.fail("read again"))
-    (header,) = appending._assigned_headers(appended, sent, settings)
+    (header,) = appending._parse_appended_headers(appended, sent, settings)
     assert (header.base_offset, header.last_offset, header.leader_epoch, header.crc) == (40, 42, 3, sent.crc)
 
 

@@ -5,7 +5,7 @@ import pytest
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.log.overflow import FilePart
-from kafkaframes.storage.recovery.draft import Draft, Kind
+from kafkaframes.storage.recovery.draft import ActionKind, Draft
 
 
 def file(base, kind, temporary="", size_bytes=10):
@@ -27,8 +27,8 @@ def test_a_file_is_deleted_once(draft):
     for _ in range(2):
         draft.delete([file(0, "index"), file(0, "log")], "why")
     assert listed(draft) == [
-        (Kind.DELETE, f"{0:020}.index", None),
-        (Kind.DELETE, f"{0:020}.log", None),
+        (ActionKind.DELETE, f"{0:020}.index", None),
+        (ActionKind.DELETE, f"{0:020}.log", None),
     ]
     assert draft.bases() == [20]
 
@@ -53,7 +53,13 @@ def test_a_segment_is_split_into_files_that_are_swapped_in(draft):
     pieces = (FilePart(0, 0, 60, "/logs/t-0/piece-a"), FilePart(9, 60, 100, "/logs/t-0/piece-b"))
     pieces = tuple(one._replace(path=f"/logs/t-0/{FileName(one.base_offset, 'log')}") for one in pieces)
     draft.take_apart(whole, pieces)
-    assert [kind for kind, *_ in listed(draft)] == [Kind.SPLIT, Kind.RENAME, Kind.RENAME, Kind.RENAME, Kind.RENAME]
+    assert [kind for kind, *_ in listed(draft)] == [
+        ActionKind.SPLIT,
+        ActionKind.RENAME,
+        ActionKind.RENAME,
+        ActionKind.RENAME,
+        ActionKind.RENAME,
+    ]
     assert [one[1:] for one in listed(draft)[-2:]] == [
         (f"{0:020}.log.swap", f"{0:020}.log"),
         (f"{9:020}.log.swap", f"{9:020}.log"),

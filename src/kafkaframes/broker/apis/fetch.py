@@ -184,13 +184,13 @@ class Fetch:
             limits = limits._replace(max_bytes=0)  # only the first partition gets a negative limit
         read = read_partition(self._broker, partition, fields, limits, first=not size)
         preferred_replica = (
-            self._preferred_replica(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
+            self._choose_read_replica(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
         )
         if preferred_replica is not None:
             read = read._replace(records=b"", aborted=None, preferred_replica=preferred_replica)
         return read, partition
 
-    def _preferred_replica(self, partition: Partition) -> int | None:
+    def _choose_read_replica(self, partition: Partition) -> int | None:
         """Return the preferred read replica of a partition that this node leads; None otherwise."""
         if partition.leader_id != self._request.session.node_id:
             return None

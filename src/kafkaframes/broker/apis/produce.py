@@ -35,7 +35,7 @@ _FIRST_ABORTABLE = 11
 _ACKS = (-1, 0, 1)
 
 
-class _Topic(NamedTuple):
+class _TopicRecords(NamedTuple):
     """A topic of a request. A request may list a partition several times, also in several rows of the topic."""
 
     name: str
@@ -51,7 +51,7 @@ class TopicOutcomes(NamedTuple):
     name: str
     topic_id: UUID
     topic: Topic | None
-    partitions: list[tuple[int, Outcome]]
+    partitions: list[tuple[int, AppendOutcome]]
 
 
 @Api(
@@ -89,7 +89,7 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     turns, done = Turns(len(request.data)), []
     for requested_topic in topics:
         if refusal != ErrorCode.NONE:
-            outcomes = [(index, Outcome(refusal)) for index in requested_topic.partitions]
+            outcomes = [(index, AppendOutcome(refusal)) for index in requested_topic.partitions]
             done.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, None, outcomes))
             continue
         known_topic = find_topic(
@@ -125,12 +125,12 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     return respond(request, broker, done)
 
 
-def _topics(request: _Produce) -> list[_Topic]:
+def _topics(request: _Produce) -> list[_TopicRecords]:
     """Return the requested topics without duplicates. As in Kafka, topics without partitions are not answered."""
-    topics: dict[tuple[str, UUID], _Topic] = {}
+    topics: dict[tuple[str, UUID], _TopicRecords] = {}
     for row_of_topic in request.body.topic_data:
         topic = topics.setdefault(
-            (row_of_topic.name, row_of_topic.topic_id), _Topic(row_of_topic.name, row_of_topic.topic_id, {})
+            (row_of_topic.name, row_of_topic.topic_id), _TopicRecords(row_of_topic.name, row_of_topic.topic_id, {})
         )
         for row in row_of_topic.partition_data:
             topic.partitions.setdefault(row.index, []).append(read_produced(row.records))
@@ -163,18 +163,18 @@ def _outcome(
     sent_records: list[Produced],
     *,
     content: ContentBudget,
-) -> Outcome:
+) -> AppendOutcome:
     """Append the records of a partition.
 
     If a request lists the partition several times, the last valid record set is appended. The response contains the
     error of the last invalid one, if there is one.
     """
     if topic is None:
-        return Outcome(code)
+        return AppendOutcome(code)
     partition, code = leader_partition(request, topic, index)
     if partition is None:
-        return Outcome(code)
-    outcome = Outcome()
+        return AppendOutcome(code)
+    outcome = AppendOutcome()
     checked_records = [(records, check_form(request.version, records)) for records in sent_records]
     for records in [records for records, wrong in checked_records if wrong is None][-1:]:
         outcome = _append(request, broker, topic, partition, records, content=content)
@@ -189,11 +189,11 @@ def _append(
     sent_records: Produced,
     *,
     content: ContentBudget,
-) -> Outcome:
+) -> AppendOutcome:
     body = request.body
     code = _transaction_code(request, broker, topic.name, partition, sent_records)
     if code != ErrorCode.NONE:
-        return Outcome(code)
+        return AppendOutcome(code)
     if body.acks not in _ACKS:
         return refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
@@ -205,7 +205,7 @@ def _may_write_internal(request: _Produce) -> bool:
     return request.client_id == "__admin_client"  # as Kafka's AuthHelper, for tools that write to internal topics
 
 
-def _refusal(request: _Produce, broker: BrokerState, topics: list[_Topic]) -> int:
+def _refusal(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:
     """Return the error of a request with transactional batches: no transactional id, or no permission for it.
 
     Mirrored batches need no transactional id: a mirror copies batches of other clients' transactions to topics that
@@ -259,7 +259,7 @@ def _transaction_code(
 
 
 def _row(
-    request: _Produce, index: int, outcome: Outcome, topic: Topic | None, leaders: set[int]
+    request: _Produce, index: int, outcome: AppendOutcome, topic: Topic | None, leaders: set[int]
 ) -> kafka.ProduceResponse.PartitionProduceResponse:
     types = request.response
     row = types.PartitionProduceResponse(
@@ -293,7 +293,7 @@ _FIRST_WITH_ZSTD = 7
 _WITHOUT_START = frozenset({"CorruptRecordException", "RecordTooLargeException", "RecordBatchTooLargeException"})
 
 
-class Outcome(NamedTuple):
+class AppendOutcome(NamedTuple):
     """The result of an append to a partition; the fields are those of ProduceResponse."""
 
     error_code: int = ErrorCode.NONE
@@ -304,9 +304,9 @@ class Outcome(NamedTuple):
     error_message: str | None = None
 
 
-def refuse(code: ErrorCode, message: str) -> Outcome:
+def refuse(code: ErrorCode, message: str) -> AppendOutcome:
     """Return an outcome with an error code and its message."""
-    return Outcome(code, error_message=message)
+    return AppendOutcome(code, error_message=message)
 
 
 class Produced(NamedTuple):
@@ -333,7 +333,7 @@ def read_produced(records: Raw | None) -> Produced:
     return Produced(records, first_header(records))
 
 
-def check_form(version: int, sent_records: Produced) -> Outcome | None:
+def check_form(version: int, sent_records: Produced) -> AppendOutcome | None:
     """Return the error of records whose form the version does not allow; None if it does.
 
     See Kafka's ProduceRequest.validateRecords.
@@ -383,7 +383,7 @@ class Turns:
         return is_due
 
 
-def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], Outcome]) -> Waiting[Outcome]:
+def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], AppendOutcome]) -> Waiting[AppendOutcome]:
     """Call ``call`` to append. If a batch is slow to decompress, do that in a thread, and call it again."""
     while True:
         try:
@@ -402,7 +402,7 @@ def append(
     *,
     acks: int,
     content: ContentBudget | None = None,
-) -> Outcome:
+) -> AppendOutcome:
     """Append records to a partition that this node leads.
 
     Args:
@@ -418,7 +418,7 @@ def append(
         CONTENT.reset(token)
 
 
-def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Produced, *, acks: int) -> Outcome:
+def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Produced, *, acks: int) -> AppendOutcome:
     if broker.is_read_only:
         return refuse(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
     log = partition.log
@@ -437,18 +437,18 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Prod
             now_ms=broker.clock.now_ms,
         )
     except AppendRefusedError as error:
-        return Outcome(
+        return AppendOutcome(
             code_of(error),
             log_start_offset=-1 if error.exception in _WITHOUT_START else log.log_start_offset,
             record_errors=error.record_errors,
             error_message=error.reason,
         )
     except KafkaframesError as error:
-        return Outcome(code_of(error), error_message=str(error))
+        return AppendOutcome(code_of(error), error_message=str(error))
     if not info.is_duplicate:
         log.update_high_watermark(log.log_end_offset)
         partition.leader_epoch = max(partition.leader_epoch, info.last_leader_epoch)  # mirrored batches keep epochs
         broker.note_append(partition)
         if info.recompressed_bytes:
             broker.counters["recompressed_bytes"] += info.recompressed_bytes
-    return Outcome(ErrorCode.NONE, info.first_offset, info.append_time_ms, log.log_start_offset)
+    return AppendOutcome(ErrorCode.NONE, info.first_offset, info.append_time_ms, log.log_start_offset)

@@ -32,7 +32,7 @@ _RENEWS_FROM: Final = 2
 _RECORD_LIMIT: Final = 1  # ShareAcquireMode
 
 
-class _Row(NamedTuple):
+class _PartitionResult(NamedTuple):
     """The result of a partition: error code, records, and acquired offsets."""
 
     code: int = ErrorCode.NONE
@@ -47,7 +47,7 @@ class _OpenPartition(NamedTuple):
     state: SharePartition
 
 
-class _Read(NamedTuple):
+class _AvailableRecords(NamedTuple):
     """The records of a partition from the group's next offset."""
 
     offset: int
@@ -103,14 +103,14 @@ def _answering(
         return answer
     if only_words:
         return _answer(request, broker, session, {}, acknowledged_codes)
-    partitions, rows = dict[PartitionKey, Partition](), dict[PartitionKey, _Row]()
+    partitions, rows = dict[PartitionKey, Partition](), dict[PartitionKey, _PartitionResult]()
 
     def find(key: PartitionKey, session_partition: SessionPartition) -> None:
         partition, code = (
             _share.find(request, broker, key) if session_partition.is_known else (None, ErrorCode.UNKNOWN_TOPIC_ID)
         )
         if partition is None:
-            rows[key] = _Row(code)
+            rows[key] = _PartitionResult(code)
         else:
             partitions[key] = partition
 
@@ -123,7 +123,7 @@ def _fetch(
     broker: BrokerState,
     session: ShareSession,
     partitions: dict[PartitionKey, Partition],
-    rows: dict[PartitionKey, _Row],
+    rows: dict[PartitionKey, _PartitionResult],
     acknowledged_codes: dict[PartitionKey, int],
 ) -> Answer:
     body, open_partitions = request.body, dict[PartitionKey, _OpenPartition]()
@@ -133,7 +133,7 @@ def _fetch(
                 state = _share.state_of(broker, body.group_id or "", key, partitions[key])
                 open_partitions[key] = _OpenPartition(partitions[key], state)
             except KafkaframesError as error:
-                rows[key] = _Row(code_of(error))
+                rows[key] = _PartitionResult(code_of(error))
 
     def attempt(is_last: bool) -> Answer | None:
         acquired_records = _acquire_records(request, broker, open_partitions, is_last=is_last)
@@ -166,7 +166,7 @@ def _rotate_keys(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
 
 def _acquire_records(
     request: _ShareFetch, broker: BrokerState, open_partitions: dict[PartitionKey, _OpenPartition], *, is_last: bool
-) -> dict[PartitionKey, _Row] | None:
+) -> dict[PartitionKey, _PartitionResult] | None:
     """Acquire records; return None if there are fewer than ``min_bytes``, unless the attempt is the last one."""
     body = request.body
     moved_partitions = [
@@ -175,10 +175,10 @@ def _acquire_records(
     if moved_partitions:  # the leader has moved while the fetch was waiting
         open_partitions = {key: entry for key, entry in open_partitions.items() if key not in moved_partitions}
         rows = _acquire_records(request, broker, open_partitions, is_last=True) or {}
-        return rows | {key: _Row(ErrorCode.NOT_LEADER_OR_FOLLOWER) for key in moved_partitions}
+        return rows | {key: _PartitionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER) for key in moved_partitions}
     isolation = TXN_COMMITTED if _is_committed(broker, body.group_id or "") else HIGH_WATERMARK
     keys = [key for key, entry in open_partitions.items() if entry.state.may_acquire]
-    reads: dict[PartitionKey, _Read] = {}
+    reads: dict[PartitionKey, _AvailableRecords] = {}
     for key in keys:  # all reads precede the acquisitions, because an attempt may be repeated after a read
         is_first = not any(read.data is not None and read.data.records for read in reads.values())
         reads[key] = _read(open_partitions[key], isolation, max(body.max_bytes, 1) // len(keys), is_first=is_first)
@@ -186,10 +186,12 @@ def _acquire_records(
     is_enough = bool(reads) and size >= min(body.min_bytes, body.max_bytes)
     if not is_last and not is_enough and not any(read.code for read in reads.values()):
         return None
-    rows, most = dict[PartitionKey, _Row](), body.max_records
+    rows, most = dict[PartitionKey, _PartitionResult](), body.max_records
     for key, read in reads.items():
         rows[key] = (
-            _Row(read.code) if read.data is None else _acquire_row(request, open_partitions[key].state, read, most)
+            _PartitionResult(read.code)
+            if read.data is None
+            else _acquire_row(request, open_partitions[key].state, read, most)
         )
         most -= sum(run.last - run.first + 1 for run in rows[key].acquired)
     return rows
@@ -199,18 +201,22 @@ def _is_committed(broker: BrokerState, group_id: str) -> bool:
     return group_setting(broker, group_id, "share.isolation.level") == "read_committed"
 
 
-def _read(open_partition: _OpenPartition, isolation: str, max_bytes: int, *, is_first: bool) -> _Read:
+def _read(open_partition: _OpenPartition, isolation: str, max_bytes: int, *, is_first: bool) -> _AvailableRecords:
     log, offset = open_partition.partition.log, open_partition.state.next_fetch_offset
     try:
-        return _Read(offset, log.read(offset, max_bytes=max_bytes, isolation=isolation, min_one_message=is_first))
+        return _AvailableRecords(
+            offset, log.read(offset, max_bytes=max_bytes, isolation=isolation, min_one_message=is_first)
+        )
     except OffsetOutOfRangeError:  # the log start offset has moved
         open_partition.state.move_start(log.log_start_offset)
-        return _Read(offset, FetchData(b"", log.high_watermark, log.last_stable_offset, log.log_start_offset))
+        return _AvailableRecords(
+            offset, FetchData(b"", log.high_watermark, log.last_stable_offset, log.log_start_offset)
+        )
     except KafkaframesError as error:
-        return _Read(offset, code=code_of(error))
+        return _AvailableRecords(offset, code=code_of(error))
 
 
-def _acquire_row(request: _ShareFetch, state: SharePartition, read: _Read, most: int) -> _Row:
+def _acquire_row(request: _ShareFetch, state: SharePartition, read: _AvailableRecords, most: int) -> _PartitionResult:
     """Acquire records that were read; return them with the batches that contain them."""
     assert read.data is not None
     body, records = request.body, read.data.records
@@ -229,13 +235,13 @@ def _acquire_row(request: _ShareFetch, state: SharePartition, read: _Read, most:
         state.archive_acquired(left_out)
         acquired_records = [rest for run in acquired_records for rest in _without(run, left_out)]
     if not acquired_records:
-        return _Row()
+        return _PartitionResult()
     used_headers = [
         header
         for header, span in zip(headers, spans, strict=True)
         if span.last >= acquired_records[0].first and span.first <= acquired_records[-1].last
     ]
-    return _Row(ErrorCode.NONE, records[used_headers[0].position : used_headers[-1].end], acquired_records)
+    return _PartitionResult(ErrorCode.NONE, records[used_headers[0].position : used_headers[-1].end], acquired_records)
 
 
 def _spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
@@ -277,7 +283,7 @@ def _answer(
     request: _ShareFetch,
     broker: BrokerState,
     session: ShareSession,
-    rows: dict[PartitionKey, _Row],
+    rows: dict[PartitionKey, _PartitionResult],
     acknowledged_codes: dict[PartitionKey, int],
 ) -> Answer:
     types = request.response
@@ -285,7 +291,7 @@ def _answer(
         rows = {key: row for key, row in rows.items() if session.includes_in_response(key, row.code, bool(row.records))}
     by_topic: dict[UUID, list[kafka.ShareFetchResponse.PartitionData]] = {}
     for key in {**acknowledged_codes, **rows}:
-        row = rows.get(key, _Row())
+        row = rows.get(key, _PartitionResult())
         partition = types.PartitionData(
             partition_index=key[1],
             error_code=row.code,

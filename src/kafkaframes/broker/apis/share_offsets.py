@@ -158,7 +158,7 @@ def _alter_offsets(
     ]
     group = broker.groups.share_group_for_offsets(request.body.group_id, may_create=True)
     if topic_partitions:
-        _set(broker, group, topic_partitions)
+        _store_offsets(broker, group, topic_partitions)
     for topic in requested_topics:
         refusal = refusals[topic.topic_name]
         if refusal and not topic.partitions:
@@ -183,7 +183,7 @@ def _refusal(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -
     )
 
 
-def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
+def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
     states = broker.share_groups
     read = dict(group.initialized_topics)
     if any(row.partition_index < 0 for _, rows in topics for row in rows):

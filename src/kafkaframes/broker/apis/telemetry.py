@@ -36,7 +36,7 @@ _REPEATS_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCod
 
 
 @dataclass(slots=True)
-class _Subscription:
+class _MetricsSubscription:
     """The metrics that all subscriptions together request."""
 
     prefixes: tuple[str, ...]
@@ -53,7 +53,7 @@ class _ClientInstance:
     """A client that pushes metrics over one connection. Times are by the broker's monotonic clock."""
 
     instance_id: UUID
-    subscription: _Subscription
+    subscription: _MetricsSubscription
     subscribed_at_ms: int | None = None
     pushed_at_ms: int | None = None
     is_terminating: bool = False
@@ -77,17 +77,17 @@ class _ClientInstance:
         return is_due
 
 
-def _subscription(broker: BrokerState) -> _Subscription:
+def _subscription(broker: BrokerState) -> _MetricsSubscription:
     subscriptions: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
     prefixes: set[str] = set()
     interval_ms = _DEFAULT_INTERVAL_MS
     for configs in subscriptions.values():
         prefixes |= {part.strip() for part in configs.get("metrics", "").split(",") if part.strip()}
         interval_ms = min(interval_ms, int(configs.get("interval.ms", _DEFAULT_INTERVAL_MS)))
-    return _Subscription(("*",) if "*" in prefixes else tuple(sorted(prefixes)), interval_ms)
+    return _MetricsSubscription(("*",) if "*" in prefixes else tuple(sorted(prefixes)), interval_ms)
 
 
-def _client_instance(session: Session, instance_id: UUID, subscription: _Subscription) -> _ClientInstance:
+def _client_instance(session: Session, instance_id: UUID, subscription: _MetricsSubscription) -> _ClientInstance:
     """Return the state of a client instance; a new one after the first request and after a change of subscriptions."""
     instance = session.memory.get(_SESSION_KEY)
     if (

@@ -34,7 +34,7 @@ _FIRST_BY_ID = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _TopicCreations:
     """The topics that a request has created so far.
 
     Attributes:
@@ -73,7 +73,7 @@ def _create_topics_steps(
 ) -> Steps[Answer]:
     names = Counter(request_topic.name for request_topic in topics)
     rows_of = {request_topic.name: request_topic for request_topic in topics}.values()  # one row for a duplicate name
-    batch = _Batch({_metrics_name(name): name for name in broker.topics})
+    batch = _TopicCreations({_metrics_name(name): name for name in broker.topics})
     rows = yield from each(
         _creation(request, broker, request_topic, names[request_topic.name], batch) for request_topic in rows_of
     )
@@ -85,7 +85,9 @@ def _create_topics_steps(
     return request.response(topics=rows)
 
 
-def _creation(request: _CreateTopics, broker: BrokerState, request_topic: Any, times: int, batch: _Batch) -> Steps[Any]:
+def _creation(
+    request: _CreateTopics, broker: BrokerState, request_topic: Any, times: int, batch: _TopicCreations
+) -> Steps[Any]:
     row = request.response.CreatableTopicResult(name=request_topic.name, error_message=None)
     try:
         if times > 1:
@@ -112,7 +114,7 @@ def _create(
     broker: BrokerState,
     request_topic: Any,
     row: kafka.CreateTopicsResponse.CreatableTopicResult,
-    batch: _Batch,
+    batch: _TopicCreations,
 ) -> Steps[None]:
     _check(request, broker, request_topic.name, batch)
     configs = _configs(broker, request_topic)
@@ -184,7 +186,7 @@ def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
     return int(count), broker.default_factor if factor == _DEFAULT else int(factor)
 
 
-def _check(request: _CreateTopics, broker: BrokerState, name: str, batch: _Batch) -> None:
+def _check(request: _CreateTopics, broker: BrokerState, name: str, batch: _TopicCreations) -> None:
     try:
         check_topic(name)
     except OptionError as error:

@@ -79,10 +79,10 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
             return request.response(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
         except KafkaframesError as error:
             code = error_of(error)
-    return _refuse_id(request, _fenced_code(request, code, since=_FIRST_INIT_WITH_FENCED))
+    return _refuse_id(request, _code_for_version(request, code, since=_FIRST_INIT_WITH_FENCED))
 
 
-def _fenced_code(request: Request, code: int, *, since: int = _FIRST_WITH_FENCED) -> int:
+def _code_for_version(request: Request, code: int, *, since: int = _FIRST_WITH_FENCED) -> int:
     """Return the error code for the request's version: older ones have INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
     is_too_new = code == ErrorCode.PRODUCER_FENCED and request.version < since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code
@@ -176,7 +176,7 @@ def _add_partitions(
             broker.transactions.add_partitions(*producer, list(codes))
         except KafkaframesError as error:
             code = error_of(error)
-    return dict.fromkeys(codes, _fenced_code(request, code))
+    return dict.fromkeys(codes, _code_for_version(request, code))
 
 
 def _verify_partitions(
@@ -248,7 +248,7 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
             broker.transactions.add_partitions(body.transactional_id, body.producer_id, body.producer_epoch, [where])
         except KafkaframesError as error:
             code = error_of(error)
-    return request.response(error_code=_fenced_code(request, code))
+    return request.response(error_code=_code_for_version(request, code))
 
 
 def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
@@ -286,7 +286,7 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
         else:
             if bumps:
                 return request.response(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
-    return request.response(error_code=_fenced_code(request, code))
+    return request.response(error_code=_code_for_version(request, code))
 
 
 @Api(

@@ -293,12 +293,12 @@ class FastPath:
             return [known_request.answer(correlation_id, outcome)]
         return self._explain(frame, session, [known_request.result_of(outcome)])
 
-    def _explain(self, frame: memoryview, session: Session, topics_done: list[fast_produce.Done]) -> Buffers:
+    def _explain(self, frame: memoryview, session: Session, topics_done: list[fast_produce.CompletedTopic]) -> Buffers:
         """Write the answer to a request of which something was refused."""
         request = self._dispatcher.request_of(frame.tobytes(), session)
         return self._dispatcher.encode(request, self._response(request, topics_done))
 
-    def _response(self, request: Request, topics_done: list[fast_produce.Done]) -> Message:
+    def _response(self, request: Request, topics_done: list[fast_produce.CompletedTopic]) -> Message:
         rows = [
             TopicOutcomes(one.requested.name, one.requested.topic_id, one.requested.topic, one.by_index())
             for one in topics_done
@@ -306,7 +306,11 @@ class FastPath:
         return respond(request, self._broker, rows)
 
     def _in_turns(
-        self, frame: memoryview, session: Session, steps: Waiting[list[fast_produce.Done]], waits_for: Later | None
+        self,
+        frame: memoryview,
+        session: Session,
+        steps: Waiting[list[fast_produce.CompletedTopic]],
+        waits_for: Later | None,
     ) -> Unfinished:
         """Take the steps of a Produce that is long, after the first, with turns for others between them."""
         request = self._dispatcher.request_of(frame.tobytes(), session)

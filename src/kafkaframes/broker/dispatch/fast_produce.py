@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker.apis import produce
-from kafkaframes.broker.apis.produce import Outcome, Produced
+from kafkaframes.broker.apis.produce import AppendOutcome, Produced
 from kafkaframes.broker.dispatch.fast_reading import Cursor, UnusualError, all_different, array_start, text_bytes
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.state.changes import Waiting
@@ -45,13 +45,13 @@ class RequestedTopic(NamedTuple):
     partitions: list[tuple[Partition, Produced]]
 
 
-class Done(NamedTuple):
+class CompletedTopic(NamedTuple):
     """What became of one topic's records: an outcome for each partition that was asked for."""
 
     requested: RequestedTopic
-    outcomes: list[Outcome]
+    outcomes: list[AppendOutcome]
 
-    def by_index(self) -> list[tuple[int, Outcome]]:
+    def by_index(self) -> list[tuple[int, AppendOutcome]]:
         """Return the outcomes with the numbers of their partitions."""
         return [
             (one.index, outcome) for (one, _), outcome in zip(self.requested.partitions, self.outcomes, strict=True)
@@ -122,9 +122,9 @@ def is_usual(sent_records: Produced, version: int) -> bool:
 
 def appending(
     requested_topics: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int
-) -> Waiting[list[Done]]:
+) -> Waiting[list[CompletedTopic]]:
     """Append partition by partition, with turns for others; one that is refused does not touch the others."""
-    turns, topics_done = produce.Turns(size_bytes), [Done(topic, []) for topic in requested_topics]
+    turns, topics_done = produce.Turns(size_bytes), [CompletedTopic(topic, []) for topic in requested_topics]
     for topic, outcomes in topics_done:
         for partition, sent_records in topic.partitions:
             append = partial(produce.append, broker, partition, sent_records, acks=acks, content=turns.content)
@@ -134,12 +134,12 @@ def appending(
     return topics_done
 
 
-def is_ordinary(topics_done: list[Done]) -> bool:
+def is_ordinary(topics_done: list[CompletedTopic]) -> bool:
     """Return whether everything was taken."""
     return all(outcome.error_code == ErrorCode.NONE for one in topics_done for outcome in one.outcomes)
 
 
-def write(topics_done: list[Done], version: int) -> list[bytes]:
+def write(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
     """Return the answer's body; nothing in it was refused."""
     is_flexible = version >= FIRST_FLEXIBLE
     parts = [array_start(len(topics_done), is_flexible=is_flexible)]
@@ -157,13 +157,13 @@ def write(topics_done: list[Done], version: int) -> list[bytes]:
     return parts
 
 
-def around(topic: Done, version: int) -> tuple[bytes, bytes, bytes]:
+def around(topic: CompletedTopic, version: int) -> tuple[bytes, bytes, bytes]:
     """Return the body of an answer about one partition as what stands before its row, the row, and what follows."""
     start, name, count, middle, *rest = write([topic], version)
     return start + name + count, middle, b"".join(rest)
 
 
-def row(index: int, outcome: Outcome, version: int) -> bytes:
+def row(index: int, outcome: AppendOutcome, version: int) -> bytes:
     """Return the row of one partition that was appended to."""
     code, offset, time_ms, start = outcome[:4]
     if version >= FIRST_FLEXIBLE:
@@ -177,11 +177,11 @@ def row(index: int, outcome: Outcome, version: int) -> bytes:
 MAX_KNOWN_REQUESTS = 1024  # then all are forgotten, and known again as they come
 MAX_HEAD_BYTES = 512  # before the records of a request that is kept
 _SIZE_AND_ID = struct.Struct(">ii")
-_TAKEN = Outcome(base_offset=0, log_start_offset=0)
+_TAKEN = AppendOutcome(base_offset=0, log_start_offset=0)
 _NO_RECORDS = produce.read_produced(b"")
 
 
-class Known(NamedTuple):
+class KnownRequest(NamedTuple):
     """What the bytes before the records mean.
 
     Attributes:
@@ -204,14 +204,14 @@ class Known(NamedTuple):
         """Whether lengths are varints."""
         return self.version >= FIRST_FLEXIBLE
 
-    def answer(self, correlation_id: int, outcome: Outcome) -> bytes:
+    def answer(self, correlation_id: int, outcome: AppendOutcome) -> bytes:
         """Return the answer's frame; nothing was refused."""
         head = _SIZE_AND_ID.pack(self.size, correlation_id) + self.before
         return head + row(self.number, outcome, self.version) + self.after
 
-    def result_of(self, outcome: Outcome) -> Done:
+    def result_of(self, outcome: AppendOutcome) -> CompletedTopic:
         """Return what became of the request."""
-        return Done(self.requested, [outcome])
+        return CompletedTopic(self.requested, [outcome])
 
 
 class Repeats:
@@ -224,7 +224,7 @@ class Repeats:
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker
-        self._known_requests: dict[bytes, Known] = {}
+        self._known_requests: dict[bytes, KnownRequest] = {}
 
     def keep(
         self,
@@ -252,16 +252,16 @@ class Repeats:
             return
         ((partition, _),) = requested_topics[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
-        before, mark, after = around(Done(requested_topics[0], [_TAKEN]), version)
+        before, mark, after = around(CompletedTopic(requested_topics[0], [_TAKEN]), version)
         if cursor.is_flexible:
             before = b"\x00" + before  # of the response's header
         size = 4 + len(before) + len(mark) + len(after)
         if len(self._known_requests) >= MAX_KNOWN_REQUESTS:
             self._known_requests.clear()
         bare = requested_topics[0]._replace(partitions=[(partition, _NO_RECORDS)])
-        self._known_requests[key] = Known(bare, index, acks, version, tail, size, before, after)
+        self._known_requests[key] = KnownRequest(bare, index, acks, version, tail, size, before, after)
 
-    def take(self, frame: bytes | memoryview, session: Session) -> tuple[Known, Outcome] | None:
+    def take(self, frame: bytes | memoryview, session: Session) -> tuple[KnownRequest, AppendOutcome] | None:
         """Append what a request has that came before in other words; None if it is not known, or not ordinary now."""
         at, broker = session.records_at, self._broker
         known_request = self._known_requests.get(_key(frame, at))

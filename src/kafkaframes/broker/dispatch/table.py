@@ -108,11 +108,14 @@ def play(name: str, settings: BrokerSettings) -> ServedApis:
         api = all_apis().get(key)
         if api is None:
             continue
-        low, high = max(api_range.accepted.lowest, api.range[0]), min(api_range.accepted.highest, api.range[1])
+        low, high = (
+            max(api_range.accepted_versions.lowest, api.range[0]),
+            min(api_range.accepted_versions.highest, api.range[1]),
+        )
         if low <= high:
             rights = tuple(replace(right, is_needed=version >= right.first_release) for right in api.rights)
             apis[key] = replace(api, versions=(low, high), rights=rights)
-            advertised[key] = api_range.advertised.lowest, min(api_range.advertised.highest, high)
+            advertised[key] = api_range.advertised_versions.lowest, min(api_range.advertised_versions.highest, high)
     return ServedApis(apis, advertised)
 
 

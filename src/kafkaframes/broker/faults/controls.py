@@ -117,7 +117,7 @@ def _is_refused(api_name: str, version: int) -> bool:
     except KafkaframesError:  # an API of user-supplied specs
         return False
     accepted_range = _newest().all_apis.get(key)
-    return key != API_VERSIONS and (accepted_range is None or version < accepted_range.accepted.lowest)
+    return key != API_VERSIONS and (accepted_range is None or version < accepted_range.accepted_versions.lowest)
 
 
 def _newest() -> Release:

@@ -59,7 +59,7 @@ class UnflushedFiles:
                 if path == source or path.startswith(f"{source}/"):
                     self._flushed_sizes[target + path[len(source) :]] = self._flushed_sizes.pop(path)
 
-    def cut(self) -> None:
+    def discard(self) -> None:
         """Remove all unflushed content."""
         with self._lock:
             flushed_sizes, self._flushed_sizes = self._flushed_sizes, {}

@@ -25,7 +25,7 @@ class RuleHistory:
     rules: list[Occasions] = field(default_factory=list)
     is_strict: bool = False
 
-    def unused(self) -> list[Occasions]:
+    def list_unused(self) -> list[Occasions]:
         """Return the rules whose fault never happened. Optional rules and reported rules are excluded."""
         return [rule for rule in self.rules if rule.is_unused and not rule.is_reported]
 

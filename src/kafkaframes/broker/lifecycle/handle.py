@@ -38,8 +38,8 @@ from kafkaframes.broker.lifecycle.opening import (
     not_served,
     open_in_thread,
     paths_of,
-    put_snapshot,
     take_snapshot,
+    write_snapshot,
 )
 from kafkaframes.broker.network.metrics import CONTENT_TYPE, prometheus_text
 from kafkaframes.broker.network.ports import Ports, check_listeners
@@ -66,7 +66,7 @@ from kafkaframes.storage.files.memory_disk import MemoryDisk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkaframes.broker.network.http_server import HttpServer, Text
+    from kafkaframes.broker.network.http_server import HttpServer, PlainTextAnswer
 
 _Answer = TypeVar("_Answer")
 _RESOLVING_THREADS = 2  # for subscription patterns, as Kafka's group.coordinator.background.threads
@@ -274,7 +274,7 @@ class Broker:
         if power_cut and self._data_dir is None:
             self._memory = None
         elif power_cut and self._disk_faults.unflushed is not None:
-            self._disk_faults.unflushed.cut()
+            self._disk_faults.unflushed.discard()
 
     def restart(self) -> Self:
         """Stop the broker if it runs, and start it again on the same ports with the same data.
@@ -344,7 +344,7 @@ class Broker:
     def _disk_to_open(self, snapshot: Snapshot | None) -> Disk | None:
         """Return the disk for the next start; None for the local file system."""
         if snapshot is not None:
-            disk = put_snapshot(snapshot, self._data_dir)
+            disk = write_snapshot(snapshot, self._data_dir)
         elif self._data_dir is None:
             disk = self._memory or MemoryDisk()
         else:
@@ -375,10 +375,10 @@ class Broker:
                 [Route("GET", "/metrics", self._metrics_text)], host=address.host, port=address.port
             )
 
-    def _metrics_text(self, _: object) -> Text:
-        from kafkaframes.broker.network.http_server import Text
+    def _metrics_text(self, _: object) -> PlainTextAnswer:
+        from kafkaframes.broker.network.http_server import PlainTextAnswer
 
-        return Text(self.call(lambda state: prometheus_text(state, len(self.connections()))), CONTENT_TYPE)
+        return PlainTextAnswer(self.call(lambda state: prometheus_text(state, len(self.connections()))), CONTENT_TYPE)
 
     @property
     def metrics_port(self) -> int | None:
@@ -689,7 +689,7 @@ class Broker:
 
         Optional rules and rules without a fault are excluded.
         """
-        return [rule for rule in self.rule_history.unused() if isinstance(rule, Rule | DiskRule)]
+        return [rule for rule in self.rule_history.list_unused() if isinstance(rule, Rule | DiskRule)]
 
     def clear_faults(self) -> None:
         """Remove all rules, both for requests and for the disk."""

@@ -88,7 +88,7 @@ class Cleaning:
             if self.is_stopped or self.broker.logs.is_closed:
                 return
             if outcome:  # empty if the log is uncleanable, or the compaction was cancelled
-                self._put_in_place(due, outcome[0])
+                self._install_segments(due, outcome[0])
             else:
                 self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log))
             self._next(done_partitions)
@@ -99,7 +99,7 @@ class Cleaning:
         else:
             self.run_apart(work, finish)
 
-    def _put_in_place(self, due: Round, groups: dict[int, tuple[int, ...]]) -> None:
+    def _install_segments(self, due: Round, groups: dict[int, tuple[int, ...]]) -> None:
         log, now_ms = due.log, self.broker.clock.now_ms
         try:
             for bases in groups.values():

@@ -154,7 +154,7 @@ def take_snapshot(state: BrokerState) -> Snapshot:
     return Snapshot(files)
 
 
-def put_snapshot(snapshot: Snapshot, data_dir: str | None) -> Disk:
+def write_snapshot(snapshot: Snapshot, data_dir: str | None) -> Disk:
     """Write a snapshot to memory, or to ``data_dir``, whose files it replaces; return the disk."""
     disk: Disk = MemoryDisk() if data_dir is None else LocalDisk()
     root = data_dir or MEMORY_DIRECTORY

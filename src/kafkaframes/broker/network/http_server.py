@@ -123,7 +123,7 @@ MAX_CONNECTIONS: Final = 128
 SECONDS: Final = 30.0  # to send a request, to read an answer, and between two requests
 
 
-class Text(NamedTuple):
+class PlainTextAnswer(NamedTuple):
     """An answer that is no JSON."""
 
     text: str
@@ -224,7 +224,7 @@ class HttpServer:
         self.routes = tuple(routes)
         self.content_type = content_type
         self._patterns = [_pattern(route.path) for route in self.routes]
-        self._server = _Server((host, port), self)
+        self._server = _HttpServer((host, port), self)
         self.guard = Guard(host=host, port=self.port, token=token, body_types=body_types)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -304,7 +304,7 @@ def _decode_body(body: bytes) -> Any:
     return value
 
 
-class _Server(ThreadingHTTPServer):
+class _HttpServer(ThreadingHTTPServer):
     """Counts its connections, and ends those that take too long to send a request."""
 
     daemon_threads = True
@@ -316,7 +316,7 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._open: dict[socket.socket, float] = {}  # until when the next request has to be whole
         self._lock = threading.Lock()
-        super().__init__(address, _Connection)
+        super().__init__(address, _HttpConnection)
 
     def server_bind(self) -> None:
         """Bind; the library would look for the address's name in the network."""
@@ -370,7 +370,7 @@ class _TooLongError(Exception):
     """A header has more bytes than are taken."""
 
 
-class _Reader:
+class _RequestReader:
     """A connection's bytes, with a budget for the lines of a header."""
 
     def __init__(self, raw: BufferedIOBase) -> None:
@@ -387,16 +387,16 @@ class _Reader:
         return getattr(self._raw, name)
 
 
-class _Connection(BaseHTTPRequestHandler):
+class _HttpConnection(BaseHTTPRequestHandler):
     """One connection; the library makes it, in a thread."""
 
     protocol_version = "HTTP/1.1"
     timeout = SECONDS
-    server: _Server
+    server: _HttpServer
 
     def setup(self) -> None:
         super().setup()
-        self.rfile: Any = _Reader(self.rfile)
+        self.rfile: Any = _RequestReader(self.rfile)
 
     def handle_one_request(self) -> None:
         self.rfile.left = MAX_HEAD_BYTES
@@ -434,7 +434,7 @@ class _Connection(BaseHTTPRequestHandler):
         self._send(status, {"error_code": int(status), "message": reason})
 
     def _send(self, status: int, answer: Any) -> None:
-        is_text = isinstance(answer, Text)
+        is_text = isinstance(answer, PlainTextAnswer)
         data = (answer.text if is_text else json.dumps(answer, default=str)).encode("utf-8", "backslashreplace")
         self.send_response(status)
         self.send_header("Content-Type", answer.content_type if is_text else self.server.owner.content_type)

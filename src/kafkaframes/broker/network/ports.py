@@ -134,7 +134,7 @@ class Ports:
             )
             self.held.let_go(bound_port)
             port = self.bound[node.node_id, options.name] = await server.listen(listener)
-            node.endpoints[options.name] = Endpoint(*options.reported_address(port))
+            node.endpoints[options.name] = Endpoint(*options.address_for_clients(port))
 
     def hold(self, node_id: int | None = None) -> None:
         """Reserve the ports of a node, or of all nodes, until they are opened again."""

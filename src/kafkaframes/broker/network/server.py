@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
         if self._frames.capacity_bytes > _FREE_FRAME_BYTES or self.holds_memory:
             self._server.note_frame_memory(self, self._frames.capacity_bytes)
-            self._server.bound_frame_memory()
+            self._server.limit_frame_memory()
 
     def pause_writing(self) -> None:
         """Stop handling requests, because the client does not read its responses."""
@@ -537,7 +537,7 @@ class Server:
         if connection.holds_memory:
             self._frame_memory[connection] = size_bytes
 
-    def bound_frame_memory(self) -> None:
+    def limit_frame_memory(self) -> None:
         """While large buffers exceed ``max_queued_bytes``, close the connection with the oldest incomplete frame."""
         if not 0 <= self.max_queued_bytes < self._frame_memory_bytes:
             return

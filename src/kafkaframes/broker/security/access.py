@@ -131,7 +131,7 @@ def check_denied(request: Request, access: Access, resource: str, name: str, ope
     Raises:
         LookupError: the API does not declare this permission.
     """
-    right = _declared_right(request, resource, operation)
+    right = _find_right(request, resource, operation)
     if _has(request, access, right, name):
         return ErrorCode.NONE
     return right.error if right.denied != LEFT_OUT else _HIDDEN
@@ -147,7 +147,7 @@ def all_denied(request: Request, access: Access, resource: str, names: Iterable[
     return next((code for name in names if (code := check_denied(request, access, resource, name))), ErrorCode.NONE)
 
 
-def _declared_right(request: Request, resource: str, operation: str | None) -> Right:
+def _find_right(request: Request, resource: str, operation: str | None) -> Right:
     for right in request.api.rights_at(request.version, whole=False):
         if right.resource == resource and operation in (None, right.operation):
             return right

@@ -33,7 +33,7 @@ _OF_REPLACEMENT: Final = re.compile(r"\\(.)|\$([0-9]+)|([^\\$])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _PrincipalRule:
     """A rule; without ``format`` it is DEFAULT."""
 
     count: int = 0
@@ -74,7 +74,7 @@ class LocalNames:
     """
 
     def __init__(self, rules: Iterable[str] = (), default_realm: str = "") -> None:
-        self._rules = [_parse_rule(rule) for rule in rules] or [_Rule()]
+        self._rules = [_parse_rule(rule) for rule in rules] or [_PrincipalRule()]
         self._default_realm = default_realm
 
     def user(self, principal: str) -> str:
@@ -93,9 +93,9 @@ class LocalNames:
         raise AuthenticationError(f"{KERBEROS_RULES} have none for the principal")
 
 
-def _parse_rule(text: str) -> _Rule:
+def _parse_rule(text: str) -> _PrincipalRule:
     if text == "DEFAULT":
-        return _Rule()
+        return _PrincipalRule()
     match = _RULE.fullmatch(text)
     if match is None:
         raise OptionError(f"{KERBEROS_RULES}: {text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/gL")
@@ -103,7 +103,7 @@ def _parse_rule(text: str) -> _Rule:
     if any(not 0 < len(number) < 10 or int(number) > count for number in _PARAMETER.findall(match["format"])):
         raise OptionError(f"{KERBEROS_RULES}: {text!r}: its format has $0 to ${count}")
     replacement = None if match["replaced"] is None else _pattern(match["replaced"], text)
-    return _Rule(
+    return _PrincipalRule(
         count,
         match["format"],
         None if match["match"] is None else _pattern(match["match"], text),

@@ -64,7 +64,7 @@ class ListenerOptions:
         """Whether connections use TLS."""
         return self.protocol.endswith("SSL")
 
-    def reported_address(self, port: int) -> tuple[str, int]:
+    def address_for_clients(self, port: int) -> tuple[str, int]:
         """Return the advertised host and port of a socket that is bound to ``port``. Raise if the port is too large."""
         if self.advertised is None:
             return WILDCARDS.get(self.host, self.host), port

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from kafkaframes.broker.settings.features import Feature, features_of_release
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.partition import LogSettings
-
-LARGEST_INT64 = 2**63 - 1
+from kafkaframes.wire.integers import MAX_INT64
 
 # Broker settings and their defaults. They are Kafka's unless a comment gives Kafka's value.
 DEFAULTS: Mapping[str, str] = {
@@ -132,21 +131,21 @@ TOPIC_KEYS: Mapping[str, tuple[str, str]] = {
     "compression.zstd.level": ("compression.zstd.level", "3"),
     "delete.retention.ms": ("log.cleaner.delete.retention.ms", "86400000"),
     "file.delete.delay.ms": ("log.segment.delete.delay.ms", "60000"),
-    "flush.messages": ("log.flush.interval.messages", str(LARGEST_INT64)),
-    "flush.ms": ("log.flush.interval.ms", str(LARGEST_INT64)),
+    "flush.messages": ("log.flush.interval.messages", str(MAX_INT64)),
+    "flush.ms": ("log.flush.interval.ms", str(MAX_INT64)),
     "follower.replication.throttled.replicas": ("", ""),
     "index.interval.bytes": ("log.index.interval.bytes", "4096"),
     "kafkaframes.on.noncontiguous": ("kafkaframes.on.noncontiguous", "kafka"),
     "leader.replication.throttled.replicas": ("", ""),
     "local.retention.bytes": ("log.local.retention.bytes", "-2"),
     "local.retention.ms": ("log.local.retention.ms", "-2"),
-    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms", str(LARGEST_INT64)),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms", str(MAX_INT64)),
     "max.message.bytes": ("message.max.bytes", "1048588"),
     "message.downconversion.enable": ("log.message.downconversion.enable", "true"),
     "message.format.version": ("log.message.format.version", "3.0-IV1"),
-    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms", str(LARGEST_INT64)),
-    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms", str(LARGEST_INT64)),
-    "message.timestamp.difference.max.ms": ("log.message.timestamp.difference.max.ms", str(LARGEST_INT64)),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms", str(MAX_INT64)),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms", str(MAX_INT64)),
+    "message.timestamp.difference.max.ms": ("log.message.timestamp.difference.max.ms", str(MAX_INT64)),
     "message.timestamp.type": ("log.message.timestamp.type", "CreateTime"),
     "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio", "0.5"),
     "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms", "0"),

@@ -34,7 +34,7 @@ from kafkaframes.broker.state.configs import (
     GROUP,
     KNOWN_OF_BROKERS,
     TOPIC,
-    denied_configs,
+    check_config_access,
     is_type,
 )
 from kafkaframes.broker.state.state import BrokerState
@@ -99,7 +99,7 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
     if not is_level and not (kind in _CHANGERS and is_type(broker, kind)):
         return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}"
-    code = denied_configs(request, broker, kind, name)
+    code = check_config_access(request, broker, kind, name)
     if code != ErrorCode.NONE:
         return code, None
     try:

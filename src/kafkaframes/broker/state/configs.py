@@ -103,7 +103,7 @@ def broker_rows(
         yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC, is_known)
 
 
-def _fixed_values(broker: BrokerState, node_id: int) -> dict[str, str]:
+def _startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
     """Return the settings that follow from a node's start: node id, listeners, log directory."""
     endpoint_items = broker.nodes.by_id[node_id].endpoints.items()
     endpoints = ",".join(f"{name}://{format_address(at.host, at.port)}" for name, at in endpoint_items)
@@ -137,7 +137,7 @@ def group_setting(broker: BrokerState, group_id: str, name: str) -> str:
 
 def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     """Return an error code, a message, and the settings of a resource."""
-    code = denied_configs(request, broker, kind, name)
+    code = check_config_access(request, broker, kind, name)
     if code != ErrorCode.NONE:
         return code, None, []
     if kind == TOPIC:
@@ -161,7 +161,7 @@ def is_type(broker: BrokerState, kind: int) -> bool:
     return kind in types or (kind == GROUP and broker.settings.groups_have_settings)
 
 
-def denied_configs(request: Request, broker: BrokerState, kind: int, name: str) -> int:
+def check_config_access(request: Request, broker: BrokerState, kind: int, name: str) -> int:
     """Return the error code if the client lacks permission for a resource, else 0."""
     resource = _RIGHT_TO.get(kind, "CLUSTER")
     return check_denied(request, broker.access, resource, name if kind in _RIGHT_TO else CLUSTER_NAME)
@@ -184,6 +184,6 @@ def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None,
         return ErrorCode.NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
     if name:
         node = str(int(name))
-        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _fixed_values(broker, int(name)), node=node))
+        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _startup_values(broker, int(name)), node=node))
     rows = (row for row in broker_rows(broker.settings) if row.source == OF_ALL_BROKERS)
     return ErrorCode.NONE, None, [row._replace(synonyms=row.synonyms[:1]) for row in rows]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from kafkaframes.broker.state.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
 from kafkaframes.coordination.groups.ports import LoadedRecord, Record
-from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.layout import BATCH_V2, CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import FILE
@@ -16,6 +15,7 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.producers import COORDINATOR
 from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.wire.checksum import crc32c
+from kafkaframes.wire.integers import MAX_INT64
 from kafkaframes.wire.varint import write_varlong
 
 # Encodes a few records as one batch of format 2 in plain Python, as coordinators append them, often many times a
@@ -242,7 +242,7 @@ def _records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedR
     for batch in read_values(data, rules=FILE):
         producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
         for record in batch.records:
-            if least_offset <= record.offset <= LARGEST_INT64:
+            if least_offset <= record.offset <= MAX_INT64:
                 yield LoadedRecord(
                     partition,
                     record.offset,

@@ -19,10 +19,9 @@ from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.storage.files.disk import OnlineDisk, keep_file
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT8, MAX_INT16, MAX_INT32, MAX_INT64
 
 MAX_PARTITIONS = 100_000  # of a topic: missing partitions are created when the file is read
-_LARGEST_INT64, _LARGEST_INT16, _LARGEST_INT8 = 2**63 - 1, 2**15 - 1, 127
 _ID_BYTES, _ID_LENGTH = 16, 22
 _MAX_TEXT_LENGTH = 40
 Form = Callable[[Any, str], None]
@@ -150,7 +149,7 @@ def _row(*forms: Form) -> Form:
 NODE_CONFIGS: Final = "node_configs"
 _CONFIGS = _map(_text)
 _OF_ENTITIES = _map(_CONFIGS)
-_SMALL = _number(0, _LARGEST_INT8)
+_SMALL = _number(0, MAX_INT8)
 _CREDENTIAL = _object(
     {"salt": _base64, "stored_key": _base64, "server_key": _base64, "iterations": _number(1, MAX_INT32)}
 )
@@ -160,7 +159,7 @@ _TOPIC = _object(
 )
 # Rules as ``security.acls.Acl`` has them: resource type and name, pattern type, principal, host, operation, permission.
 _ACL = _row(_SMALL, _text, _SMALL, _text, _text, _SMALL, _SMALL)
-_TIME = _number(0, _LARGEST_INT64)
+_TIME = _number(0, MAX_INT64)
 _TOKEN = _object(
     {"token_id": _text, "owner": _text, "requester": _text, "renewers": _list(_text)}
     | dict.fromkeys(("issued_ms", "expires_ms", "ends_ms"), _TIME)
@@ -171,7 +170,7 @@ _ENTITIES = _object(
         "acls": _list(_ACL),
         "client_metrics": _OF_ENTITIES,
         "delegation_tokens": _list(_TOKEN),
-        "features": _map(_number(0, _LARGEST_INT16)),
+        "features": _map(_number(0, MAX_INT16)),
         "deleting": _map(_topic_id, name=_topic_name),
         "group_configs": _OF_ENTITIES,
         NODE_CONFIGS: _map(_CONFIGS, name=_node_id),
@@ -186,7 +185,7 @@ check_form: Form = _object(
     optional={
         "version": _number(1, 1),
         "cluster_id": _text,
-        "next_producer_id": _number(0, _LARGEST_INT64),
+        "next_producer_id": _number(0, MAX_INT64),
         "configs": _CONFIGS,
         "entities": _ENTITIES,
     },

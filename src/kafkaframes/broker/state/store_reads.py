@@ -142,10 +142,10 @@ def when_read(broker: HasStore, run: Callable[[], Answer]) -> Answer:
     Args:
         run: function that may be cancelled and repeated. It must read everything before it changes anything.
     """
-    return run() if broker.store is None else _Attempt(broker, broker.store, run).first()
+    return run() if broker.store is None else _RequestAttempts(broker, broker.store, run).first()
 
 
-class _Attempt:
+class _RequestAttempts:
     """The attempts of a request, until one has all the bytes that it needs."""
 
     def __init__(self, broker: HasStore, store: StoreReads, run: Callable[[], Answer]) -> None:

@@ -97,7 +97,7 @@ def _with_error_tags(form: Form) -> Form:
         return form
     draft = MessageDraft(form.spec, form.version, form.version)
     tagged_spec, _ = tag_errors(draft)
-    return form._replace(spec=draft.unchecked()) if tagged_spec else form
+    return form._replace(spec=draft.build()) if tagged_spec else form
 
 
 # ---- KIP-482: flexible versions -------------------------------------------------------------------------------------

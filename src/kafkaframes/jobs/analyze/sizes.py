@@ -98,7 +98,7 @@ class _Sections:
         if not plan.flexible:
             return saved_bytes
         fields = np.zeros(len(array), np.int64)
-        for field in plan.tagged:
+        for field in plan.tagged_fields:
             child = array.field(field.json_name)
             written_rows = np.flatnonzero(alone_sizes(field, child, is_tagged=True) > 1)
             if len(written_rows):
@@ -200,7 +200,7 @@ def _alone(field: FieldPlan, *, is_tagged: bool) -> MessagePlan:
         name=field.name,
         flexible=is_tagged,
         fields=mandatory,
-        tagged=tags,
+        tagged_fields=tags,
         refused_tags=(),
         absent=(),
         min_size=is_tagged,
@@ -212,7 +212,7 @@ def _structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
     """Return a struct and its nested structs, children first."""
     if plan is None:
         return ()
-    below = [one for field in (*plan.fields, *plan.tagged) for one in _structs(field.struct)]
+    below = [one for field in (*plan.fields, *plan.tagged_fields) for one in _structs(field.struct)]
     return tuple({id(one): one for one in (*below, plan)}.values())
 
 
@@ -221,7 +221,7 @@ def _structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
 
 def all_fields(plan: StructPlan) -> dict[str, FieldPlan]:
     """Return a struct's mandatory and tagged fields by column name."""
-    return {field.json_name: field for field in (*plan.fields, *plan.tagged)}
+    return {field.json_name: field for field in (*plan.fields, *plan.tagged_fields)}
 
 
 def fit_columns(
@@ -274,9 +274,9 @@ def _find_moved_fields(
     Yields:
         The field before, the field after, whether it is the first of its struct, its values, and their message rows.
     """
-    tags = {field.json_name: field for field in after.tagged}
+    tags = {field.json_name: field for field in after.tagged_fields}
     new, is_lead = all_fields(after), True
-    for field in (*before.fields, *before.tagged):
+    for field in (*before.fields, *before.tagged_fields):
         name = field.json_name
         if field.tag is None and name in tags:
             yield field, tags[name], is_lead, array.field(name), rows
@@ -291,7 +291,7 @@ def fields_in(
 ) -> Iterator[tuple[str, FieldPlan, pa.Array, Ints]]:
     """Yield (path, values, message row of each value) for each field of messages and of their nested structs."""
     rows = np.arange(len(array)) if rows is None else rows
-    for field in (*plan.fields, *plan.tagged):
+    for field in (*plan.fields, *plan.tagged_fields):
         values, here = array.field(field.json_name), f"{path}{field.name}"
         yield here, field, values, rows
         if field.struct is not None:

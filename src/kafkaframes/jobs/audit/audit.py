@@ -92,7 +92,8 @@ def _release_by_versions(versions: Mapping[int, set[int]]) -> str | None:
 def _fits(entry: Release, versions: Mapping[int, set[int]]) -> bool:
     apis = entry.all_apis
     return all(
-        key in apis and apis[key].accepted.highest == max(versions_in_use) for key, versions_in_use in versions.items()
+        key in apis and apis[key].accepted_versions.highest == max(versions_in_use)
+        for key, versions_in_use in versions.items()
     )
 
 
@@ -349,11 +350,11 @@ def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) ->
     if accepted_range is None:
         verdict, reason = _of_missing_api(key, target)
         return Finding(verdict, what, reason, occurrences, key, version)
-    lowest, highest = accepted_range.accepted.lowest, accepted_range.accepted.highest
+    lowest, highest = accepted_range.accepted_versions.lowest, accepted_range.accepted_versions.highest
     bounds = key, version, lowest, highest
     if key == API_VERSIONS or lowest <= version <= highest:
         verdict, reason = FINE, f"{target.name} accepts {name} {lowest} to {highest}"
-        if version in accepted_range.deprecated:
+        if version in accepted_range.deprecated_versions:
             verdict, reason = DEPRECATED, f"{target.name} calls it deprecated; later releases do not have it"
     elif version > highest:
         verdict, reason = _of_newer(use, name, target, highest)
@@ -389,7 +390,7 @@ def _of_newer(use: Use, name: str, target: Release, highest: int) -> tuple[str, 
     if own is None:
         reason = f"{target.name} accepts {name} up to {highest} only; whether this client goes so low is not known"
         return UNKNOWN, reason
-    lowest = own.all_apis[use.api_key].accepted.lowest if use.api_key in own.all_apis else 0
+    lowest = own.all_apis[use.api_key].accepted_versions.lowest if use.api_key in own.all_apis else 0
     if lowest > highest:
         reason = f"{target.name} accepts {name} up to {highest}, kafka-clients {own.name} speaks it from {lowest} on"
         return REMOVED, reason
@@ -450,10 +451,12 @@ def first_fit(target: Release) -> str | None:
     >>> first_fit(release("4.0.1"))
     '2.1.1'
     """
-    lowest = {key: api.accepted.lowest for key, api in target.all_apis.items() if not is_between_brokers(key)}
+    lowest = {key: api.accepted_versions.lowest for key, api in target.all_apis.items() if not is_between_brokers(key)}
     for name in releases():
         mine = release(name).apis()
-        if all(mine[key].accepted.highest >= lowest.get(key, 0) for key in mine if not is_between_brokers(key)):
+        if all(
+            mine[key].accepted_versions.highest >= lowest.get(key, 0) for key in mine if not is_between_brokers(key)
+        ):
             return name
     return None
 

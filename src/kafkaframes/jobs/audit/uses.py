@@ -70,7 +70,7 @@ def broker_limits(
     for connection, advertised_versions in _offers(files, ports, apis):
         for key, highest in advertised_versions.items():
             accepted_range = target.all_apis.get(key)
-            if accepted_range is not None and highest < accepted_range.accepted.lowest:
+            if accepted_range is not None and highest < accepted_range.accepted_versions.lowest:
                 result[connection, key] = highest
     return result
 

@@ -277,7 +277,7 @@ class WalkTask(_OfChunk):
             for index, source, window in chunk.windows():
                 if self.collects:
                     facts.add(index, window)
-                writer.put(window, self._is_selected(source, window))
+                writer.add_window(window, self._is_selected(source, window))
                 ends = int(window.batches.column("last_offset").max(initial=-1))
                 offsets = window.index.offsets
                 if len(offsets):

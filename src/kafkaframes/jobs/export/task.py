@@ -34,7 +34,7 @@ from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.reasons import SPARK_MODES
-from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, End, Source
+from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, BatchSource, End
 from kafkaframes.scan.fingerprints import Fingerprint, collector
 from kafkaframes.storage.copies.reading import Alternate, Healer
 from kafkaframes.storage.files.filesystem import split_path
@@ -422,7 +422,7 @@ def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:
     )
 
 
-def _report(source: Source, error: ReadError, result: SegmentResult) -> None:
+def _report(source: BatchSource, error: ReadError, result: SegmentResult) -> None:
     result.fault_count += 1
     if len(result.faults) < MOST_FAULTS:
         result.faults.append(f"{error.as_exception()}; {error.records} of the batch's records are exported")

@@ -18,7 +18,7 @@ from kafkaframes.jobs.tables.state import Fingerprints, TableState
 from kafkaframes.scan.fingerprints import Fingerprint, collector, find_difference
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
-from kafkaframes.scan.log.resolve import Logs, cut_slices
+from kafkaframes.scan.log.resolve import Logs, plan_slices
 from kafkaframes.scan.ranges import Name, text_of
 
 Lookup = Callable[[Fingerprints], Mapping[Name, Mapping[int, Fingerprint]]]
@@ -89,7 +89,7 @@ def look_up_in_logs(segments: list[Segment], logs: Logs, options: ReadOptions) -
             isolation="read_uncommitted",
             storage=options.storage,
         )
-        slices, _ = cut_slices(segments_to_check, whole, logs) if segments_to_check else ([], None)
+        slices, _ = plan_slices(segments_to_check, whole, logs) if segments_to_check else ([], None)
         for part in slices:
             name = part.segment.topic, part.segment.partition
             result[name].update(

@@ -22,7 +22,7 @@ from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
 from kafkaframes.scan.log.discovery import Log, OneOfEach, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import offset_ranges
-from kafkaframes.scan.log.resolve import choose, cut_slices, logs_of, resolve_offsets
+from kafkaframes.scan.log.resolve import choose, logs_of, plan_slices, resolve_offsets
 from kafkaframes.scan.ranges import NO_END
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.storage.files.findings import Finding, Severity
@@ -85,7 +85,7 @@ def _plan_tasks(
             if options.fail_on_data_loss:
                 raise OptionError(f"{gap} are not in the log any more, and not in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
-    slices, notes = cut_slices(part.segments, replace(options, start=starts), logs)
+    slices, notes = plan_slices(part.segments, replace(options, start=starts), logs)
     tasks = tuple(task_of(chunk, options) for chunk in slices)
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.protocol.messages._program import Kind, Node, Op, Program
+from kafkaframes.protocol.messages._program import BufferKind, Op, Program, TypeNode
 from kafkaframes.wire.integers import MAX_INT32
 
 MAX_ROWS: Final = MAX_INT32 - 1  # Arrow's offsets are int32
@@ -41,14 +41,14 @@ class Shape:
 @lru_cache(maxsize=1024)
 def shape_of(program: Program) -> Shape:
     kind = program.columns[:, 0]
-    offsets = (kind == Kind.VAR) | (kind == Kind.LIST)
-    width = np.where(kind <= Kind.FIXED16, kind, np.where(offsets, 4, 0))
+    offsets = (kind == BufferKind.VAR) | (kind == BufferKind.LIST)
+    width = np.where(kind <= BufferKind.FIXED16, kind, np.where(offsets, 4, 0))
     return Shape(
         width=width,
         has_offsets=offsets,
-        is_bit=kind == Kind.BIT,
+        is_bit=kind == BufferKind.BIT,
         nullable=program.columns[:, 3] == 1,
-        is_var=kind == Kind.VAR,
+        is_var=kind == BufferKind.VAR,
         level=program.columns[:, 1],
         min_sizes=np.array([level.min_size for level in program.levels], np.int64),
         element_ops=np.flatnonzero((program.ops[:, 0] == Op.FIXED_ARRAY) & (program.ops[:, 3] >= 0)),
@@ -79,7 +79,7 @@ class Arena:
         arena._allocate()
         return arena
 
-    def put(self, column: int, part: int, values: Array) -> None:
+    def copy_values(self, column: int, part: int, values: Array) -> None:
         """Copy values into a column's buffer: 0 for values or offsets, 1 for the validity bitmap, 2 for data."""
         start = int(self.addresses[column, part])
         raw = values.view(np.uint8)
@@ -88,16 +88,16 @@ class Arena:
     def _allocate(self) -> None:
         shape = self.shape
         sizes = self._sizes(self.rows, self.data)
-        aligned = (sizes.ravel() + _ALIGN - 1) & -_ALIGN
-        ends = np.cumsum(aligned)
+        aligned_sizes = (sizes.ravel() + _ALIGN - 1) & -_ALIGN
+        ends = np.cumsum(aligned_sizes)
         self.addresses = np.empty((len(sizes), 4), np.int64)
-        self.addresses[:, :3] = (ends - aligned).reshape(-1, 3)
+        self.addresses[:, :3] = (ends - aligned_sizes).reshape(-1, 3)
         self.addresses[:, 3] = self.data
         self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + _ALIGN)
         self.bytes = np.frombuffer(self.buffer, np.uint8)
         self.bytes[: len(self.bytes) & -4].view(np.int32)[self.addresses[shape.has_offsets, 0] >> 2] = 0
 
-    def patched_ops(self) -> Array:
+    def patch_ops(self) -> Array:
         """Return the program's operations with this arena's addresses, flattened for the table-driven kernels."""
         ops = self.program.ops.copy()
         if len(self.addresses):
@@ -117,13 +117,13 @@ class Arena:
         return sizes
 
     def grow(
-        self, messages: int, consumed: int, *, level: int = 0, rows: int = 0, column: int = 0, data: int = 0
+        self, messages: int, consumed_bytes: int, *, level: int = 0, rows: int = 0, column: int = 0, data: int = 0
     ) -> None:
         """Grow the level or column that is full, and all others in proportion to the remaining input.
 
         Args:
             messages: number of decoded messages.
-            consumed: number of input bytes of these messages.
+            consumed_bytes: number of input bytes of these messages.
             level: level that needs space for ``rows`` rows.
             column: column that needs space for ``data`` bytes.
         """
@@ -132,25 +132,25 @@ class Arena:
             self.offset(one, lengths[self.shape.level[one]]) if self.shape.is_var[one] else 0
             for one in range(len(self.data))
         ]
-        self.rows[1:] = self._scaled(self.rows[1:], np.array(lengths[1:], np.int64), consumed)
-        self.data = self._scaled(self.data, np.array(ends, np.int64), consumed) * self.shape.is_var
+        self.rows[1:] = self._extrapolate(self.rows[1:], np.array(lengths[1:], np.int64), consumed_bytes)
+        self.data = self._extrapolate(self.data, np.array(ends, np.int64), consumed_bytes) * self.shape.is_var
         self.rows[level] = min(max(int(self.rows[level]), 2 * rows), MAX_ROWS)
         self.data[column] = min(max(int(self.data[column]), 2 * data), MAX_ROWS)
         old_bytes, old_addresses = self.bytes, self.addresses
         self._allocate()
-        used = self._sizes(np.array(lengths, np.int64), np.array(ends, np.int64))
-        for column, part in np.argwhere(used > 0).tolist():
+        used_sizes = self._sizes(np.array(lengths, np.int64), np.array(ends, np.int64))
+        for column, part in np.argwhere(used_sizes > 0).tolist():
             start, target, size = (
                 int(old_addresses[column, part]),
                 int(self.addresses[column, part]),
-                int(used[column, part]),
+                int(used_sizes[column, part]),
             )
             self.bytes[target : target + size] = old_bytes[start : start + size]
 
-    def _scaled(self, have: Array, used: Array, consumed: int) -> Array:
-        """Extrapolate the usage after ``consumed`` input bytes to all input; never return less than ``have``."""
-        expected = used * (self.size_bytes / max(consumed, 1)) * 1.05
-        return np.clip(expected.astype(np.int64), have, np.maximum(have, MAX_ROWS))
+    def _extrapolate(self, current_sizes: Array, used_sizes: Array, consumed_bytes: int) -> Array:
+        """Extrapolate the usage after ``consumed_bytes`` of input to all input. No size becomes smaller."""
+        expected_sizes = used_sizes * (self.size_bytes / max(consumed_bytes, 1)) * 1.05
+        return np.clip(expected_sizes.astype(np.int64), current_sizes, np.maximum(current_sizes, MAX_ROWS))
 
     def lengths(self, messages: int) -> list[int]:
         """Return the number of rows in each level after ``messages`` decoded messages."""
@@ -179,7 +179,9 @@ class Arena:
         children = [self._array(node, lengths, texts, bitmap) for node in self.program.root.children]
         return pa.StructArray.from_arrays([*children, errors], fields=list(self.program.type))
 
-    def _array(self, node: Node, lengths: list[int], texts: dict[int, Any], bitmap: Array | None = None) -> pa.Array:
+    def _array(
+        self, node: TypeNode, lengths: list[int], texts: dict[int, Any], bitmap: Array | None = None
+    ) -> pa.Array:
         length = lengths[node.level]
         children = [self._array(child, lengths, texts) for child in node.children]
         validity = self._validity(node, length, bitmap)
@@ -190,7 +192,7 @@ class Arena:
             buffers += self._values(node.column, length)
         return pa.Array.from_buffers(node.type, length, buffers, children=children)
 
-    def _validity(self, node: Node, length: int, bitmap: Array | None) -> pa.Buffer | None:
+    def _validity(self, node: TypeNode, length: int, bitmap: Array | None) -> pa.Buffer | None:
         size = (length + 7) >> 3
         start = int(self.addresses[node.column, 1]) if node.column >= 0 and self.shape.nullable[node.column] else -1
         if bitmap is not None:
@@ -200,12 +202,12 @@ class Arena:
     def _values(self, column: int, length: int) -> list[pa.Buffer]:
         start = int(self.addresses[column, 0])
         kind = int(self.program.columns[column, 0])
-        if kind == Kind.BIT:
+        if kind == BufferKind.BIT:
             return [self.buffer.slice(start, (length + 7) >> 3)]
-        if kind <= Kind.FIXED16:
+        if kind <= BufferKind.FIXED16:
             return [self.buffer.slice(start, length * kind)]
         offsets = self.buffer.slice(start, (length + 1) * 4)
-        if kind == Kind.LIST:
+        if kind == BufferKind.LIST:
             return [offsets]
         return [offsets, self.buffer.slice(int(self.addresses[column, 2]), self.offset(column, length))]
 

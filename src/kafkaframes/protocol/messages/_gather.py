@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.messages._arena import MAX_ROWS, Arena, Array
-from kafkaframes.protocol.messages._program import ERROR, UNKNOWN_TAGS, Kind, Node, Program
+from kafkaframes.protocol.messages._program import ERROR, UNKNOWN_TAGS, BufferKind, Program, TypeNode
 from kafkaframes.protocol.messages._reference import reason_for_missing_field, tag_conflict
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
-_LARGEST: Final = {"uint16": 0xFFFF, "uint32": 0xFFFFFFFF}
+_MAX_VALUES: Final = {"uint16": 0xFFFF, "uint32": 0xFFFFFFFF}
 _MAX_TAG: Final = 0x7FFFFFFE
 #: Largest encoded size of a row in one column, in bytes, without its data: a value, a length, or a struct marker.
-_WIRE_BYTES: Final = {Kind.BIT: 1, Kind.VAR: 5, Kind.LIST: 5, Kind.STRUCT: 1}
+_WIRE_BYTES: Final = {BufferKind.BIT: 1, BufferKind.VAR: 5, BufferKind.LIST: 5, BufferKind.STRUCT: 1}
 _TAG_BYTES: Final = 16  # largest size of a tag, its size, and the section's count, in bytes
 
 
@@ -41,7 +41,7 @@ class Gatherer:
             index: int(program.columns[level.parent_column, 1]) for index, level in enumerate(program.levels) if index
         }
 
-    def structs(self, node: Node, plan: StructPlan, array: pa.Array, live: Array, path: str) -> None:
+    def structs(self, node: TypeNode, plan: StructPlan, array: pa.Array, live: Array, path: str) -> None:
         """Gather every field of a struct array; reject names that the spec does not declare."""
         names = [field.name for field in array.type]
         if len(set(names)) != len(names):
@@ -55,18 +55,18 @@ class Gatherer:
                 self.take(child, self.default(child, len(array)), live, _join(path, child.name))
         if not plan.flexible and UNKNOWN_TAGS in names:
             sizes = pc.fill_null(pc.list_value_length(array.field(names.index(UNKNOWN_TAGS))), 0)
-            tagged = live & (sizes.to_numpy(zero_copy_only=False) > 0)
+            has_tags = live & (sizes.to_numpy(zero_copy_only=False) > 0)
             reason = f"tagged fields are set, and version {self.program.plan.version} of this message has none"
-            self.refuse(tagged, node.level, _join(path, UNKNOWN_TAGS), reason)
-        known = {child.name for child in node.children} | {ERROR, UNKNOWN_TAGS}
+            self.refuse(has_tags, node.level, _join(path, UNKNOWN_TAGS), reason)
+        column_names = {child.name for child in node.children} | {ERROR, UNKNOWN_TAGS}
         absent = {one.name[:1].lower() + one.name[1:]: one for one in plan.absent}
         for index, name in enumerate(names):
             if name in absent:
                 self.absent(absent[name], array.field(index), live, node.level, _join(path, name))
-            elif name not in known:
+            elif name not in column_names:
                 raise EncodeError(f"no field {_join(path, name)} in {plan.name}")
 
-    def take(self, node: Node, array: pa.Array, live: Array, path: str) -> None:
+    def take(self, node: TypeNode, array: pa.Array, live: Array, path: str) -> None:
         """Gather one field of any kind."""
         plan = node.plan
         assert plan is not None
@@ -83,7 +83,7 @@ class Gatherer:
         else:
             self.primitive(node, plan, array, live & valid, valid, path)
 
-    def take_list(self, node: Node, array: pa.Array, live: Array, valid: Array, path: str) -> None:
+    def take_list(self, node: TypeNode, array: pa.Array, live: Array, valid: Array, path: str) -> None:
         plan, item = node.plan, node.children[0]
         assert plan is not None
         counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -107,11 +107,11 @@ class Gatherer:
         self.offsets[column] = offsets
         return offsets.astype(np.int32)
 
-    def primitive(self, node: Node, plan: FieldPlan, array: pa.Array, live: Array, valid: Array, path: str) -> None:
+    def primitive(self, node: TypeNode, plan: FieldPlan, array: pa.Array, live: Array, valid: Array, path: str) -> None:
         kind = int(self.program.columns[node.column, 0])
-        if kind == Kind.VAR:
+        if kind == BufferKind.VAR:
             self.texts(node, plan, array, live, valid, path)
-        elif kind == Kind.BIT:
+        elif kind == BufferKind.BIT:
             bits = np.packbits(pc.fill_null(array, False).to_numpy(zero_copy_only=False), bitorder="little")
             self.parts[node.column] = (bits, valid, None)
         else:
@@ -119,12 +119,14 @@ class Gatherer:
                 array.offset * kind : (array.offset + len(array)) * kind
             ]
             self.parts[node.column] = (values, valid, None)
-            largest = _LARGEST.get(plan.type)
+            largest = _MAX_VALUES.get(plan.type)
             if largest is not None:
-                numbers: Array = values.view(np.int32 if kind == Kind.FIXED4 else np.int64).astype(np.int64)
+                numbers: Array = values.view(np.int32 if kind == BufferKind.FIXED4 else np.int64).astype(np.int64)
                 self.refuse(live & ((numbers < 0) | (numbers > largest)), node.level, path, f"not a {plan.type}")
 
-    def texts(self, node: Node, plan: FieldPlan | None, array: pa.Array, live: Array, valid: Array, path: str) -> None:
+    def texts(
+        self, node: TypeNode, plan: FieldPlan | None, array: pa.Array, live: Array, valid: Array, path: str
+    ) -> None:
         sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
         if plan is not None and plan.type == "string":
             reason = f"string of more than {MAX_STRING_BYTES} bytes"
@@ -139,7 +141,7 @@ class Gatherer:
         self.parts[node.column] = (offsets, valid, data)
 
     def unknown_tags(
-        self, node: Node, plan: StructPlan, parent: pa.Array, names: list[str], live: Array, path: str
+        self, node: TypeNode, plan: StructPlan, parent: pa.Array, names: list[str], live: Array, path: str
     ) -> None:
         """Gather a struct's unknown tags, which must ascend and must not be declared in the spec."""
         path = _join(path, UNKNOWN_TAGS)
@@ -161,8 +163,8 @@ class Gatherer:
         before[starts[counts > 0]] = -1
         wrong = alive & ((numbers <= before) | (numbers > _MAX_TAG))
         self.refuse(wrong, item.level, path, f"tags must ascend, from 0 to {_MAX_TAG}")
-        for known in plan.declared_tags:
-            self.refuse(alive & (numbers == known), item.level, path, tag_conflict(known, plan))
+        for declared_tag in plan.declared_tags:
+            self.refuse(alive & (numbers == declared_tag), item.level, path, tag_conflict(declared_tag, plan))
         self.parts[item.children[0].column] = (numbers.astype(np.int32).view(np.uint8), _valid(tag), None)
         self.texts(item.children[1], None, data, alive, _valid(data), path)
 
@@ -173,7 +175,7 @@ class Gatherer:
         differs = live & ~_at_default(array, field)
         self.refuse(differs, level, path, reason_for_missing_field(field, self.program.plan.version))
 
-    def default(self, node: Node, count: int) -> pa.Array:
+    def default(self, node: TypeNode, count: int) -> pa.Array:
         """Return ``count`` default values for a field without a column in the caller's array."""
         plan = node.plan
         assert plan is not None
@@ -205,18 +207,18 @@ class Gatherer:
         arena = Arena.exact(self.program, rows=np.array(self.lengths, np.int64), data=data)
         for column, (values, valid, part) in self.parts.items():
             if values is not None:
-                arena.put(column, 0, values)
+                arena.copy_values(column, 0, values)
             if valid is not None and arena.shape.nullable[column]:
-                arena.put(column, 1, np.packbits(valid, bitorder="little"))
+                arena.copy_values(column, 1, np.packbits(valid, bitorder="little"))
             if part is not None:
-                arena.put(column, 2, part)
+                arena.copy_values(column, 2, part)
         return arena
 
     def most_bytes(self) -> int:
         """Return an upper bound of the encoded size of all rows, in bytes."""
         total = 0
         for column, entry in enumerate(self.program.columns.tolist()):
-            each = _WIRE_BYTES.get(Kind(entry[0]), entry[0]) + _TAG_BYTES
+            each = _WIRE_BYTES.get(BufferKind(entry[0]), entry[0]) + _TAG_BYTES
             part = self.parts[column][2] if column in self.parts else None
             total += self.lengths[entry[1]] * each + (0 if part is None else len(part))
         return total + self.lengths[0] * 8 + 64
@@ -291,7 +293,7 @@ def _cast(array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
         raise EncodeError(f"field {path} is {array.type}, not {to}: {error}") from None
 
 
-def _member(structs: pa.Array, node: Node, path: str) -> pa.Array:
+def _member(structs: pa.Array, node: TypeNode, path: str) -> pa.Array:
     """Return a field of a struct array by name, cast to its type; all null if the structs lack the field."""
     index = structs.type.get_field_index(node.name)
     if index < 0:
@@ -303,7 +305,7 @@ def _is_list_of_structs(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) and pa.types.is_struct(type_.value_type))
 
 
-def _default(node: Node) -> Any:
+def _default(node: TypeNode) -> Any:
     if node.name == UNKNOWN_TAGS:
         return []
     assert node.plan is not None

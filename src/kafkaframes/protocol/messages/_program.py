@@ -54,7 +54,7 @@ class Op(IntEnum):
     TAG_FIELD = 18  # precedes the operations of a tagged field; only the encoder and TAG_BACK read it
 
 
-class Kind(IntEnum):
+class BufferKind(IntEnum):
     """Buffers of a column; the first five are values of 1, 2, 4, 8 or 16 bytes."""
 
     FIXED1 = 1
@@ -76,33 +76,33 @@ STRING: Final = 4
 FLOAT: Final = 1  # compare as floats; stored in the default offset of a FIXED8 column, otherwise unused
 
 #: Operation, column kind and Arrow type of each Kafka type. Unsigned types are widened, as in Java (Spark has none).
-PRIMITIVES: Final[dict[str, tuple[Op, Kind, pa.DataType]]] = {
-    "bool": (Op.BOOL, Kind.BIT, pa.bool_()),
-    "int8": (Op.INT8, Kind.FIXED1, pa.int8()),
-    "int16": (Op.INT16, Kind.FIXED2, pa.int16()),
-    "uint16": (Op.UINT16, Kind.FIXED4, pa.int32()),
-    "int32": (Op.INT32, Kind.FIXED4, pa.int32()),
-    "uint32": (Op.UINT32, Kind.FIXED8, pa.int64()),
-    "int64": (Op.INT64, Kind.FIXED8, pa.int64()),
-    "float64": (Op.INT64, Kind.FIXED8, pa.float64()),
-    "uuid": (Op.UUID, Kind.FIXED16, pa.binary(16)),
-    "string": (Op.VAR, Kind.VAR, pa.string()),
-    "bytes": (Op.VAR, Kind.VAR, pa.binary()),
-    "records": (Op.VAR, Kind.VAR, pa.binary()),
+PRIMITIVES: Final[dict[str, tuple[Op, BufferKind, pa.DataType]]] = {
+    "bool": (Op.BOOL, BufferKind.BIT, pa.bool_()),
+    "int8": (Op.INT8, BufferKind.FIXED1, pa.int8()),
+    "int16": (Op.INT16, BufferKind.FIXED2, pa.int16()),
+    "uint16": (Op.UINT16, BufferKind.FIXED4, pa.int32()),
+    "int32": (Op.INT32, BufferKind.FIXED4, pa.int32()),
+    "uint32": (Op.UINT32, BufferKind.FIXED8, pa.int64()),
+    "int64": (Op.INT64, BufferKind.FIXED8, pa.int64()),
+    "float64": (Op.INT64, BufferKind.FIXED8, pa.float64()),
+    "uuid": (Op.UUID, BufferKind.FIXED16, pa.binary(16)),
+    "string": (Op.VAR, BufferKind.VAR, pa.string()),
+    "bytes": (Op.VAR, BufferKind.VAR, pa.binary()),
+    "records": (Op.VAR, BufferKind.VAR, pa.binary()),
 }
 #: Element sizes in bytes of the arrays that one tight loop copies (``FIXED_ARRAY``), without an operation per element.
 _BULK: Final = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
 
 
 @dataclass(slots=True)
-class Node:
+class TypeNode:
     """A node of the Arrow type tree; ``column`` is -1 for a struct that cannot be null."""
 
     name: str
     type: pa.DataType
     column: int
     level: int
-    children: list[Node] = field(default_factory=list)
+    children: list[TypeNode] = field(default_factory=list)
     plan: FieldPlan | None = None
 
 
@@ -125,7 +125,7 @@ class Program:
     tags: np.ndarray[Any, Any]
     consts: np.ndarray[Any, Any]
     levels: list[Level]
-    root: Node
+    root: TypeNode
     type: pa.StructType
     depth: int
     decoded_bytes: int = 0  # total of this process
@@ -145,16 +145,18 @@ class _Compiler:
         self.ops.append([op, column, a, b, c, 0, 0, 0])
         return len(self.ops) - 1
 
-    def column(self, kind: Kind, level: int, *, nullable: bool = False, child: int = -1, default: Any = None) -> int:
+    def column(
+        self, kind: BufferKind, level: int, *, nullable: bool = False, child: int = -1, default: Any = None
+    ) -> int:
         bits, offset, size = self.default(default, kind)
         self.levels[level].columns.append(len(self.columns))
         self.columns.append([kind, level, child, nullable, bits, offset, size, default is None])
         return len(self.columns) - 1
 
-    def default(self, value: Any, kind: Kind) -> tuple[int, int, int]:
+    def default(self, value: Any, kind: BufferKind) -> tuple[int, int, int]:
         """Return a default as (bits, offset in ``consts``, size)."""
         raw = value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b""
-        if kind == Kind.FIXED16 and value is not None:
+        if kind == BufferKind.FIXED16 and value is not None:
             raw = value.bytes
         if raw:
             self.consts += raw
@@ -163,19 +165,21 @@ class _Compiler:
             return struct.unpack("<q", struct.pack("<d", value))[0], FLOAT, 0
         return (int(value) if isinstance(value, bool | int) else 0), 0, 0
 
-    def struct(self, plan: StructPlan, level: int) -> list[Node]:
+    def struct(self, plan: StructPlan, level: int) -> list[TypeNode]:
         """Emit a struct's fields and tag section; return the nodes in declared order, unknown tags last."""
         nodes = [self.field(one, level) for one in plan.fields]
         if plan.flexible:
             nodes += self.tag_section(plan, level)
         return nodes
 
-    def tag_section(self, plan: StructPlan, level: int) -> list[Node]:
+    def tag_section(self, plan: StructPlan, level: int) -> list[TypeNode]:
         """Emit ``FILL TAGS TAG_STEP {a field, TAG_BACK} ...``: defaults first, then the tags that are present."""
-        fill = self.emit(Op.FILL) if plan.tagged else -1
+        fill = self.emit(Op.FILL) if plan.tagged_fields else -1
         unknown = self.unknown_tags(level)
         first = len(self.columns)
-        size = max([*(one.tag for one in plan.tagged if one.tag is not None), *plan.refused_tags], default=-1) + 1
+        size = (
+            max([*(one.tag for one in plan.tagged_fields if one.tag is not None), *plan.refused_tags], default=-1) + 1
+        )
         table = len(self.tags)
         self.tags += [-1] * size  # -1: invalid at this version
         about = {"column": unknown.column, "a": table, "b": size}
@@ -183,7 +187,7 @@ class _Compiler:
         step = self.emit(Op.TAG_STEP, **about, c=self.columns[unknown.column][2])
         nodes = []
         self.enter()
-        for member in plan.tagged:
+        for member in plan.tagged_fields:
             mark = self.emit(Op.TAG_FIELD, len(self.columns))
             self.tags[table + (member.tag or 0)] = len(self.ops)
             nodes.append(self.field(member, level))
@@ -195,14 +199,14 @@ class _Compiler:
             self.ops[fill][1:3] = [first, len(self.columns)]
         return [*nodes, unknown]
 
-    def unknown_tags(self, level: int) -> Node:
+    def unknown_tags(self, level: int) -> TypeNode:
         child = self.level(-1, 2)
-        column = self.column(Kind.LIST, level, child=child)
+        column = self.column(BufferKind.LIST, level, child=child)
         self.levels[child].parent_column = column
-        tag = Node("tag", pa.int32(), self.column(Kind.FIXED4, child), child)
-        data = Node("data", pa.binary(), self.column(Kind.VAR, child), child)
-        item = Node("item", TAG_TYPE.value_type, -1, child, [tag, data])
-        return Node(UNKNOWN_TAGS, TAG_TYPE, column, level, [item])
+        tag = TypeNode("tag", pa.int32(), self.column(BufferKind.FIXED4, child), child)
+        data = TypeNode("data", pa.binary(), self.column(BufferKind.VAR, child), child)
+        item = TypeNode("item", TAG_TYPE.value_type, -1, child, [tag, data])
+        return TypeNode(UNKNOWN_TAGS, TAG_TYPE, column, level, [item])
 
     def level(self, parent_column: int, min_size: int) -> int:
         self.levels.append(Level(parent_column, min_size))
@@ -212,7 +216,7 @@ class _Compiler:
         self.depth += 1
         self.deepest = max(self.deepest, self.depth)
 
-    def field(self, plan: FieldPlan, level: int) -> Node:
+    def field(self, plan: FieldPlan, level: int) -> TypeNode:
         """Emit one field of any kind."""
         if plan.array:
             return self.array(plan, level)
@@ -220,41 +224,41 @@ class _Compiler:
             return self.single_struct(plan, level)
         return self.primitive(plan, level, plan.json_name, nullable=plan.nullable, default=plan.default)
 
-    def primitive(self, plan: FieldPlan, level: int, name: str, *, nullable: bool, default: Any) -> Node:
+    def primitive(self, plan: FieldPlan, level: int, name: str, *, nullable: bool, default: Any) -> TypeNode:
         op, kind, type_ = PRIMITIVES[plan.type]
         flags = COMPACT * plan.compact | NULLABLE * nullable | STRING * (plan.type == "string")
         column = self.column(kind, level, nullable=nullable, default=default)
         self.emit(op, column, flags if op == Op.VAR else 0)
-        return Node(name, type_, column, level, plan=plan)
+        return TypeNode(name, type_, column, level, plan=plan)
 
-    def single_struct(self, plan: FieldPlan, level: int) -> Node:
+    def single_struct(self, plan: FieldPlan, level: int) -> TypeNode:
         assert plan.struct is not None
         column, start = -1, -1
         if plan.nullable:
             default = None if plan.default is None else b""
-            column = self.column(Kind.STRUCT, level, nullable=True, default=default)
+            column = self.column(BufferKind.STRUCT, level, nullable=True, default=default)
             start = self.emit(Op.STRUCT, column, COMPACT * (plan.tag is not None))
         children = self.struct(plan.struct, level)
         if start >= 0:
             self.ops[start][3:5] = [len(self.ops), len(self.columns)]
             self.columns[column][2] = len(self.columns)
-        return Node(plan.json_name, _struct_type(children), column, level, children, plan)
+        return TypeNode(plan.json_name, _struct_type(children), column, level, children, plan)
 
-    def array(self, plan: FieldPlan, level: int) -> Node:
+    def array(self, plan: FieldPlan, level: int) -> TypeNode:
         flags = COMPACT * plan.compact | NULLABLE * plan.nullable
         child = self.level(-1, _element_size(plan))
         default = None if plan.default is None else b""
-        column = self.column(Kind.LIST, level, nullable=plan.nullable, child=child, default=default)
+        column = self.column(BufferKind.LIST, level, nullable=plan.nullable, child=child, default=default)
         self.levels[child].parent_column = column
         if plan.type in _BULK:
             _, kind, type_ = PRIMITIVES[plan.type]
             values = self.column(kind, child)
             self.emit(Op.FIXED_ARRAY, column, flags | _BULK[plan.type] << 8, values, child)
-            item = Node("item", type_, values, child, plan=plan)
+            item = TypeNode("item", type_, values, child, plan=plan)
         elif self.levels[child].min_size == 0:
             # Elements of zero bytes: no loop, because the remaining bytes do not limit the count.
             self.emit(Op.FIXED_ARRAY, column, flags, -1, child)
-            item = Node("item", pa.struct([]), -1, child, plan=plan)
+            item = TypeNode("item", pa.struct([]), -1, child, plan=plan)
         else:
             start = self.emit(Op.ARRAY, column, flags | self.levels[child].min_size << 8, 0, child)
             self.enter()
@@ -262,16 +266,16 @@ class _Compiler:
             self.depth -= 1
             self.emit(Op.NEXT, a=start + 1)
             self.ops[start][3] = len(self.ops)
-        return Node(plan.json_name, pa.list_(item.type), column, level, [item], plan)
+        return TypeNode(plan.json_name, pa.list_(item.type), column, level, [item], plan)
 
-    def element(self, plan: FieldPlan, level: int) -> Node:
+    def element(self, plan: FieldPlan, level: int) -> TypeNode:
         if plan.struct is None:
             return self.primitive(plan, level, "item", nullable=False, default=None)
         children = self.struct(plan.struct, level)
-        return Node("item", _struct_type(children), -1, level, children, plan)
+        return TypeNode("item", _struct_type(children), -1, level, children, plan)
 
 
-def _struct_type(children: list[Node]) -> pa.StructType:
+def _struct_type(children: list[TypeNode]) -> pa.StructType:
     return pa.struct([(one.name, one.type) for one in children])
 
 
@@ -279,7 +283,7 @@ def _element_size(plan: FieldPlan) -> int:
     if plan.struct is not None:
         return plan.struct.min_size
     kind = PRIMITIVES[plan.type][1]
-    if kind == Kind.VAR:
+    if kind == BufferKind.VAR:
         return 1 if plan.compact else 2 if plan.type == "string" else 4
     return {"bool": 1, "uint16": 2, "uint32": 4}.get(plan.type, int(kind))
 
@@ -294,7 +298,7 @@ def compile_program(plan: MessagePlan) -> Program:
     compiler = _Compiler(plan)
     children = compiler.struct(plan.root, 0)
     compiler.emit(Op.END)
-    root = Node(plan.name, _struct_type(children), -1, 0, children)
+    root = TypeNode(plan.name, _struct_type(children), -1, 0, children)
     return Program(
         plan=plan,
         ops=np.array(compiler.ops, np.int64),

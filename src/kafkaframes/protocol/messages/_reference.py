@@ -83,7 +83,7 @@ class PlanReader:
         value = object.__new__(self.classes[plan.name])
         for absent in plan.absent:
             setattr(value, absent.attribute, make_default(absent, self.classes))
-        for field in plan.tagged:
+        for field in plan.tagged_fields:
             setattr(value, field.attribute, make_default(field, self.classes))
         value._tags = None
         for field in plan.fields:
@@ -97,7 +97,7 @@ class PlanReader:
 
     def tags(self, plan: StructPlan, value: Any, position: int) -> int:
         """Decode the tag section of a struct into ``value``, and return its end."""
-        fields = {field.tag: field for field in plan.tagged}
+        fields = {field.tag: field for field in plan.tagged_fields}
         start = position
         count, position = self.varint(start, "number of tagged fields")
         if count < 0:  # Kafka's readers treat it as 0 before 4.4, and reject it since
@@ -291,7 +291,7 @@ class PlanWriter:
 
     def tags(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
         section: list[tuple[int, bytes]] = []
-        for field in plan.tagged:
+        for field in plan.tagged_fields:
             item = getattr(value, field.attribute)
             if not is_default(field, item, self.classes):
                 self.path.append(field.name)

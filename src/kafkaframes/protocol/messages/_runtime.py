@@ -24,7 +24,7 @@ MALFORMED: Final = (struct.error, LookupError, ValueError, TypeError, AttributeE
 
 BOOLS: Final = (False, True)  # any other byte is not canonical and raises IndexError
 _SHORT: Final = 64  # arrays with fewer elements use a prepared struct.Struct
-_MOST_SHAPES: Final = 1024
+_MAX_SHAPES: Final = 1024
 new = object.__new__
 set_attribute = object.__setattr__
 
@@ -48,7 +48,7 @@ def varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
     return value, position + 1
 
 
-def put_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Return a value as an unsigned varint."""
     if 0x7F < value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
@@ -169,11 +169,11 @@ def list_of(value: Any) -> Any:
     return value
 
 
-def put_blobs(raw: Sequence[bytes], put: Callable[[bytes], None], *, compact: bool, size: int) -> None:
+def write_blobs(raw: Sequence[bytes], write: Callable[[bytes], None], *, compact: bool, size: int) -> None:
     """Write byte strings, each after its length; ``size`` is the size in bytes of a length that is not compact."""
     for element in raw:
-        put(put_varint(len(element) + 1) if compact else len(element).to_bytes(size))
-        put(element)
+        write(encode_varint(len(element) + 1) if compact else len(element).to_bytes(size))
+        write(element)
 
 
 def unknown_tags(o: Any, buf: bytes | memoryview, position: int, end: int) -> int:
@@ -196,23 +196,28 @@ def _varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
     return varint(buf, position) if value > 0x7F else (value, position + 1)
 
 
-def put_tags(
-    known: Sequence[tuple[int, bytes]],
-    raw: Sequence[tuple[int, bytes]],
-    put: Callable[[bytes], None],
-    declared: Container[int] = (),
+def write_tags(
+    declared_tags: Sequence[tuple[int, bytes]],
+    raw_tags: Sequence[tuple[int, bytes]],
+    write: Callable[[bytes], None],
+    reserved_tags: Container[int] = (),
 ) -> None:
-    """Write a tag section: declared tags, then the raw ones, which must ascend and must not be in ``declared``."""
-    put(put_varint(len(known) + len(raw)))
+    """Write a tag section: declared tags, then the raw ones, which must ascend and must not be in ``reserved_tags``."""
+    write(encode_varint(len(declared_tags) + len(raw_tags)))
     last = -1
-    for tag, payload in raw:
-        if not last < tag < MAX_INT32 or tag in declared or payload.__class__ is not bytes or tag.__class__ is not int:
+    for tag, payload in raw_tags:
+        if (
+            not last < tag < MAX_INT32
+            or tag in reserved_tags
+            or payload.__class__ is not bytes
+            or tag.__class__ is not int
+        ):
             raise MalformedError
         last = tag
-    for tag, payload in (*known, *raw):
-        put(put_varint(tag))
-        put(put_varint(len(payload)))
-        put(payload)
+    for tag, payload in (*declared_tags, *raw_tags):
+        write(encode_varint(tag))
+        write(encode_varint(len(payload)))
+        write(payload)
 
 
 def run_format(
@@ -244,7 +249,7 @@ class Shapes(dict[Any, Callable[..., bytes]]):
             return self._long(counts)
         fmt = run_format(self.before, self.elements, self.after, counts, compact=self.compact)
         packer = struct.Struct(f">{fmt}").pack
-        if len(self) < _MOST_SHAPES:
+        if len(self) < _MAX_SHAPES:
             self[key] = packer
         return packer
 
@@ -255,7 +260,7 @@ class Shapes(dict[Any, Callable[..., bytes]]):
             for before, count, element in zip(self.before, counts, self.elements, strict=True):
                 out += struct.pack(f">{before}", *values[position : position + _arity(before)])
                 position += _arity(before)
-                out += put_varint(values[position])
+                out += encode_varint(values[position])
                 out += struct.pack(f">{count}{element}", *values[position + 1 : position + 1 + count])
                 position += 1 + count
             return bytes(out + struct.pack(f">{self.after}", *values[position:]))

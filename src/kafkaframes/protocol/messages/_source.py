@@ -21,7 +21,7 @@ from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, Me
 from kafkaframes.wire.primitives import FIXED_SIZE, NIL_UUID
 
 
-class Text:
+class SourceText:
     """Lines of source with their indentation, and the constants that they refer to."""
 
     def __init__(self) -> None:
@@ -53,16 +53,16 @@ class Text:
 
 def uses(plan: MessagePlan) -> Iterator[tuple[StructPlan, bool]]:
     """Yield each (struct plan, used as an array's element) that the message needs a function for, children first."""
-    seen: set[tuple[str, bool]] = set()
+    struct_uses: set[tuple[str, bool]] = set()
     for struct in plan.structs:
-        for field in (*struct.fields, *struct.tagged):
-            if field.struct is not None and (field.struct.name, field.array) not in seen:
-                seen.add((field.struct.name, field.array))
+        for field in (*struct.fields, *struct.tagged_fields):
+            if field.struct is not None and (field.struct.name, field.array) not in struct_uses:
+                struct_uses.add((field.struct.name, field.array))
                 yield field.struct, field.array
     yield plan.root, False
 
 
-def default_text(field: FieldPlan | AbsentField, text: Text) -> str:
+def default_text(field: FieldPlan | AbsentField, text: SourceText) -> str:
     """Return an expression for a field's default."""
     if field.default is Empty.ARRAY:
         return "[]"
@@ -71,7 +71,7 @@ def default_text(field: FieldPlan | AbsentField, text: Text) -> str:
     return constant_text(field.default, text)
 
 
-def constant_text(value: Any, text: Text) -> str:
+def constant_text(value: Any, text: SourceText) -> str:
     """Return an expression for an immutable value."""
     if value == NIL_UUID:
         return text.constant("uuid", "zero", value)
@@ -89,11 +89,11 @@ def is_fixed(field: FieldPlan) -> bool:
 
 def is_simple(plan: StructPlan) -> bool:
     """Return whether all defaults of the struct are immutable."""
-    parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
+    parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
     return not any(isinstance(one.default, Empty) for one in parts)
 
 
-def not_default(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
+def not_default(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
     """Return an expression that is true if ``value`` is not the field's default, as in ``_reference.is_default``."""
     if field.default is None:
         return f"{value} is not None"
@@ -104,12 +104,12 @@ def not_default(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
     return f"{value} != {constant_text(field.default, text)}"
 
 
-def _not_default_struct(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
+def _not_default_struct(field: FieldPlan | AbsentField, value: str, text: SourceText) -> str:
     """Compare simple structs field by field, because a call of ``__eq__`` costs more than all comparisons."""
     plan = field.struct
     if not isinstance(plan, StructPlan):
         return f"{value} != {text.constant('default', str(plan), str(plan))}"
-    parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
+    parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
     if not is_simple(plan):
         return f"{value} != {text.constant('default', plan.name, plan.name)}"
     checks = [f"{value}.{one.attribute} != {constant_text(one.default, text)}" for one in parts]

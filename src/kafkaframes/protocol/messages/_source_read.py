@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import calcsize
 
-from kafkaframes.protocol.messages._source import Text, default_text, is_fixed, is_simple, not_default, uses
+from kafkaframes.protocol.messages._source import SourceText, default_text, is_fixed, is_simple, not_default, uses
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire.primitives import FIXED_SIZE, FORMATS
 
@@ -16,17 +16,17 @@ _SLICES = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p
 _SLICES_OF_A_VIEW = {"string": 'str(buf[p:x], "utf-8")', "bytes": "bytes(buf[p:x])", "records": "buf[p:x]"}
 
 
-def decoder_source(plan: MessagePlan, *, views: bool = False) -> Text:
+def decoder_source(plan: MessagePlan, *, views: bool = False) -> SourceText:
     """Return the source of ``read_<Message>(buf, p, end)``, which returns ``(object, position)``.
 
     With ``views``, it reads a memoryview, and record fields are views of it. Otherwise it reads bytes.
     """
-    text = Text()
-    for struct, repeated in uses(plan):
-        _Reader(struct, text, views=views).function(repeated)
+    text = SourceText()
+    for struct, is_array in uses(plan):
+        _DecoderWriter(struct, text, views=views).function(is_array)
     for struct in plan.structs:
-        if struct.tagged or struct.refused_tags:
-            _Reader(struct, text, views=views).tags_function()
+        if struct.tagged_fields or struct.refused_tags:
+            _DecoderWriter(struct, text, views=views).tags_function()
     return text
 
 
@@ -40,17 +40,17 @@ def has_shapes(plan: StructPlan) -> bool:
     return plan.flexible and numbers and 1 <= len(arrays) <= 8
 
 
-def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> Text:
+def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
     """Return source that reads elements of one shape, each with one ``struct`` call, until one differs.
 
     ``counts`` are encoded counts (n + 1). For example, all partitions with three replicas, all in sync, have one shape.
     """
-    text, reader = Text(), _Reader(plan, Text())
+    text, reader = SourceText(), _DecoderWriter(plan, SourceText())
     checks: list[str] = []
     lists: list[str] = []
     for field in plan.fields:
         if is_fixed(field):
-            reader.fixed(field, f"o.{field.attribute}")
+            reader.fixed_size_value(field, f"o.{field.attribute}")
             continue
         index = len(checks)
         checks.append(f"n{index} == {counts[index]}")
@@ -80,10 +80,10 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> Text:
     return text
 
 
-class _Reader:
+class _DecoderWriter:
     """Writes the functions that read one struct."""
 
-    def __init__(self, plan: StructPlan, text: Text, *, views: bool = False) -> None:
+    def __init__(self, plan: StructPlan, text: SourceText, *, views: bool = False) -> None:
         self.plan = plan
         self.text = text
         self.slices = _SLICES_OF_A_VIEW if views else _SLICES
@@ -91,15 +91,15 @@ class _Reader:
         self.targets: list[str] = []
         self.after: list[str] = []
 
-    def function(self, repeated: bool) -> None:
+    def function(self, is_array: bool) -> None:
         name, add = self.plan.name, self.text.add
-        if repeated:
+        if is_array:
             with self.text.block(f"def read_{name}_array(buf, p, end, count):"):
                 with self.text.block(f"if count * {max(1, self.plan.min_size)} > end - p:"):
                     add("raise malformed")
                 add(f"items = [*map(new, repeat({name}, count))]")
                 if has_shapes(self.plan):
-                    self.shaped_loop()
+                    self.shape_loop()
                 else:
                     with self.text.block("for o in items:"):
                         self.body()
@@ -122,13 +122,13 @@ class _Reader:
         self.number("B", "n")
         self.flush()
         with self.text.block("if n:"):
-            declared = self.plan.tagged or self.plan.refused_tags
-            reader = f"read_{self.plan.name}_tags" if declared else "unknown_tags"
+            has_declared_tags = self.plan.tagged_fields or self.plan.refused_tags
+            reader = f"read_{self.plan.name}_tags" if has_declared_tags else "unknown_tags"
             self.text.add(f"p = {reader}(o, buf, p - 1, end)")
 
     def defaults(self) -> None:
         """Assign the defaults of the fields that this version lacks and of all tagged fields."""
-        others: tuple[FieldPlan | AbsentField, ...] = (*self.plan.absent, *self.plan.tagged)
+        others: tuple[FieldPlan | AbsentField, ...] = (*self.plan.absent, *self.plan.tagged_fields)
         for field in others:
             if field.default is Empty.STRUCT and isinstance(field.struct, StructPlan) and is_simple(field.struct):
                 self.default_struct(field.attribute, field.struct)
@@ -138,12 +138,12 @@ class _Reader:
     def default_struct(self, attribute: str, plan: StructPlan) -> None:
         """Create a struct of defaults inline, in half the time of a call; Fetch has three in each partition."""
         self.text.add(f"o.{attribute} = d = new({plan.name})")
-        parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
+        parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged_fields, *plan.absent)
         for part in parts:
             self.text.add(f"d.{part.attribute} = {default_text(part, self.text)}")
         self.text.add("d._tags = None")
 
-    def shaped_loop(self) -> None:
+    def shape_loop(self) -> None:
         """Compare the array counts of the next element; if its shape has a reader, use that."""
         add = self.text.add
         add("i = 0")
@@ -186,16 +186,16 @@ class _Reader:
             self.text.add(line)
         self.formats, self.targets, self.after = [], [], []
 
-    def field(self, field: FieldPlan, target: str, *, tagged: bool = False) -> None:
+    def field(self, field: FieldPlan, target: str, *, is_tag: bool = False) -> None:
         if is_fixed(field):
-            self.fixed(field, target)
+            self.fixed_size_value(field, target)
         elif field.struct is not None and not field.array:
-            self.one_struct(field, field.struct, target, tagged=tagged)
+            self.one_struct(field, field.struct, target, is_tag=is_tag)
         else:
             self.length(field)
-            self.sized(field, target)
+            self.variable_size_value(field, target)
 
-    def fixed(self, field: FieldPlan, target: str) -> None:
+    def fixed_size_value(self, field: FieldPlan, target: str) -> None:
         if field.type in ("bool", "uuid"):
             temporary = f"x{len(self.after)}"
             self.number("B" if field.type == "bool" else "16s", temporary)
@@ -220,7 +220,7 @@ class _Reader:
                         with self.text.block("if n > 32768:"):
                             self.text.add("raise malformed")
 
-    def sized(self, field: FieldPlan, target: str) -> None:
+    def variable_size_value(self, field: FieldPlan, target: str) -> None:
         """Read the value whose length or count is ``n``."""
         add = self.text.add
         with self.text.block("if n > 0:" if field.compact else "if n >= 0:"):
@@ -255,17 +255,17 @@ class _Reader:
             add(f'{target} = [*{table}[n](buf, p)] if n < 64 else [*many_numbers(buf, p, n, "{kind}")]')
             add(f"p += n * {FIXED_SIZE[kind]}" if FIXED_SIZE[kind] > 1 else "p += n")
 
-    def one_struct(self, field: FieldPlan, struct: StructPlan, target: str, *, tagged: bool) -> None:
+    def one_struct(self, field: FieldPlan, struct: StructPlan, target: str, *, is_tag: bool) -> None:
         call = f"{target}, p = read_{struct.name}(buf, p, end)"
         if not field.nullable:
             self.flush()
             self.text.add(call)
             return
-        self.number("B" if tagged else "b", "n")
+        self.number("B" if is_tag else "b", "n")
         self.flush()
         with self.text.block("if n == 1:"):
             self.text.add(call)
-        with self.text.block(f"elif n == {0 if tagged else -1}:"):
+        with self.text.block(f"elif n == {0 if is_tag else -1}:"):
             self.text.add(f"{target} = None")
         with self.text.block("else:"):
             self.text.add("raise malformed")
@@ -282,12 +282,12 @@ class _Reader:
                     add("raise malformed")
                 add("last = tag")
                 add("start = p")
-                for index, field in enumerate(self.plan.tagged):
+                for index, field in enumerate(self.plan.tagged_fields):
                     with block(f"{'el' if index else ''}if tag == {field.tag}:"):
-                        self.field(field, "x1" if is_fixed(field) else "value", tagged=True)
-                        self.known(field)
+                        self.field(field, "x1" if is_fixed(field) else "value", is_tag=True)
+                        self.declared_tag(field)
                 if self.plan.refused_tags:
-                    with block(f"{'el' if self.plan.tagged else ''}if tag in {set(self.plan.refused_tags)}:"):
+                    with block(f"{'el' if self.plan.tagged_fields else ''}if tag in {set(self.plan.refused_tags)}:"):
                         add("raise malformed")
                 with block("else:"):
                     add("p += size")
@@ -304,7 +304,7 @@ class _Reader:
         with self.text.block("else:"):
             self.text.add("p += 1")
 
-    def known(self, field: FieldPlan) -> None:
+    def declared_tag(self, field: FieldPlan) -> None:
         self.flush()
         value = "x1" if is_fixed(field) else "value"
         with self.text.block(f"if not ({not_default(field, value, self.text)}):"):

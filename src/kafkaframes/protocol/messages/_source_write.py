@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkaframes.protocol.messages._runtime import run_format
-from kafkaframes.protocol.messages._source import Text, is_fixed, not_default, uses
+from kafkaframes.protocol.messages._source import SourceText, is_fixed, not_default, uses
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire.primitives import FIXED_SIZE, FORMATS
 
 
-def encoder_source(plan: MessagePlan) -> Text:
+def encoder_source(plan: MessagePlan) -> SourceText:
     """Return the source of ``write_<Message>(o, put)``, which passes an object's bytes to ``put`` in parts."""
-    text = Text()
-    for struct, repeated in uses(plan):
-        _Writer(struct, text).function(repeated)
+    text = SourceText()
+    for struct, is_array in uses(plan):
+        _EncoderWriter(struct, text).function(is_array)
     for struct in plan.structs:
-        if struct.tagged:
-            _Writer(struct, text).tags_function()
+        if struct.tagged_fields:
+            _EncoderWriter(struct, text).tags_function()
     return text
 
 
@@ -35,13 +35,13 @@ class PackedShape:
     values: tuple[str, ...]
     variables: tuple[str, ...]
 
-    def source(self, counts: tuple[int, ...]) -> Text:
+    def source(self, counts: tuple[int, ...]) -> SourceText:
         """Return the source of a packer for a run with these array counts."""
-        text = Text()
+        text = SourceText()
         names = {f"*{one}": [f"{one}_{i}" for i in range(n)] for one, n in zip(self.variables, counts, strict=True)}
-        fixed = {f"len({one})": str(n) for one, n in zip(self.variables, counts, strict=True)}
-        fixed |= {f"len({one}) + 1": str(n + 1) for one, n in zip(self.variables, counts, strict=True)}
-        values = [name for value in self.values for name in names.get(value, [fixed.get(value, value)])]
+        count_literals = {f"len({one})": str(n) for one, n in zip(self.variables, counts, strict=True)}
+        count_literals |= {f"len({one}) + 1": str(n + 1) for one, n in zip(self.variables, counts, strict=True)}
+        values = [name for value in self.values for name in names.get(value, [count_literals.get(value, value)])]
         fmt = run_format(self.before, self.elements, self.after, counts, compact=self.compact)
         with text.block(f"def pack_shape(o, {', '.join(self.variables)}):"):
             for variable in self.variables:
@@ -51,10 +51,10 @@ class PackedShape:
         return text
 
 
-class _Writer:
+class _EncoderWriter:
     """Writes the functions that write one struct."""
 
-    def __init__(self, plan: StructPlan, text: Text) -> None:
+    def __init__(self, plan: StructPlan, text: SourceText) -> None:
         self.plan = plan
         self.text = text
         # The pending run: formats and values up to each array of numbers in it, and the arrays (variable, format).
@@ -63,9 +63,9 @@ class _Writer:
         self.arrays: list[tuple[str, str]] = []
         self.compact = plan.flexible
 
-    def function(self, repeated: bool) -> None:
+    def function(self, is_array: bool) -> None:
         name = self.plan.name
-        if repeated:
+        if is_array:
             with self.text.block(f"def write_{name}_array(items, put):"), self.text.block("for o in items:"):
                 self.body()
         else:
@@ -88,11 +88,11 @@ class _Writer:
             with block("if o._tags:"):
                 add("raise malformed")
             return
-        conditions = [not_default(field, f"o.{field.attribute}", self.text) for field in self.plan.tagged]
+        conditions = [not_default(field, f"o.{field.attribute}", self.text) for field in self.plan.tagged_fields]
         waiting = (self.formats, self.values, self.arrays)
         with block("if " + " or ".join(["o._tags", *conditions]) + ":"):
             self.flush()
-            add(f"write_{self.plan.name}_tags(o, put)" if self.plan.tagged else self.put_tags("()"))
+            add(f"write_{self.plan.name}_tags(o, put)" if self.plan.tagged_fields else self.write_tags_call("()"))
         self.formats, self.values, self.arrays = waiting
         with block("else:"):
             self.number("B", "0")
@@ -129,15 +129,15 @@ class _Writer:
             return rf'b"\x{int(self.values[0]):02x}"' if self.values[0].isdigit() else f"bytes(({values},))"
         return f"{self.text.constant('pack', formats[0], formats[0])}({values})"
 
-    def field(self, field: FieldPlan, value: str, *, tagged: bool = False) -> None:
+    def field(self, field: FieldPlan, value: str, *, is_tag: bool = False) -> None:
         if is_fixed(field):
             self.number(FORMATS[field.type], f"{value}.bytes" if field.type == "uuid" else value)
         elif field.struct is not None and not field.array:
-            self.one_struct(field, field.struct, value, tagged=tagged)
+            self.one_struct(field, field.struct, value, is_tag=is_tag)
         elif field.array and field.type in FIXED_SIZE and field.type not in ("bool", "uuid") and not field.nullable:
             self.numbers(field, value)
         else:
-            self.sized(field, value)
+            self.variable_size_value(field, value)
 
     def numbers(self, field: FieldPlan, value: str) -> None:
         """Add an array of numbers to the run."""
@@ -150,7 +150,7 @@ class _Writer:
         self.values = [*self.values, f"len({variable}){' + 1' * field.compact}", f"*{variable}"]
         self.arrays = [*self.arrays, (variable, FORMATS[field.type])]
 
-    def sized(self, field: FieldPlan, value: str) -> None:
+    def variable_size_value(self, field: FieldPlan, value: str) -> None:
         add, block = self.text.add, self.text.block
         add(f"v = {value}")
         if not field.nullable:
@@ -177,7 +177,7 @@ class _Writer:
             short = self.run()
             self.formats, self.values, self.arrays = waiting
             before = f"{self.run()} + " if self.values else ""
-            add(f"put({short} if len(v) < 127 else {before}put_varint(len(v) + 1))")
+            add(f"put({short} if len(v) < 127 else {before}encode_varint(len(v) + 1))")
             self.formats, self.values, self.arrays = [[]], [], []
         else:
             self.number(_length_format(field), "len(v)")
@@ -193,13 +193,13 @@ class _Writer:
         elif kind in ("string", "bytes", "records"):
             size = 2 if kind == "string" else 4
             raw = f"[{'utf8_of' if kind == 'string' else 'bytes_of'}(one) for one in v]"
-            add(f"put_blobs({raw}, put, compact={field.compact}, size={size})")
+            add(f"write_blobs({raw}, put, compact={field.compact}, size={size})")
         elif kind == "uuid":
             add('put(b"".join([one.bytes for one in v]))')
         else:
             add(f'put(pack(f">{{len(v)}}{FORMATS[kind]}", *v))')
 
-    def one_struct(self, field: FieldPlan, struct: StructPlan, value: str, *, tagged: bool) -> None:
+    def one_struct(self, field: FieldPlan, struct: StructPlan, value: str, *, is_tag: bool) -> None:
         call = f"write_{struct.name}({value}, put)"
         if not field.nullable:
             self.flush()
@@ -207,11 +207,11 @@ class _Writer:
             return
         waiting = (self.formats, self.values, self.arrays)
         with self.text.block(f"if {value} is None:"):
-            self.number("B" if tagged else "b", "0" if tagged else "-1")
+            self.number("B" if is_tag else "b", "0" if is_tag else "-1")
             self.flush()
         self.formats, self.values, self.arrays = waiting
         with self.text.block("else:"):
-            self.number("B" if tagged else "b", "1")
+            self.number("B" if is_tag else "b", "1")
             self.flush()
             self.text.add(call)
 
@@ -219,21 +219,21 @@ class _Writer:
         add, block = self.text.add, self.text.block
         with block(f"def write_{self.plan.name}_tags(o, put):"):
             add("known = []")
-            for field in self.plan.tagged:
+            for field in self.plan.tagged_fields:
                 with block(f"if {not_default(field, f'o.{field.attribute}', self.text)}:"):
                     add("payload = []")
-                    writer = _Writer(self.plan, self.text)
+                    writer = _EncoderWriter(self.plan, self.text)
                     add("outer, put = put, payload.append")
-                    writer.field(field, f"o.{field.attribute}", tagged=True)
+                    writer.field(field, f"o.{field.attribute}", is_tag=True)
                     writer.flush()
                     add("put = outer")
                     add(f'known.append(({field.tag}, b"".join(payload)))')
-            add(self.put_tags("known"))
+            add(self.write_tags_call("known"))
         add("")
 
-    def put_tags(self, known: str) -> str:
-        declared = f", {set(self.plan.declared_tags)}" if self.plan.declared_tags else ""
-        return f"put_tags({known}, o._tags or (), put{declared})"
+    def write_tags_call(self, tag_list: str) -> str:
+        reserved_argument = f", {set(self.plan.declared_tags)}" if self.plan.declared_tags else ""
+        return f"write_tags({tag_list}, o._tags or (), put{reserved_argument})"
 
 
 def _length_format(field: FieldPlan) -> str:

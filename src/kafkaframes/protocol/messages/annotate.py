@@ -24,7 +24,7 @@ _SIZE_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AnnotatedRange:
     """Bytes ``start`` to ``end`` and their meaning: a field's path and value, or a count, a tag, a size."""
 
     start: int
@@ -42,8 +42,8 @@ class Run:
             return f"{len(self.value)} bytes{': ' + short if short else ''}{'...' if len(self.value) > 16 else ''}"
         if self.value is None:
             return "null"
-        shown = repr(self.value)
-        return shown if len(shown) <= 60 else f"{shown[:56]}... ({len(self.value)} characters)"
+        text = repr(self.value)
+        return text if len(text) <= 60 else f"{text[:56]}... ({len(self.value)} characters)"
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Annotated:
     """The runs of a message's bytes; ``error`` is the reason if they end before ``size_bytes``, otherwise None."""
 
     size_bytes: int
-    runs: list[Run] = field(default_factory=list)
+    runs: list[AnnotatedRange] = field(default_factory=list)
     values: list[tuple[str, int, Any]] = field(default_factory=list)  # message, version, value
     error: DecodeError | None = None
 
@@ -71,7 +71,7 @@ class _Annotator:
     def note(self, title: str) -> Callable[[int, int, tuple[str | int, ...], str, Any], None]:
         def trace(start: int, end: int, path: tuple[str | int, ...], what: str, value: Any) -> None:
             steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-            self.result.runs.append(Run(start, end, f"{title}{steps}", what, value))
+            self.result.runs.append(AnnotatedRange(start, end, f"{title}{steps}", what, value))
 
         return trace
 
@@ -82,7 +82,7 @@ class _Annotator:
         size = int.from_bytes(self.data[:_SIZE_BYTES], signed=True)
         behind_only = is_request and _starts(self.data[_SIZE_BYTES:], apis) and not _starts(self.data, apis)
         if size == len(self.data) - _SIZE_BYTES or behind_only:
-            self.result.runs.append(Run(0, _SIZE_BYTES, "Size", "int32", size))
+            self.result.runs.append(AnnotatedRange(0, _SIZE_BYTES, "Size", "int32", size))
             self.position = _SIZE_BYTES
 
     def message(self, cls: type[Message], version: int) -> Any:
@@ -111,9 +111,9 @@ def annotate_request(data: bytes, *, mode: str = "reference", apis: Apis = CATAL
         key, version, _ = peek_request(data[work.position :])
         cls = _body(key, "request", version, apis)
         valid = cls.spec.valid_versions
-        known = valid.contains(version)
-        work.message(request_header_class(), cls.spec.header_version(version if known else valid.highest))
-        if known or key != API_VERSIONS:
+        is_supported = valid.contains(version)
+        work.message(request_header_class(), cls.spec.header_version(version if is_supported else valid.highest))
+        if is_supported or key != API_VERSIONS:
             work.message(cls, version)
     except DecodeError as error:
         work.result.error = error
@@ -161,13 +161,13 @@ def _body(key: int, type_: str, version: int, apis: Apis) -> type[Message]:
         raise DecodeError(str(error), position=0) from None
 
 
-def compare(left: Annotated, right: Annotated) -> Iterator[tuple[Run | None, Run | None]]:
+def compare(first: Annotated, second: Annotated) -> Iterator[tuple[AnnotatedRange | None, AnnotatedRange | None]]:
     """Yield the runs of two encodings in pairs, matched by field; a field that one side lacks is paired with None."""
-    fields = [(run.path, run.what.split()[0]) for run in left.runs]
-    other = [(run.path, run.what.split()[0]) for run in right.runs]
+    fields = [(run.path, run.what.split()[0]) for run in first.runs]
+    other = [(run.path, run.what.split()[0]) for run in second.runs]
     for kind, i, i_end, j, j_end in SequenceMatcher(None, fields, other, autojunk=False).get_opcodes():
         if kind == "equal":
-            yield from zip(left.runs[i:i_end], right.runs[j:j_end], strict=True)
+            yield from zip(first.runs[i:i_end], second.runs[j:j_end], strict=True)
             continue
-        yield from ((run, None) for run in left.runs[i:i_end])
-        yield from ((None, run) for run in right.runs[j:j_end])
+        yield from ((run, None) for run in first.runs[i:i_end])
+        yield from ((None, run) for run in second.runs[j:j_end])

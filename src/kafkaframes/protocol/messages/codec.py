@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafkaframes.errors import DecodeError, OptionError
 from kafkaframes.protocol.messages import _runtime as runtime
 from kafkaframes.protocol.messages._reference import Classes, PlanReader, PlanWriter, Trace
-from kafkaframes.protocol.messages._source import Text
+from kafkaframes.protocol.messages._source import SourceText
 from kafkaframes.protocol.messages._source_read import decoder_source, shape_source
 from kafkaframes.protocol.messages._source_write import PackedShape, encoder_source
 from kafkaframes.protocol.messages.plan import MessagePlan, StructPlan
@@ -40,9 +40,9 @@ _SHARED: Final = {
     "pack": struct.pack,
     "plain_blobs": runtime.plain_blobs,
     "plain_strings": runtime.plain_strings,
-    "put_blobs": runtime.put_blobs,
-    "put_tags": runtime.put_tags,
-    "put_varint": runtime.put_varint,
+    "write_blobs": runtime.write_blobs,
+    "write_tags": runtime.write_tags,
+    "encode_varint": runtime.encode_varint,
     "repeat": repeat,
     "unknown_tags": runtime.unknown_tags,
     "utf8_of": runtime.utf8_of,
@@ -92,7 +92,7 @@ class Codec:
     def _write(self) -> Any:
         return self._compile(encoder_source(self.plan), "write")
 
-    def _compile(self, text: Text, verb: str, suffix: str = "") -> Any:
+    def _compile(self, text: SourceText, verb: str, suffix: str = "") -> Any:
         title = f"{self.plan.name} v{self.plan.version} {verb}{suffix}"
         return compile_text(text, title, self.classes)[f"{verb}_{self.plan.root.name}"]
 
@@ -150,7 +150,7 @@ class Codec:
         return f"{decoder_source(self.plan)}\n{encoder_source(self.plan)}"
 
 
-def compile_text(text: Text, title: str, classes: Classes) -> dict[str, Any]:
+def compile_text(text: SourceText, title: str, classes: Classes) -> dict[str, Any]:
     """Run generated source, register it with ``linecache``, and return its namespace."""
     source, file = str(text), f"<kafkaframes {title}>"
     constants = {name: _constant(name, value, classes) for name, value in text.constants.items()}

@@ -112,7 +112,7 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     ends = np.zeros(len(array) + 1, np.int64)
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
     size = encode(
-        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.addresses.ravel(),
+        arena.patch_ops(), program.columns.ravel(), program.tags, program.consts, arena.addresses.ravel(),
         arena.bytes, present.view(np.uint8), len(array), out, ends, stack,
     )  # fmt: skip
     if size > MAX_ROWS:
@@ -175,16 +175,16 @@ def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Arra
     bad_text = np.zeros(len(program.columns), np.uint8)
     at = 0
     while at < count:
-        what, at, column, needed = step(arena, buf, starts, at, status, positions, bad_text)
-        consumed = int(starts[at] - starts[0])
-        if what != kernels.DONE and needed > MAX_ROWS:
+        what, at, column, needed_rows = step(arena, buf, starts, at, status, positions, bad_text)
+        consumed_bytes = int(starts[at] - starts[0])
+        if what != kernels.DONE and needed_rows > MAX_ROWS:
             if status[at] != kernels.OK:
                 raise OptionError("the defaults of all these messages do not fit into an Arrow array: split them")
             status[at] = kernels.TOO_MANY
         elif what == kernels.FULL_ROWS:
-            arena.grow(at, consumed, level=column, rows=needed)
+            arena.grow(at, consumed_bytes, level=column, rows=needed_rows)
         elif what == kernels.FULL_DATA:
-            arena.grow(at, consumed, column=column, data=needed)
+            arena.grow(at, consumed_bytes, column=column, data=needed_rows)
     return bad_text
 
 
@@ -194,7 +194,7 @@ def _table_driven(
     program = arena.program
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
     state: tuple[int, int, int, int] = kernels.decode(
-        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.addresses.ravel(), arena.rows,
+        arena.patch_ops(), program.columns.ravel(), program.tags, program.consts, arena.addresses.ravel(), arena.rows,
         buf, starts, at, len(starts) - 1, strict, arena.bytes, status, positions, bad_text, stack,
     )  # fmt: skip
     return state

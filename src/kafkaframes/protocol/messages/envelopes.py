@@ -90,8 +90,8 @@ def decode_coordinator_record(
         value_name = "OffsetCommitValue"  # key type 0 can also precede a value of a newer version
     if value_name is None:
         raise DecodeError(f"{topic} has no value for records of type {number} ({name})", position=0, path=("value",))
-    decoded = _whole(message(value_name), value, version, position, mode, "value")
-    return CoordinatorRecord(number, decoded_key, decoded, version)
+    decoded_value = _whole(message(value_name), value, version, position, mode, "value")
+    return CoordinatorRecord(number, decoded_key, decoded_value, version)
 
 
 def _key_class(module: str, key: bytes) -> tuple[int, str, type[Message]]:

@@ -92,13 +92,13 @@ def response_columns(
     plan = frame_plan(api_key, api_version, "response", apis)
     spec = apis.spec(api_key, "response", api_version)
     decode = partial(headers.decode_response, api_key=api_key, version=api_version, mode=mode, specs=spec)
-    decoded = decode_columns(plan, frames, mode=mode, decode=decode)
-    errors = decoded.field("_error")
+    columns = decode_columns(plan, frames, mode=mode, decode=decode)
+    errors = columns.field("_error")
     if api_key != API_VERSIONS or errors.null_count == len(errors):
-        return decoded
+        return columns
     array = frames if isinstance(frames, pa.Array) else pa.array(frames, pa.binary())
-    raised = [_from_version_0(data.as_py(), api_version, mode, spec) for data in array]
-    return decode_columns(plan, pa.array(raised, pa.binary()), mode=mode, decode=decode)
+    upgraded_responses = [_from_version_0(data.as_py(), api_version, mode, spec) for data in array]
+    return decode_columns(plan, pa.array(upgraded_responses, pa.binary()), mode=mode, decode=decode)
 
 
 def _from_version_0(data: bytes | None, api_version: int, mode: str, spec: MessageSpec) -> bytes | None:

@@ -37,19 +37,19 @@ def to_json(value: Struct, codec: Codec, *, records: str = "empty", unknown_tags
     """Return a message's JSON form at the version of ``codec`` (:meth:`Message.to_json`)."""
     if records not in RECORDS_FORMS:
         raise OptionError(f"records={records!r}: one of {', '.join(RECORDS_FORMS)}")
-    return _Shower(codec, records, unknown_tags).struct(codec.plan.root, value, ())
+    return _JsonEncoder(codec, records, unknown_tags).struct(codec.plan.root, value, ())
 
 
 def from_json(cls: type[Struct], codec: Codec, value: Any) -> Any:
     """Return the message of a JSON form at the version of ``codec`` (:meth:`Message.from_json`)."""
-    return _Taker(codec).struct(cls, codec.plan.root, value, ())
+    return _JsonDecoder(codec).struct(cls, codec.plan.root, value, ())
 
 
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")  # JSON numbers cannot represent these; Kafka writes them as texts
 _Path = tuple[str | int, ...]
 
 
-class _Shower:
+class _JsonEncoder:
     """Converts values to JSON."""
 
     def __init__(self, codec: Codec, records: str, unknown_tags: bool) -> None:
@@ -61,18 +61,18 @@ class _Shower:
         for absent in plan.absent:
             self.check_absent(absent, getattr(value, absent.attribute), path)
         out: dict[str, Any] = {}
-        tagged = {field.name: field for field in plan.tagged}
-        plain = {field.name: field for field in plan.fields}
+        tagged_fields = {field.name: field for field in plan.tagged_fields}
+        plain_fields = {field.name: field for field in plan.fields}
         order = self.codec.classes[plan.name]._fields  # in declared order, tagged and untagged fields mixed
         for info in order:
-            field = plain.get(info.spec.name) or tagged.get(info.spec.name)
+            field = plain_fields.get(info.spec.name) or tagged_fields.get(info.spec.name)
             if field is None:
                 continue
             item = getattr(value, field.attribute)
             if field.tag is None or not is_default(field, item, self.codec.classes):
                 self.show(field, item, out, (*path, field.name))
         if value._tags and self.unknown_tags:
-            out[UNKNOWN_TAGS] = [_shown_tag(tag, data, (*path, UNKNOWN_TAGS)) for tag, data in value._tags]
+            out[UNKNOWN_TAGS] = [_tag_to_json(tag, data, (*path, UNKNOWN_TAGS)) for tag, data in value._tags]
         return out
 
     def check_absent(self, field: AbsentField, value: Any, path: _Path) -> None:
@@ -101,11 +101,11 @@ class _Shower:
         if field.type in ("bytes", "records"):
             return base64.b64encode(value).decode("ascii")
         if field.type == "float64":
-            return _shown_float(value)
+            return _float_to_json(value)
         return uuid_to_text(value) if field.type == "uuid" else value
 
 
-class _Taker:
+class _JsonDecoder:
     """Converts JSON to values."""
 
     def __init__(self, codec: Codec) -> None:
@@ -153,13 +153,13 @@ class _Taker:
             raise EncodeError(f"{_kind(value)} is no {info.spec.type.name}: {error}", path=path) from None
 
 
-def _shown_float(value: Any) -> Any:
+def _float_to_json(value: Any) -> Any:
     if value != value:
         return "NaN"
     return "Infinity" if value == math.inf else "-Infinity" if value == -math.inf else value
 
 
-def _shown_tag(tag: int, data: bytes, path: _Path) -> dict[str, Any]:
+def _tag_to_json(tag: int, data: bytes, path: _Path) -> dict[str, Any]:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise EncodeError(f"unknown tag {tag} holds {type(data).__name__}, not bytes", path=path)
     return {"tag": tag, "data": base64.b64encode(data).decode("ascii")}
@@ -201,10 +201,10 @@ def _number(name: str) -> Callable[[Any], int]:
     return take
 
 
-def _of_type(kind: type, expected: str) -> Callable[[Any], Any]:
+def _of_type(kind: type, description: str) -> Callable[[Any], Any]:
     def take(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise ValueError(f"expected {expected}")
+            raise ValueError(f"expected {description}")
         return value
 
     return take

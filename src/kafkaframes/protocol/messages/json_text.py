@@ -33,7 +33,7 @@ def has_text(plan: StructPlan) -> bool:
     """Return whether the kernel can write the struct; structs with floats are written in Python."""
     return all(
         field.type != "float64" and (field.struct is None or has_text(field.struct))
-        for field in (*plan.fields, *plan.tagged)
+        for field in (*plan.fields, *plan.tagged_fields)
     )
 
 
@@ -53,13 +53,13 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, r
     marks = np.zeros(len(array), np.uint8) if left_out is None else np.asarray(left_out).astype(np.uint8)
     if not has_text(codec.plan.root) or array.offset:
         return pa.nulls(len(array), pa.string())
-    program = _Program(codec, records)
+    program = _JsonProgram(codec, records)
     program.struct(codec.plan.root, array, b"")
     program.emit(kernels.END)
-    return _written(program, marks, array.nbytes)
+    return _write_texts(program, marks, array.nbytes)
 
 
-def _written(program: _Program, left_out: npt.NDArray[np.uint8], size_bytes: int) -> pa.Array:
+def _write_texts(program: _JsonProgram, left_out: npt.NDArray[np.uint8], size_bytes: int) -> pa.Array:
     count = len(left_out)
     ends = np.zeros(count + 1, np.int64)
     out = np.empty(size_bytes + count * _FIRST_BYTES + 1024, np.uint8)
@@ -81,8 +81,8 @@ def _written(program: _Program, left_out: npt.NDArray[np.uint8], size_bytes: int
     return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
-class _Program:
-    """The kernel's operations for one array, with the addresses of its buffers; ``kept`` keeps the buffers alive."""
+class _JsonProgram:
+    """The kernel's operations for one array, and its buffers, which ``buffer_owners`` keeps alive."""
 
     def __init__(self, codec: Codec, records: str) -> None:
         self.codec = codec
@@ -90,7 +90,7 @@ class _Program:
         self.ops: list[list[int]] = []
         self.checks: list[list[int]] = []
         self.names = bytearray(b'""')
-        self.kept: list[Any] = []
+        self.buffer_owners: list[Any] = []
         self.depth = self.deepest = 0
 
     @staticmethod
@@ -111,16 +111,16 @@ class _Program:
     def address(self, array: pa.Array, buffer: int) -> int:
         """Return the address of an array's buffer, 0 if it has none; buffer 0 is the validity if there are several."""
         memory = array.buffers()[buffer]
-        self.kept.append(array)
+        self.buffer_owners.append(array)
         return 0 if memory is None else int(memory.address)
 
     def struct(self, plan: StructPlan, array: pa.StructArray, name: bytes) -> None:
         """Write a struct's fields in declared order, tagged and untagged fields mixed."""
         start = self.emit(kernels.OPEN, name, valid=self.address(array, 0))
-        plain = {field.name: field for field in plan.fields}
-        tagged = {field.name: field for field in plan.tagged}
+        plain_fields = {field.name: field for field in plan.fields}
+        tagged_fields = {field.name: field for field in plan.tagged_fields}
         for info in self.codec.classes[plan.name]._fields:
-            field = plain.get(info.spec.name) or tagged.get(info.spec.name)
+            field = plain_fields.get(info.spec.name) or tagged_fields.get(info.spec.name)
             if field is not None:
                 self.field(field, array.field(field.json_name))
         if plan.flexible:
@@ -181,7 +181,7 @@ class _Program:
         if field.default is None:
             self.checks.append([kernels.IS_NULL, valid, 0, 0, 0, 0])
         elif field.struct is not None and not field.array:
-            for part in (*field.struct.fields, *field.struct.tagged):
+            for part in (*field.struct.fields, *field.struct.tagged_fields):
                 self.check(part, array.field(part.json_name))
             if field.struct.flexible:
                 unknown = array.field(UNKNOWN_TAGS)
@@ -197,7 +197,7 @@ class _Program:
             return [kernels.IS_EMPTY, valid, values, 0, 0, 0]
         if isinstance(default, str):
             text = np.frombuffer(default.encode() or b"\0", np.uint8)
-            self.kept.append(text)
+            self.buffer_owners.append(text)
             size = len(default.encode())
             return [kernels.IS_TEXT, valid, values, size, text.ctypes.data, self.address(array, 2)]
         if field.type == "bool":

@@ -103,7 +103,7 @@ class StructPlan:
     name: str
     flexible: bool
     fields: tuple[FieldPlan, ...]
-    tagged: tuple[FieldPlan, ...]
+    tagged_fields: tuple[FieldPlan, ...]
     refused_tags: tuple[int, ...]
     absent: tuple[AbsentField, ...]
     min_size: int
@@ -111,7 +111,9 @@ class StructPlan:
     @property
     def declared_tags(self) -> dict[int, str | None]:
         """The tags that an unknown tag must not have, with their fields' names; None for fields of other versions."""
-        return dict.fromkeys(self.refused_tags) | {one.tag: one.name for one in self.tagged if one.tag is not None}
+        return dict.fromkeys(self.refused_tags) | {
+            one.tag: one.name for one in self.tagged_fields if one.tag is not None
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,26 +154,26 @@ class _Planner:
         self.spec = spec
         self.version = version
         self.flexible = spec.is_flexible(version)
-        self.done: dict[str, StructPlan] = {}
+        self.plans: dict[str, StructPlan] = {}
         self.parts_done: dict[str, tuple[AbsentField, ...]] = {}
 
     def struct(self, struct: StructSpec, depth: int = 0) -> StructPlan:
-        if struct.name in self.done:
-            return self.done[struct.name]
+        if struct.name in self.plans:
+            return self.plans[struct.name]
         self.check_depth(struct, depth)
         here, version = struct.fields, self.version
-        tagged = sorted(filter(self.is_tag, here), key=lambda field: field.tag or 0)
+        tag_specs = sorted(filter(self.is_tag, here), key=lambda field: field.tag or 0)
         fields = tuple(self.field(one, depth) for one in here if one.is_present(version) and not self.is_tag(one))
         plan = StructPlan(
             name=struct.name,
             flexible=self.flexible,
             fields=fields,
-            tagged=tuple(self.field(one, depth) for one in tagged),
+            tagged_fields=tuple(self.field(one, depth) for one in tag_specs),
             refused_tags=tuple(sorted(one.tag for one in here if one.tag is not None and not self.is_tag(one))),
             absent=tuple(self.absent(one) for one in here if not one.is_present(version) and not self.is_tag(one)),
             min_size=sum(map(_min_size, fields)) + self.flexible,
         )
-        self.done[struct.name] = plan
+        self.plans[struct.name] = plan
         return plan
 
     def is_tag(self, field: FieldSpec) -> bool:
@@ -198,7 +200,7 @@ class _Planner:
         )
 
     def absent(self, field: FieldSpec, depth: int = 1) -> AbsentField:
-        carried = field.versions.intersect(self.spec.valid_versions)
+        versions = field.versions.intersect(self.spec.valid_versions)
         return AbsentField(
             name=field.name,
             attribute=attribute_of(field),
@@ -207,7 +209,7 @@ class _Planner:
             struct=field.type.name if field.type.is_struct else None,
             default=default_of(field),
             ignorable=field.ignorable,
-            first_version=None if carried.is_empty else carried.lowest,
+            first_version=None if versions.is_empty else versions.lowest,
             nullable=not field.nullable_versions.is_empty,
             parts=self.parts(field, depth),
         )
@@ -252,6 +254,6 @@ def plan_message(spec: MessageSpec, version: int) -> MessagePlan:
             version=version,
             flexible=planner.flexible,
             root=root,
-            structs=tuple(planner.done.values()),
+            structs=tuple(planner.plans.values()),
         )
     return plans[version]

@@ -69,7 +69,7 @@ RULES: Mapping[str, EvolutionRule] = MappingProxyType({row[0]: EvolutionRule(*ro
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SpecChange:
     """One change.
 
     Attributes:
@@ -106,6 +106,6 @@ def version_text(versions: Iterable[int]) -> str:
     return ", ".join(map(str, ranges))
 
 
-def worst(findings: Iterable[Finding]) -> Verdict:
+def worst(findings: Iterable[SpecChange]) -> Verdict:
     """Return the most severe verdict; ``compatible`` without findings."""
     return max((one.verdict for one in findings), key=SEVERITY.__getitem__, default="compatible")

@@ -139,7 +139,7 @@ class _Object:
             return value
         raise self.refusal(f"{key} must be text, not {_words(value)}", key)
 
-    def required(self, key: str, hint: str) -> str:
+    def required_text(self, key: str, hint: str) -> str:
         value = self.text(key)
         if value is None:
             raise self.refusal(f"{key} is missing: {hint}", *(() if key not in self._values else (key,)))
@@ -185,7 +185,7 @@ class _Object:
             raise self.refusal(f"{key} must be a whole number of {bits} bits, not {_words(value)}", key)
         return number
 
-    def listed(self, key: str) -> list[Any]:
+    def elements(self, key: str) -> list[Any]:
         """Return the list under a key; a value that is not a list becomes a list of one element."""
         value = self._values.get(key)
         if value is None:
@@ -259,58 +259,58 @@ def parse_type(text: str) -> FieldType:
 
 
 def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
-    declared = _Object(value, FIELD_KEYS, where=where, path=parents)
-    name = declared.required("name", "every field has one")
-    declared.path = path = (*parents, name)
+    json_object = _Object(value, FIELD_KEYS, where=where, path=parents)
+    name = json_object.required_text("name", "every field has one")
+    json_object.path = path = (*parents, name)
     try:
-        field_type = parse_type(declared.required("type", "such as int32, string, []Topic"))
+        field_type = parse_type(json_object.required_text("type", "such as int32, string, []Topic"))
     except SpecError as error:
-        raise declared.refusal(error.reason, "type") from None
-    tagged = _tagged(declared)
-    versions, tag = declared.versions("versions"), declared.integer("tag", 32)
+        raise json_object.refusal(error.reason, "type") from None
+    tagged_versions = _tag_versions(json_object)
+    versions, tag = json_object.versions("versions"), json_object.integer("tag", 32)
     if versions is None:
-        if tagged.is_empty and tag is None:  # a later rule checks tags without versions
-            raise declared.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
-        versions = tagged
+        if tagged_versions.is_empty and tag is None:  # a later rule checks tags without versions
+            raise json_object.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
+        versions = tagged_versions
     return FieldDecl(
         where=where,
         path=path,
         name=name,
         type=field_type,
         versions=versions,
-        nullable_versions=declared.versions("nullableVersions") or Versions.NONE,
+        nullable_versions=json_object.versions("nullableVersions") or Versions.NONE,
         tag=tag,
-        tagged_versions=tagged,
-        flexible_versions=_own_flexible(declared),
-        map_key=declared.boolean("mapKey"),
-        ignorable=declared.boolean("ignorable"),
-        default=declared.text("default") or "",
-        entity_type=_entity(declared, value),
-        zero_copy=declared.boolean("zeroCopy"),
-        about=declared.text("about") or "",
-        fields=_fields(declared),
+        tagged_versions=tagged_versions,
+        flexible_versions=_own_flexible(json_object),
+        map_key=json_object.boolean("mapKey"),
+        ignorable=json_object.boolean("ignorable"),
+        default=json_object.text("default") or "",
+        entity_type=_entity(json_object, value),
+        zero_copy=json_object.boolean("zeroCopy"),
+        about=json_object.text("about") or "",
+        fields=_fields(json_object),
     )
 
 
-def _entity(declared: _Object, value: dict[str, Any]) -> str:
+def _entity(json_object: _Object, value: dict[str, Any]) -> str:
     entity = value.get("entityType")
-    return "unknown" if entity is None else declared.choice("entityType", entity, tuple(ENTITY_TYPES))
+    return "unknown" if entity is None else json_object.choice("entityType", entity, tuple(ENTITY_TYPES))
 
 
 def _fields(of: _Object) -> tuple[FieldDecl, ...]:
-    return tuple(_field(one, of.step("fields", index), of.path) for index, one in enumerate(of.listed("fields")))
+    return tuple(_field(one, of.step("fields", index), of.path) for index, one in enumerate(of.elements("fields")))
 
 
 def _struct(value: Any, where: JsonPath) -> StructDecl:
-    declared = _Object(value, STRUCT_KEYS, where=where, path=())
-    name = declared.required("name", "every common struct has one")
-    declared.path = (name,)
-    versions = declared.versions("versions")
+    json_object = _Object(value, STRUCT_KEYS, where=where, path=())
+    name = json_object.required_text("name", "every common struct has one")
+    json_object.path = (name,)
+    versions = json_object.versions("versions")
     if versions is None:
-        raise declared.refusal(f"common struct {name} has no versions: say in which versions it is, such as 0+")
-    declared.versions("deprecatedVersions")
+        raise json_object.refusal(f"common struct {name} has no versions: say in which versions it is, such as 0+")
+    json_object.versions("deprecatedVersions")
     return StructDecl(
-        where=where, path=declared.path, name=name, versions=versions, fields=_fields(declared), is_common=True
+        where=where, path=json_object.path, name=name, versions=versions, fields=_fields(json_object), is_common=True
     )
 
 
@@ -320,52 +320,52 @@ def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
     Raises:
         DeclarationError: a key is unknown or missing, or has a value that Jackson could not coerce.
     """
-    declared = _Object(value, MESSAGE_KEYS, where=(), path=())
-    name = declared.required("name", "it is the name of the class")
-    valid = declared.versions("validVersions")
+    json_object = _Object(value, MESSAGE_KEYS, where=(), path=())
+    name = json_object.required_text("name", "it is the name of the class")
+    valid = json_object.versions("validVersions")
     if valid is None:
-        raise declared.refusal("validVersions is missing: say which versions exist, such as 0-3")
+        raise json_object.refusal("validVersions is missing: say which versions exist, such as 0-3")
     listeners = tuple(
-        declared.choice("listeners", listener, LISTENERS)
-        for listener in declared.listed("listeners")
+        json_object.choice("listeners", listener, LISTENERS)
+        for listener in json_object.elements("listeners")
         if listener is not None
     )
-    kind = declared.choice("type", value.get("type"), types)
-    if declared.listed("listeners") and not listeners and kind != "request":
-        raise declared.refusal(f"listeners, though only null, are for requests; this is a {kind}", "listeners")
-    common = declared.listed("commonStructs")
+    kind = json_object.choice("type", value.get("type"), types)
+    if json_object.elements("listeners") and not listeners and kind != "request":
+        raise json_object.refusal(f"listeners, though only null, are for requests; this is a {kind}", "listeners")
+    common = json_object.elements("commonStructs")
     return MessageDecl(
-        struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(declared)),
+        struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(json_object)),
         type=kind,
-        api_key=declared.integer("apiKey", 16),
-        deprecated_versions=declared.versions("deprecatedVersions") or Versions.NONE,
-        flexible_versions=_flexible(declared),
+        api_key=json_object.integer("apiKey", 16),
+        deprecated_versions=json_object.versions("deprecatedVersions") or Versions.NONE,
+        flexible_versions=_flexible(json_object),
         common_structs=tuple(
-            _struct(struct, declared.step("commonStructs", index)) for index, struct in enumerate(common)
+            _struct(struct, json_object.step("commonStructs", index)) for index, struct in enumerate(common)
         ),
         listeners=listeners,
-        latest_version_unstable=declared.boolean("latestVersionUnstable"),
-        header_versions=declared.pairs("headerVersions"),
+        latest_version_unstable=json_object.boolean("latestVersionUnstable"),
+        header_versions=json_object.pairs("headerVersions"),
     )
 
 
-def _tagged(declared: _Object) -> Versions:
-    versions = declared.versions("taggedVersions") or Versions.NONE
-    if versions.is_empty and trim(declared.text("taggedVersions") or "") not in ("", "none"):
-        raise declared.refusal("taggedVersions end before they begin", "taggedVersions")
+def _tag_versions(json_object: _Object) -> Versions:
+    versions = json_object.versions("taggedVersions") or Versions.NONE
+    if versions.is_empty and trim(json_object.text("taggedVersions") or "") not in ("", "none"):
+        raise json_object.refusal("taggedVersions end before they begin", "taggedVersions")
     return versions
 
 
-def _own_flexible(declared: _Object) -> Versions | None:
-    text = declared.text("flexibleVersions")
+def _own_flexible(json_object: _Object) -> Versions | None:
+    text = json_object.text("flexibleVersions")
     if text and not trim(text):
-        raise declared.refusal(
+        raise json_object.refusal(
             "flexibleVersions is blank: leave it out, or write a range such as none", "flexibleVersions"
         )
-    return declared.versions("flexibleVersions")
+    return json_object.versions("flexibleVersions")
 
 
-def _flexible(declared: _Object) -> Versions | None:
-    if declared.text("flexibleVersions") is None:
+def _flexible(json_object: _Object) -> Versions | None:
+    if json_object.text("flexibleVersions") is None:
         return None
-    return declared.versions("flexibleVersions") or Versions.NONE
+    return json_object.versions("flexibleVersions") or Versions.NONE

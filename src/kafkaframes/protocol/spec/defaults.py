@@ -64,10 +64,10 @@ def _parse_integer(name: str) -> Callable[[str], Default]:
 
 
 def _parse_bool(text: str) -> Default:
-    lowered = text.lower()
-    if lowered not in ("", "true", "false"):
+    lower_text = text.lower()
+    if lower_text not in ("", "true", "false"):
         raise BadDefaultError(f"{text!r} is no bool: write true or false")
-    return lowered == "true"
+    return lower_text == "true"
 
 
 def _parse_double(text: str) -> Default:
@@ -93,8 +93,8 @@ def _parse_uuid(text: str) -> Default:
     if not text:
         return NIL_UUID
     bare = text.rstrip("=")
-    padded = len(bare) != len(text)
-    if not _BASE64URL.fullmatch(text) or len(bare) % 4 == 1 or (padded and len(text) % 4):
+    has_padding = len(bare) != len(text)
+    if not _BASE64URL.fullmatch(text) or len(bare) % 4 == 1 or (has_padding and len(text) % 4):
         raise BadDefaultError(f"{text!r} is no uuid: write 22 characters of base64url")
     try:
         raw = base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))

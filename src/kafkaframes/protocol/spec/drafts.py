@@ -50,27 +50,29 @@ class MessageDraft:
         old: the message before the change.
         before: the version whose layout the new version starts from.
         version: the new version.
-        changed: the fields that are tagged, dropped or added, as (struct, field).
+        changed_fields: the fields that are tagged, dropped or added, as (struct, field).
     """
 
     def __init__(self, old: MessageSpec, before: int, version: int) -> None:
         self.old, self.before, self.version = old, before, version
-        self.changed: set[tuple[str, str]] = set()
-        raised = self._raised()
-        self._base = raised
-        self._structs: dict[str, StructSpec] = {raised.name: raised.struct, **raised.structs}
+        self.changed_fields: set[tuple[str, str]] = set()
+        new_spec = self._add_version()
+        self._base = new_spec
+        self._structs: dict[str, StructSpec] = {new_spec.name: new_spec.struct, **new_spec.structs}
 
     def fields(self) -> list[FieldAt]:
         """Return the fields of every struct that ``before`` has, each struct once, in spec order."""
         return list(self._walk(self._base.struct, (), 0, set()))
 
-    def _walk(self, struct: StructSpec, path: Path, arrays: int, seen: set[str]) -> Iterator[FieldAt]:
+    def _walk(self, struct: StructSpec, path: Path, arrays: int, visited_structs: set[str]) -> Iterator[FieldAt]:
         for field in self._structs[struct.name].fields:
             yield FieldAt(struct.name, field, (*path, field.name), arrays)
             name = field.type.name
-            if field.type.is_struct and field.is_present(self.before) and name not in seen:
-                seen.add(name)  # a common struct is changed once for all its uses
-                yield from self._walk(self._structs[name], (*path, field.name), arrays + field.type.is_array, seen)
+            if field.type.is_struct and field.is_present(self.before) and name not in visited_structs:
+                visited_structs.add(name)  # a common struct is changed once for all its uses
+                yield from self._walk(
+                    self._structs[name], (*path, field.name), arrays + field.type.is_array, visited_structs
+                )
 
     def reason_not_to_tag(self, field: FieldSpec) -> str | None:
         """Return why a field cannot become a tag; ``None`` if it can."""
@@ -93,7 +95,7 @@ class MessageDraft:
         if nullable.contains(self.before):
             nullable = Versions(nullable.lowest, MAX_VERSION)
         is_empty = at.field.default == ""
-        tagged = replace(
+        tagged_field = replace(
             at.field,
             versions=versions,
             nullable_versions=nullable,
@@ -101,8 +103,8 @@ class MessageDraft:
             tagged_versions=Versions(self.version, MAX_VERSION),
             default=None if is_empty and nullable.covers(versions) else at.field.default,
         )
-        self._put(at.struct, {at.field.name: tagged})
-        return tagged
+        self._update_struct(at.struct, {at.field.name: tagged_field})
+        return tagged_field
 
     def drop(self, at: FieldAt) -> None:
         """Drop a field from the new version on.
@@ -112,21 +114,21 @@ class MessageDraft:
         """
         if at.field.tag is not None or not at.field.is_present(self.before):
             raise SpecError(f"{'.'.join((self.old.name, *at.path))} is a tag, or dropped already: it stays as it is")
-        kept = Versions(0, self.version - 1)
+        old_versions = Versions(0, self.version - 1)
         flexible = at.field.flexible_versions
-        closed = replace(
+        limited_field = replace(
             at.field,
-            versions=at.field.versions.intersect(kept),
-            nullable_versions=at.field.nullable_versions.intersect(kept),
-            flexible_versions=None if flexible is None else flexible.intersect(kept),
+            versions=at.field.versions.intersect(old_versions),
+            nullable_versions=at.field.nullable_versions.intersect(old_versions),
+            flexible_versions=None if flexible is None else flexible.intersect(old_versions),
         )
-        self._put(at.struct, {at.field.name: closed})
+        self._update_struct(at.struct, {at.field.name: limited_field})
 
-    def add(self, struct: str, field: FieldSpec, *, tagged: bool) -> None:
+    def add(self, struct: str, field: FieldSpec, *, is_tag: bool) -> None:
         """Add a field at the end of a struct, or as its next free tag."""
-        if tagged:
+        if is_tag:
             field = replace(field, tag=self._free_tag(struct), tagged_versions=field.versions)
-        self._put(struct, {}, field)
+        self._update_struct(struct, {}, field)
 
     def spec(self) -> MessageSpec:
         """Return the message with its new version.
@@ -134,20 +136,20 @@ class MessageDraft:
         Raises:
             SpecError: an old version would change, or the spec already declares fields for the new one.
         """
-        new = self.unchecked()
+        new = self.build()
         self._check(new)
         return new
 
-    def unchecked(self) -> MessageSpec:
+    def build(self) -> MessageSpec:
         """Return the message unchecked. Only ``version`` is reliable, because later versions may have changed too."""
         structs = {name: self._structs[name] for name in self._base.structs}
         return replace(self._base, struct=self._structs[self._base.name], structs=structs)
 
-    def _put(self, struct: str, fields: Mapping[str, FieldSpec], *more: FieldSpec) -> None:
+    def _update_struct(self, struct: str, fields: Mapping[str, FieldSpec], *new_fields: FieldSpec) -> None:
         own = self._structs[struct]
-        kept = tuple(fields.get(field.name, field) for field in own.fields)
-        self._structs[struct] = replace(own, fields=(*kept, *more))
-        self.changed |= {(struct, name) for name in (*fields, *(field.name for field in more))}
+        updated_fields = tuple(fields.get(field.name, field) for field in own.fields)
+        self._structs[struct] = replace(own, fields=(*updated_fields, *new_fields))
+        self.changed_fields |= {(struct, name) for name in (*fields, *(field.name for field in new_fields))}
 
     def _free_tag(self, struct: str) -> int:
         tags = (field.tag for field in self._structs[struct].fields if field.tag is not None)
@@ -155,7 +157,7 @@ class MessageDraft:
 
     # ---- the new version --------------------------------------------------------------------------------------------
 
-    def _raised(self) -> MessageSpec:
+    def _add_version(self) -> MessageSpec:
         """Return the spec with the new version, which is flexible."""
         spec = self.old
         valid = Versions(spec.valid_versions.lowest, max(spec.valid_versions.highest, self.version))
@@ -164,8 +166,8 @@ class MessageDraft:
             flexible = Versions(self.version, MAX_VERSION)
         top = replace(self._longer(spec.struct), versions=valid)
         structs = {name: self._longer(struct) for name, struct in spec.structs.items()}
-        raised = replace(spec, struct=top, structs=structs, flexible_versions=flexible)
-        return replace(raised, header_versions=self._headers(raised))
+        new_spec = replace(spec, struct=top, structs=structs, flexible_versions=flexible)
+        return replace(new_spec, header_versions=self._headers(new_spec))
 
     def _longer(self, struct: StructSpec) -> StructSpec:
         """Extend every range that ends at the previous version to the new one."""
@@ -186,20 +188,24 @@ class MessageDraft:
 
     def _headers(self, spec: MessageSpec) -> tuple[tuple[Versions, int], ...] | None:
         """Add a flexible header for a version that became flexible, if the spec has a header table (KIP-1313)."""
-        needed = 2 if spec.type == "request" else 1
+        min_header_version = 2 if spec.type == "request" else 1
         rows = spec.header_versions
-        if rows is None or spec.header_version(self.version) >= needed or not spec.is_flexible(self.version):
+        if (
+            rows is None
+            or spec.header_version(self.version) >= min_header_version
+            or not spec.is_flexible(self.version)
+        ):
             return rows
         before = [(Versions(row.lowest, min(row.highest, self.version - 1)), header) for row, header in rows]
-        return (*before, (Versions(self.version, MAX_VERSION), needed))
+        return (*before, (Versions(self.version, MAX_VERSION), min_header_version))
 
     def _check(self, new: MessageSpec) -> None:
         for version in self.old.valid_versions:
             if version != self.version and _shape(self.old, version) != _shape(new, version):
                 raise SpecError(f"{self.old.name}: version {version} would change")
         compact = self.old.is_flexible(self.before) or not new.is_flexible(self.version)
-        before = _shape(self.old, self.before, self.changed, compact=compact)
-        if before != _shape(new, self.version, self.changed, compact=compact):
+        before = _shape(self.old, self.before, self.changed_fields, compact=compact)
+        if before != _shape(new, self.version, self.changed_fields, compact=compact):
             version = self.version
             raise SpecError(f"{self.old.name}: it declares other fields for version {version}, which is no version yet")
 
@@ -276,7 +282,7 @@ class Kip:
     def __init__(self, specs: Mapping[str, MessageSpec]) -> None:
         self._old = dict(specs)
         self._drafts: dict[str, MessageDraft] = {}
-        self._raised: set[str] = set()
+        self._bumped_messages: set[str] = set()
 
     def fields(self, path: str = "*", *, type: str = "*") -> list[KipField]:  # noqa: A002
         """Return the fields of the newest versions that match a path and a type: ``*Response.*.ErrorCode``, ``int16``.
@@ -287,7 +293,7 @@ class Kip:
         self._check_message(path)
         if not _is_pattern(type):
             self._check_type(type)
-        selected, paths = [], []
+        selected_fields, paths = [], []
         for name, spec in sorted(self._old.items()):
             if spec.api_key is None or spec.is_removed or not fnmatchcase(name, path.partition(".")[0]):
                 continue
@@ -295,11 +301,13 @@ class Kip:
             some = (KipField(draft, at) for at in draft.fields() if at.field.is_present(draft.before))
             matching = [one for one in some if fnmatchcase(one.path, path)]
             paths += [one.path for one in matching]
-            selected += [one for one in matching if fnmatchcase(one.type, type)]
+            selected_fields += [one for one in matching if fnmatchcase(one.type, type)]
         if not paths and not _is_pattern(path):
-            known = [KipField(self._draft(name), at).path for name in self._names(path) for at in self._fields_of(name)]
-            raise SpecError(f"there is no field {path!r}{did_you_mean(path, known)}")
-        return selected
+            field_paths = [
+                KipField(self._draft(name), at).path for name in self._names(path) for at in self._fields_of(name)
+            ]
+            raise SpecError(f"there is no field {path!r}{did_you_mean(path, field_paths)}")
+        return selected_fields
 
     def _names(self, path: str) -> list[str]:
         """Return the message that a path starts with, or an empty list if a proposal cannot change it."""
@@ -359,13 +367,13 @@ class Kip:
             field = fields.get(tuple(steps[:number]))
             if field is None or not field.type.is_struct:
                 wrong = ".".join(steps[:number])
-                structs = [".".join(names) for names, known in fields.items() if known.type.is_struct]
+                structs = [".".join(names) for names, spec in fields.items() if spec.type.is_struct]
                 raise SpecError(f"{path}: {message} has no struct {wrong}{did_you_mean(wrong, structs)}")
             struct = field.type.name
         if any(at.field.name == name and at.struct == struct for at in draft.fields()):
             raise SpecError(f"{path} is there already")
         versions = Versions(draft.version, MAX_VERSION)
-        added = FieldSpec(
+        new_field = FieldSpec(
             name=name,
             type=field_type,
             versions=versions,
@@ -373,7 +381,7 @@ class Kip:
             nullable_versions=versions if nullable else Versions.NONE,
             about=about,
         )
-        draft.add(struct, added, tagged=tagged)
+        draft.add(struct, new_field, is_tag=tagged)
 
     def bump(self, api: str) -> None:
         """Add a version to an API (``Heartbeat``) with the layout of the previous version.
@@ -381,11 +389,11 @@ class Kip:
         Raises:
             SpecError: the API does not exist.
         """
-        known = [spec.name.removesuffix("Request") for spec in self._old.values() if spec.type == "request"]
-        if api not in known:
-            raise SpecError(f"there is no API {api!r}{did_you_mean(api, known)}")
+        api_names = [spec.name.removesuffix("Request") for spec in self._old.values() if spec.type == "request"]
+        if api not in api_names:
+            raise SpecError(f"there is no API {api!r}{did_you_mean(api, api_names)}")
         for half in ("Request", "Response"):
-            self._raised.add(self._draft(f"{api}{half}").old.name)
+            self._bumped_messages.add(self._draft(f"{api}{half}").old.name)
 
     def specs(self) -> dict[str, MessageSpec]:
         """Return all specs. Both specs of a changed API have a new version.
@@ -393,9 +401,13 @@ class Kip:
         Raises:
             SpecError: an old version would change.
         """
-        keys = {draft.old.api_key for draft in self._drafts.values() if draft.changed or draft.old.name in self._raised}
-        changed = [spec.name for spec in self._old.values() if spec.api_key in keys and spec.api_key is not None]
-        return self._old | {name: self._draft(name).spec() for name in changed}
+        keys = {
+            draft.old.api_key
+            for draft in self._drafts.values()
+            if draft.changed_fields or draft.old.name in self._bumped_messages
+        }
+        changed_names = [spec.name for spec in self._old.values() if spec.api_key in keys and spec.api_key is not None]
+        return self._old | {name: self._draft(name).spec() for name in changed_names}
 
     def _draft(self, name: str) -> MessageDraft:
         self._check_message(name)

@@ -16,7 +16,7 @@ _OWN_DEFAULTS = (False, 0, 0.0, "", b"", NIL_UUID, ())
 
 def to_json(message: MessageSpec) -> dict[str, Any]:
     """Return a spec as the JSON object that loads as the same spec (``about`` included)."""
-    inlined: set[str] = set()
+    inlined_structs: set[str] = set()
     out: dict[str, Any] = {}
     if message.api_key is not None:
         out["apiKey"] = message.api_key
@@ -32,18 +32,18 @@ def to_json(message: MessageSpec) -> dict[str, Any]:
         out["latestVersionUnstable"] = True
     if message.header_versions is not None:
         out["headerVersions"] = {str(versions): str(header) for versions, header in message.header_versions}
-    out["fields"] = [_field(message, field, inlined) for field in message.struct.fields]
+    out["fields"] = [_field(message, field, inlined_structs) for field in message.struct.fields]
     if message.common_structs:
-        out["commonStructs"] = [_common(message, field, inlined) for field in message.common_structs]
+        out["commonStructs"] = [_common(message, field, inlined_structs) for field in message.common_structs]
     return out
 
 
-def _common(message: MessageSpec, struct: StructSpec, inlined: set[str]) -> dict[str, Any]:
-    fields = [_field(message, field, inlined) for field in struct.fields]
+def _common(message: MessageSpec, struct: StructSpec, inlined_structs: set[str]) -> dict[str, Any]:
+    fields = [_field(message, field, inlined_structs) for field in struct.fields]
     return {"name": struct.name, "versions": str(struct.versions), "fields": fields}
 
 
-def _field(message: MessageSpec, field: FieldSpec, inlined: set[str]) -> dict[str, Any]:
+def _field(message: MessageSpec, field: FieldSpec, inlined_structs: set[str]) -> dict[str, Any]:
     out: dict[str, Any] = {"name": field.name, "type": str(field.type), "versions": str(field.versions)}
     out.update(_ranges(field))
     if field.map_key:
@@ -61,9 +61,9 @@ def _field(message: MessageSpec, field: FieldSpec, inlined: set[str]) -> dict[st
         out["about"] = field.about
     if field.type.is_struct:
         struct = message.struct_of(field)
-        if not struct.is_common and struct.name not in inlined:
-            inlined.add(struct.name)
-            out["fields"] = [_field(message, inner, inlined) for inner in struct.fields]
+        if not struct.is_common and struct.name not in inlined_structs:
+            inlined_structs.add(struct.name)
+            out["fields"] = [_field(message, inner, inlined_structs) for inner in struct.fields]
     return out
 
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.protocol.spec.changes import RULES, SEVERITY, Finding, Verdict, version_text
+from kafkaframes.protocol.spec.changes import RULES, SEVERITY, SpecChange, Verdict, version_text
 from kafkaframes.protocol.spec.layout import Slot, layout
 from kafkaframes.protocol.spec.model import RPC_TYPES, FieldSpec, MessageSpec, StructSpec
 
 Path = tuple[str, ...]
 
 
-def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = None) -> list[Finding]:
+def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = None) -> list[SpecChange]:
     """Return every change from one spec of a message to the next, most severe first.
 
     Args:
@@ -31,42 +31,45 @@ def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = No
 
 @dataclass(slots=True)
 class _Comparison:
-    """One comparison; ``seen`` maps (rule, path, text) to versions, to report a change once for all versions."""
+    """One comparison. A change is reported once, with its versions: ``versions_by_change`` is by (rule, path, text)."""
 
     old: MessageSpec
     new: MessageSpec
     is_unstable: bool
-    seen: dict[tuple[str, Path, str], list[int]] = field(default_factory=dict)
-    renamed: dict[Path, Path] = field(default_factory=dict)
+    versions_by_change: dict[tuple[str, Path, str], list[int]] = field(default_factory=dict)
+    new_paths: dict[Path, Path] = field(default_factory=dict)
 
-    def run(self) -> list[Finding]:
+    def run(self) -> list[SpecChange]:
         if self._is_new_convention():
             self._say("record-convention", (), f"type {self.old.type} is now {self.new.type} {self.new.api_key}")
             self._slots(layout(self.old, self.new.api_key or 0), layout(self.new, 0), (), 0)
             return self._findings()
         self._identity()
         self._valid_versions()
-        for version in self._shared():
+        for version in self._common_versions():
             self._version(version)
         self._tags()
         self._fields()
         return self._findings()
 
     def _say(self, rule: str, path: Path, text: str, version: int | None = None) -> None:
-        versions = self.seen.setdefault((rule, path, text), [])
+        versions = self.versions_by_change.setdefault((rule, path, text), [])
         if version is not None:
             versions.append(version)
 
-    def _findings(self) -> list[Finding]:
-        findings = [self._finding(RULES[rule].name, path, text, at) for (rule, path, text), at in self.seen.items()]
+    def _findings(self) -> list[SpecChange]:
+        findings = [
+            self._finding(RULES[rule].name, path, text, at)
+            for (rule, path, text), at in self.versions_by_change.items()
+        ]
         return sorted(findings, key=lambda finding: -SEVERITY[finding.verdict])
 
-    def _finding(self, rule: str, path: Path, text: str, versions: list[int]) -> Finding:
+    def _finding(self, rule: str, path: Path, text: str, versions: list[int]) -> SpecChange:
         verdict: Verdict = RULES[rule].verdict
-        unreleased = self.old.valid_versions.highest if self.is_unstable else None
-        if verdict == "breaking" and versions and set(versions) == {unreleased}:
+        unreleased_version = self.old.valid_versions.highest if self.is_unstable else None
+        if verdict == "breaking" and versions and set(versions) == {unreleased_version}:
             verdict, text = "note", f"{text} (the version is unstable: not released yet)"
-        return Finding(RULES[rule], self.new.name, path, version_text(versions), text, verdict)
+        return SpecChange(RULES[rule], self.new.name, path, version_text(versions), text, verdict)
 
     # ---- the message as a whole -----------------------------------------------------------------------------------
 
@@ -110,7 +113,7 @@ class _Comparison:
         for version in range(low, high + 1):
             self._say(rule, (), text, version)
 
-    def _shared(self) -> Iterator[int]:
+    def _common_versions(self) -> Iterator[int]:
         yield from self.old.valid_versions.intersect(self.new.valid_versions)
 
     # ---- one version ----------------------------------------------------------------------------------------------
@@ -135,44 +138,44 @@ class _Comparison:
         self._pair_renamed(before, after, path, version)
         for name, slot in before.items():
             if name not in after:
-                self._removed(slot, new, (*path, name), version)
+                self._report_removed(slot, new, (*path, name), version)
             else:
                 self._slot(slot, after[name], (*path, name), version)
         for name in after.keys() - before.keys():
-            self._added(after[name], old, (*path, name), version)
-        shared = [name for name in before if name in after]
-        now = [name for name in after if name in before]
-        if shared != now:
-            self._say("field-order", path, f"order {', '.join(shared)} is now {', '.join(now)}", version)
-        tagged = {one.tag: one for one in new if one.tag is not None}
+            self._report_added(after[name], old, (*path, name), version)
+        old_order = [name for name in before if name in after]
+        new_order = [name for name in after if name in before]
+        if old_order != new_order:
+            self._say("field-order", path, f"order {', '.join(old_order)} is now {', '.join(new_order)}", version)
+        tagged_slots = {one.tag: one for one in new if one.tag is not None}
         for slot in old:
-            if slot.tag is not None and slot.tag in tagged:
-                self._children(slot, tagged[slot.tag], (*path, slot.name), version)
+            if slot.tag is not None and slot.tag in tagged_slots:
+                self._children(slot, tagged_slots[slot.tag], (*path, slot.name), version)
 
     def _pair_renamed(self, before: dict[str, Slot], after: dict[str, Slot], path: Path, version: int) -> None:
         """Report fields of which only the name differs, and continue with their new names."""
-        lost, came = before.keys() - after.keys(), after.keys() - before.keys()
+        removed_names, added_names = before.keys() - after.keys(), after.keys() - before.keys()
         positions = list(zip(before, after, strict=False))
-        pairs = [(one, other) for one, other in positions if one in lost and other in came]
-        if not lost or len(before) != len(after) or len(pairs) != len(lost):
+        pairs = [(one, new_name) for one, new_name in positions if one in removed_names and new_name in added_names]
+        if not removed_names or len(before) != len(after) or len(pairs) != len(removed_names):
             return
-        if any(_shape(before[one]) != _shape(after[other]) for one, other in pairs):
+        if any(_shape(before[one]) != _shape(after[new_name]) for one, new_name in pairs):
             return
         names = dict(pairs)
-        for gone, other in pairs:
-            self.renamed[*path, gone] = (*path, other)
-            self._say("field-renamed", (*path, other), f"{gone} is now {other}", version)
+        for old_name, new_name in pairs:
+            self.new_paths[*path, old_name] = (*path, new_name)
+            self._say("field-renamed", (*path, new_name), f"{old_name} is now {new_name}", version)
         slots = [(names.get(name, name), slot) for name, slot in before.items()]
         before.clear()
         before.update(slots)
 
-    def _removed(self, slot: Slot, new: tuple[Slot, ...], path: Path, version: int) -> None:
+    def _report_removed(self, slot: Slot, new: tuple[Slot, ...], path: Path, version: int) -> None:
         if any(one.name == slot.name for one in new):
             self._say("became-tagged", path, "was mandatory in this version", version)
         else:
             self._say("field-removed", path, f"{slot.type} is gone", version)
 
-    def _added(self, slot: Slot, old: tuple[Slot, ...], path: Path, version: int) -> None:
+    def _report_added(self, slot: Slot, old: tuple[Slot, ...], path: Path, version: int) -> None:
         if any(one.name == slot.name for one in old):
             self._say("became-mandatory", path, "was tagged in this version", version)
         else:
@@ -223,18 +226,18 @@ class _Comparison:
                 continue
             if successor.name != before.name:
                 self._say("field-renamed", (*now, successor.name), f"{before.name} is now {successor.name}")
-                self.renamed[*now, before.name] = (*now, successor.name)
+                self.new_paths[*now, before.name] = (*now, successor.name)
             self._tag(before, successor, (*now, successor.name))
         self._tags_added(after)
 
-    def _tag_lost(self, declared: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path) -> None:
-        moved = next((field.tag for field in struct.fields if field.name == declared.name), None)
-        if moved is not None:
-            self._say("tag-moved", (*path, declared.name), f"tag {declared.tag} is now {moved}")
+    def _tag_lost(self, old_field: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path) -> None:
+        new_tag = next((field.tag for field in struct.fields if field.name == old_field.name), None)
+        if new_tag is not None:
+            self._say("tag-moved", (*path, old_field.name), f"tag {old_field.tag} is now {new_tag}")
         elif successor is not None:
-            self._say("tag-reused", (*path, successor.name), f"tag {declared.tag} belonged to {declared.name}")
+            self._say("tag-reused", (*path, successor.name), f"tag {old_field.tag} belonged to {old_field.name}")
         else:
-            self._say("tag-removed", (*path, declared.name), f"tag {declared.tag} is declared no more")
+            self._say("tag-removed", (*path, old_field.name), f"tag {old_field.tag} is declared no more")
 
     def _tag(self, old: FieldSpec, new: FieldSpec, path: Path) -> None:
         if (old.type.is_struct, old.type.is_array) != (new.type.is_struct, new.type.is_array) or (
@@ -245,7 +248,7 @@ class _Comparison:
         if nullable[0] != nullable[1]:
             words = ("not nullable", "nullable")
             self._say("tag-nullable", path, f"{words[nullable[0]]} is now {words[nullable[1]]}")
-        for version in self._shared():
+        for version in self._common_versions():
             if old.is_tagged(version) and not new.is_present(version):
                 self._say("tag-narrowed", path, "the tag is not valid in this version any more", version)
 
@@ -253,7 +256,7 @@ class _Comparison:
         before = {(self._now(path), tag) for (path, tag), _ in ledger(self.old)}
         for (path, tag), member in after.items():
             if (path, tag) not in before:
-                for version in self._shared():
+                for version in self._common_versions():
                     if member.is_tagged(version):
                         self._say(
                             "tagged-added", (*path, member.name), f"tag {tag} of type {member.type} is new", version
@@ -282,14 +285,14 @@ class _Comparison:
 
     def _is_carried(self, before: Path, after: Path) -> bool:
         """Whether all common versions contain the field, so that no reader ever needs its default."""
-        versions = list(self._shared())
+        versions = list(self._common_versions())
         return is_carried(self.old, before, versions) and is_carried(self.new, after, versions)
 
     def _now(self, path: Path) -> Path:
         """Return a path of the old spec with the new spec's names."""
         for length in range(1, len(path) + 1):
-            if path[:length] in self.renamed:
-                path = (*self.renamed[path[:length]], *path[length:])
+            if path[:length] in self.new_paths:
+                path = (*self.new_paths[path[:length]], *path[length:])
         return path
 
 
@@ -386,15 +389,15 @@ def _words(names: tuple[str, ...]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[Finding]:
+def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[SpecChange]:
     """Yield every change from one set of specs (by name) to the next, message by message.
 
     If a message is gone and another one has its type and API key, it counts as renamed.
     """
-    renamed = dict(_renamed(old, new))
+    new_names = dict(_pair_messages(old, new))
     unstable = {one.api_key for one in old.values() if one.type == "request" and one.latest_version_unstable}
     for name, before in sorted(old.items()):
-        after = new.get(renamed.get(name, name))
+        after = new.get(new_names.get(name, name))
         if after is not None:
             is_unstable = before.type in RPC_TYPES and before.api_key in unstable
             yield from compare(before, after, is_unstable=is_unstable)
@@ -402,12 +405,12 @@ def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -
             yield _finding(
                 "message-gone", name, f"{before.type} {before.api_key if before.api_key is not None else ''}"
             )
-    for name in sorted(new.keys() - old.keys() - set(renamed.values())):
+    for name in sorted(new.keys() - old.keys() - set(new_names.values())):
         yield _finding("message-added", name, f"{new[name].type} with versions {new[name].valid_versions}")
     yield from pair_findings(new.values())
 
 
-def pair_findings(specs: Iterable[MessageSpec]) -> Iterator[Finding]:
+def pair_findings(specs: Iterable[MessageSpec]) -> Iterator[SpecChange]:
     """Yield the APIs whose request and response have different versions."""
     halves: dict[tuple[int, str], MessageSpec] = {}
     for spec in specs:
@@ -425,7 +428,7 @@ def pair_findings(specs: Iterable[MessageSpec]) -> Iterator[Finding]:
                 yield _finding("pair-versions", request.name, f"{what} {ours}, but {response.name} has {theirs}")
 
 
-def _renamed(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[tuple[str, str]]:
+def _pair_messages(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[tuple[str, str]]:
     """Yield (old name, new name) if a removed message's key and type belong to a new message."""
     came: dict[tuple[str, int], list[str]] = {}
     for name in new.keys() - old.keys():
@@ -439,5 +442,5 @@ def _renamed(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> 
             yield name, candidates[0]
 
 
-def _finding(rule: str, message: str, text: str) -> Finding:
-    return Finding(RULES[rule], message, (), "", text.strip(), RULES[rule].verdict)
+def _finding(rule: str, message: str, text: str) -> SpecChange:
+    return SpecChange(RULES[rule], message, (), "", text.strip(), RULES[rule].verdict)

@@ -80,8 +80,8 @@ def _types() -> Iterable[Section]:
     yield _section("Varints", (("number", "unsigned", "zig-zag"), numbers))
 
 
-def _section(title: str, *tables: Table, **computed: str) -> Section:
-    return title, [sentence.format(**computed) for sentence in _text()[title]], tables
+def _section(title: str, *tables: Table, **figures: str) -> Section:
+    return title, [sentence.format(**figures) for sentence in _text()[title]], tables
 
 
 @cache
@@ -172,7 +172,7 @@ def _message(
     spec: MessageSpec, layouts: dict[tuple[int, ...], int], lines: dict[tuple[Any, ...], int], *, own: bool
 ) -> dict[str, Any]:
     release, valid = catalog.newest_release(), spec.valid_versions
-    entry = catalog.Entry(spec, "your specs", release, valid) if own else catalog.entry(spec.name)
+    entry = catalog.IndexEntry(spec, "your specs", release, valid) if own else catalog.entry(spec.name)
     versions = [_version(spec, version, layouts, lines) for version in spec.valid_versions]
     return {
         "name": spec.name,
@@ -202,6 +202,11 @@ def _version(
         numbers.append(lines.setdefault(line, len(lines)))
     layout = layouts.setdefault(tuple(numbers), len(layouts))
     before = version - 1
-    changed = changes(spec, before, version) if spec.valid_versions.contains(before) else []
+    field_changes = changes(spec, before, version) if spec.valid_versions.contains(before) else []
     header = spec.header_version(version) if spec.type in RPC_TYPES else None
-    return [spec.is_flexible(version), header, layout, [[one.kind, ".".join(one.path), one.text] for one in changed]]
+    return [
+        spec.is_flexible(version),
+        header,
+        layout,
+        [[one.kind, ".".join(one.path), one.text] for one in field_changes],
+    ]

@@ -59,7 +59,7 @@ class TaggedField:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class UnchangedItem:
     """A message (without path) or field that stays unchanged, and the reason."""
 
     message: str
@@ -67,28 +67,30 @@ class Kept:
     reason: str
 
 
-def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[TaggedField], list[Kept]]:
+def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[TaggedField], list[UnchangedItem]]:
     """Tag the error codes and messages of a response; return the tagged fields, and the untagged ones with reasons.
 
     Args:
         suffix: whether to include names that end in ErrorCode or ErrorMessage. In a response that was rewritten before,
             new error fields of both kinds are included, as in ``find_untagged_errors``.
     """
-    tagged, kept = [], []
-    forgotten = {(error.struct, error.field.name) for error in find_untagged_errors(draft.old)}
+    tagged_fields, unchanged_fields = [], []
+    untagged_errors = {(error.struct, error.field.name) for error in find_untagged_errors(draft.old)}
     for at in draft.fields():
         is_error = at.field.name in FIELDS or (suffix and _ends_in_error(at.field.name))
-        if not is_error and (at.struct, at.field.name) not in forgotten:
+        if not is_error and (at.struct, at.field.name) not in untagged_errors:
             continue
         kind = None if at.field.type.is_array else _KINDS.get(at.field.type.name)
         reason = f"its type is {at.field.type}" if kind is None else draft.reason_not_to_tag(at.field)
         if reason is not None or kind is None:
-            kept.append(Kept(draft.old.name, at.path, reason or ""))
+            unchanged_fields.append(UnchangedItem(draft.old.name, at.path, reason or ""))
             continue
         new = draft.tag(at)
         is_null = new.default is None and at.field.default is not None
-        tagged.append(TaggedField(draft.old.name, at.path, kind, new.tag or 0, draft.version, is_null, at.arrays))
-    return tagged, kept
+        tagged_fields.append(
+            TaggedField(draft.old.name, at.path, kind, new.tag or 0, draft.version, is_null, at.arrays)
+        )
+    return tagged_fields, unchanged_fields
 
 
 # ---- the guard: error fields that were added without a tag ----------------------------------------------------------
@@ -126,17 +128,17 @@ def find_untagged_errors(response: MessageSpec, *, is_required: bool = False) ->
         return []
     newest = response.valid_versions.highest
     errors = [error for error in _error_fields(response) if error.versions.contains(newest)]
-    untagged = [error for error in errors if not error.field.is_tagged(newest) and not error.field.map_key]
+    untagged_errors = [error for error in errors if not error.field.is_tagged(newest) and not error.field.map_key]
     if is_required:
-        return [] if response.api_key in _BY_DOCUMENT | _BY_KIP_511 else untagged
-    tagged = [error for error in errors if error.field.is_tagged(newest)]
-    if not tagged:
+        return [] if response.api_key in _BY_DOCUMENT | _BY_KIP_511 else untagged_errors
+    tagged_errors = [error for error in errors if error.field.is_tagged(newest)]
+    if not tagged_errors:
         return []
-    first = min(error.field.tagged_versions.intersect(error.versions).lowest for error in tagged)
-    older = [error for error in untagged if error.versions.lowest < first]
-    tags_exact_name = any(error.field.name in FIELDS for error in tagged)
+    first = min(error.field.tagged_versions.intersect(error.versions).lowest for error in tagged_errors)
+    older = [error for error in untagged_errors if error.versions.lowest < first]
+    tags_exact_name = any(error.field.name in FIELDS for error in tagged_errors)
     is_rewritten = tags_exact_name or not any(error.field.name in FIELDS for error in older)
-    return [error for error in untagged if is_rewritten and error.versions.lowest >= first]
+    return [error for error in untagged_errors if is_rewritten and error.versions.lowest >= first]
 
 
 def _ends_in_error(name: str) -> bool:
@@ -189,7 +191,7 @@ class Rewrite:
     specs: dict[str, MessageSpec]
     apis: tuple[RewrittenApi, ...]
     fields: tuple[TaggedField, ...]
-    kept: tuple[Kept, ...]
+    unchanged: tuple[UnchangedItem, ...]
 
 
 def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_written: bool = False) -> Rewrite:
@@ -206,30 +208,32 @@ def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_writte
     """
     left_out = _BY_DOCUMENT if as_written else _BY_DOCUMENT | _BY_KIP_511
     requests = {one.api_key: one.name for one in specs.values() if one.type == "request"}
-    out, apis, fields, kept = dict(specs), [], [], list[Kept]()
+    out, apis, fields, unchanged_items = dict(specs), [], [], list[UnchangedItem]()
     responses = [one for one in specs.values() if one.type == "response"]
     for response in sorted(responses, key=lambda each: (each.api_key is None, each.api_key or 0, each.name)):
         own_name = f"{response.name.removesuffix('Response')}Request"  # a renamed API has one key and two names
         request = specs.get(own_name if own_name in specs else requests.get(response.api_key, ""))
         reason = _reason_to_keep(request, response, left_out)
         if reason is not None or request is None:
-            kept.append(Kept(response.name, (), reason or "there is no request to it"))
+            unchanged_items.append(UnchangedItem(response.name, (), reason or "there is no request to it"))
             continue
         before = response.valid_versions.highest
         version = before if request.latest_version_unstable and not as_written else before + 1
         draft = MessageDraft(response, before, version)
-        tagged, left = tag_errors(draft, suffix=suffix)
-        kept += left
-        if not tagged:
-            kept.append(Kept(response.name, (), "no error code or message that is not tagged already"))
+        tagged_fields, unchanged_fields = tag_errors(draft, suffix=suffix)
+        unchanged_items += unchanged_fields
+        if not tagged_fields:
+            unchanged_items.append(
+                UnchangedItem(response.name, (), "no error code or message that is not tagged already")
+            )
             continue
         new = draft.spec()
         out |= {new.name: new, request.name: MessageDraft(request, before, version).spec()}
         is_new = new.is_flexible(version) and not response.is_flexible(before)
         key = -1 if response.api_key is None else response.api_key
         apis.append(RewrittenApi(key, request.name, response.name, before, version, is_new))
-        fields += tagged
-    return Rewrite(out, tuple(apis), tuple(fields), tuple(kept))
+        fields += tagged_fields
+    return Rewrite(out, tuple(apis), tuple(fields), tuple(unchanged_items))
 
 
 def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out: Mapping[int, str]) -> str | None:
@@ -244,22 +248,22 @@ def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-def numbers(done: Rewrite) -> dict[str, int]:
+def numbers(result: Rewrite) -> dict[str, int]:
     """Count the changes of a rewrite, by the names of ``TRUNK_OF_OCTOBER_2024``."""
-    responses = [one for one in done.specs.values() if one.type == "response"]
-    with_messages = {one.message for one in done.fields if one.kind == "message"}
+    responses = [one for one in result.specs.values() if one.type == "response"]
+    with_messages = {one.message for one in result.fields if one.kind == "message"}
     return {
         "responses": len(responses),
-        "responses rewritten": len(done.apis),
+        "responses rewritten": len(result.apis),
         "of these with messages": len(with_messages),
-        "requests raised": len(done.apis),
-        **dict(_by_depth(done.fields, "code", "codes")),
-        **dict(_by_depth(done.fields, "message", "messages")),
-        "messages that get the default null": sum(one.is_null_default_new for one in done.fields),
+        "requests raised": len(result.apis),
+        **dict(_by_depth(result.fields, "code", "codes")),
+        **dict(_by_depth(result.fields, "message", "messages")),
+        "messages that get the default null": sum(one.is_null_default_new for one in result.fields),
         "structs that had tags": len(
-            {(one.message, one.path[:-1]) for one in done.fields if _is_first_after(one, done)}
+            {(one.message, one.path[:-1]) for one in result.fields if _is_first_after(one, result)}
         ),
-        "APIs made flexible": sum(one.is_flexible_new for one in done.apis),
+        "APIs made flexible": sum(one.is_flexible_new for one in result.apis),
     }
 
 
@@ -270,11 +274,11 @@ def _by_depth(fields: Iterable[TaggedField], kind: str, word: str) -> Iterator[t
         yield f"{word} {where}", depths.count(depth)
 
 
-def _is_first_after(tagged: TaggedField, done: Rewrite) -> bool:
+def _is_first_after(field: TaggedField, result: Rewrite) -> bool:
     """Return whether a field is the first new tag of its struct and is not tag 0."""
-    struct = (tagged.message, tagged.path[:-1])
-    return tagged.tag > 0 and tagged.tag == min(
-        other.tag for other in done.fields if (other.message, other.path[:-1]) == struct
+    struct = (field.message, field.path[:-1])
+    return field.tag > 0 and field.tag == min(
+        other.tag for other in result.fields if (other.message, other.path[:-1]) == struct
     )
 
 

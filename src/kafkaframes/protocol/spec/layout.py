@@ -55,7 +55,7 @@ def layout(message: MessageSpec, version: int) -> tuple[Slot, ...]:
 
 
 def _struct(message: MessageSpec, struct: StructSpec, version: int) -> tuple[Slot, ...]:
-    fields = (*struct.fields_at(version), *struct.tagged_at(version))
+    fields = (*struct.fields_at(version), *struct.tags_at(version))
     return tuple(_slot(message, one, version) for one in fields)
 
 
@@ -90,7 +90,7 @@ _LENGTHS = {"string": 2, "bytes": 4, "records": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LayoutRow:
     """One line of a layout: a field, or the tag section that ends a struct of a flexible version.
 
     Attributes:
@@ -106,20 +106,20 @@ class Row:
     about: str = ""
 
 
-def rows(message: MessageSpec, version: int) -> Iterator[Row]:
+def rows(message: MessageSpec, version: int) -> Iterator[LayoutRow]:
     """Yield the lines of a version's layout in byte order."""
     yield from _rows(message, layout(message, version), version, 0)
 
 
-def _rows(message: MessageSpec, slots: tuple[Slot, ...], version: int, depth: int) -> Iterator[Row]:
+def _rows(message: MessageSpec, slots: tuple[Slot, ...], version: int, depth: int) -> Iterator[LayoutRow]:
     for slot in slots:
         tag = "" if slot.tag is None else f"tag {slot.tag}"
         default = f"default {default_words(slot.default)}" if slot.tag is not None or is_telling(slot.default) else ""
         note = ", ".join(filter(None, (tag, default)))
-        yield Row(depth, slot.name, type_words(slot), size_words(slot), note, slot.about)
+        yield LayoutRow(depth, slot.name, type_words(slot), size_words(slot), note, slot.about)
         yield from _rows(message, slot.children, version, depth + 1) if slot.type.is_struct else ()
     if message.is_flexible(version):
-        yield Row(depth, "_tags", "TAG_BUFFER", "varint + ...", "")
+        yield LayoutRow(depth, "_tags", "TAG_BUFFER", "varint + ...", "")
 
 
 def is_telling(value: Default) -> bool:
@@ -139,12 +139,12 @@ def size_words(slot: Slot) -> str:
     """Return the size of a slot as text: ``8``, ``2 + n``, ``varint + n``; ``varint + k x ...`` for arrays."""
     if slot.type.is_struct and not slot.type.is_array:
         return "1 + ..." if slot.is_nullable else "..."
-    fixed = PRIMITIVES.get(slot.type.name)
+    size_bytes = PRIMITIVES.get(slot.type.name)
     if slot.type.is_array:
         head = "varint" if slot.is_compact else "4"
-        return f"{head} + k x {fixed if fixed is not None else '...'}"
-    if fixed is not None:
-        return str(fixed)
+        return f"{head} + k x {size_bytes if size_bytes is not None else '...'}"
+    if size_bytes is not None:
+        return str(size_bytes)
     return f"{'varint' if slot.is_compact else _LENGTHS[slot.type.name]} + n"
 
 

@@ -13,123 +13,127 @@ from kafkaframes.protocol.spec.jsontext import JsonText
 from kafkaframes.protocol.spec.kip_636 import find_untagged_errors
 from kafkaframes.protocol.spec.load import build
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
-from kafkaframes.protocol.spec.rules_fields import Message, Rule, Spoken, Violation, judge, registry
+from kafkaframes.protocol.spec.rules_fields import Reason, RuleContext, SpecRule, Violation, judge, registry
 
 _OCTAL = re.compile(r"[+-]?0\d+")
 _INCOMPLETE_HEX = re.compile(r"0x(?:[+-].*)?")
 _INTEGERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
 
 
-def _leftover(field: FieldDecl, message: Message) -> Iterator[str]:
+def _leftover(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     valid = message.declaration.struct.versions
     if valid.intersect(field.versions).is_empty:
         yield f"versions {field.versions} are none of the valid versions, {valid}: the field is never there"
 
 
-def _nullable_outside(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _nullable_outside(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if not field.versions.covers(field.nullable_versions):
         yield f"nullableVersions {field.nullable_versions} reach outside versions {field.versions}"
 
 
-def _fields_ignored(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _fields_ignored(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.fields and not field.type.is_struct:
         yield f"the fields of {field.type} are ignored: its elements are no structs"
 
 
-def _undefined_struct(field: FieldDecl, message: Message) -> Iterator[str]:
+def _reject_undefined_struct(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     struct = message.structs.get(field.type.name)
     if struct is not None and not struct.is_common and not struct.fields:
         yield f"struct {field.type.name} is declared nowhere, so it is an empty struct: a slip of the pen?"
 
 
-def _tagged_zero_copy(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _reject_tagged_zero_copy(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.zero_copy and field.tag is not None:
         yield "a tagged zeroCopy field passes the generator, but its Java does not compile"
 
 
-def _records_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _records_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.type.name == "records" and field.default:
         yield f"the default {field.default!r} of a records field is never read: records start as null"
 
 
-def _octal_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _octal_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.type.name in _INTEGERS and not field.type.is_array and _OCTAL.fullmatch(field.default):
         yield f"default {field.default} is checked as decimal and compiled as octal: drop the leading 0"
 
 
-def _incomplete_hex_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _incomplete_hex_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.type.name in _INTEGERS and not field.type.is_array and _INCOMPLETE_HEX.fullmatch(field.default):
         yield f"default {field.default} passes the generator, but its Java does not compile"
 
 
-def _long_uuid_default(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _long_uuid_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.type.name == "uuid" and not field.type.is_array and len(field.default.rstrip("=")) not in (0, 22):
         yield f"default {field.default} is more than 16 bytes of base64url and fails at run time: write 22 characters"
 
 
-FIELD_LINTS: tuple[Rule[FieldDecl], ...] = (
-    Rule("leftover-field", "a range should meet validVersions", _leftover),
-    Rule("nullable-outside", "null says nothing about a version without the field", _nullable_outside),
-    Rule("fields-ignored", "only structs have fields", _fields_ignored),
-    Rule("undefined-struct", "StructRegistry takes a name it has not seen for a new, empty struct", _undefined_struct),
-    Rule("tagged-zero-copy", "the generated writer asks a ByteBuffer for its length", _tagged_zero_copy),
-    Rule("records-default", "FieldSpec never looks at it", _records_default),
-    Rule("octal-default", "the text is pasted into Java", _octal_default),
-    Rule("odd-hex-default", "the text is pasted into Java", _incomplete_hex_default),
-    Rule("long-uuid-default", "Kafka's Uuid is 22 characters of base64url", _long_uuid_default),
+FIELD_LINTS: tuple[SpecRule[FieldDecl], ...] = (
+    SpecRule("leftover-field", "a range should meet validVersions", _leftover),
+    SpecRule("nullable-outside", "null says nothing about a version without the field", _nullable_outside),
+    SpecRule("fields-ignored", "only structs have fields", _fields_ignored),
+    SpecRule(
+        "undefined-struct",
+        "StructRegistry takes a name it has not seen for a new, empty struct",
+        _reject_undefined_struct,
+    ),
+    SpecRule("tagged-zero-copy", "the generated writer asks a ByteBuffer for its length", _reject_tagged_zero_copy),
+    SpecRule("records-default", "FieldSpec never looks at it", _records_default),
+    SpecRule("octal-default", "the text is pasted into Java", _octal_default),
+    SpecRule("odd-hex-default", "the text is pasted into Java", _incomplete_hex_default),
+    SpecRule("long-uuid-default", "Kafka's Uuid is 22 characters of base64url", _long_uuid_default),
 )
 
 
-def _names_by_case(struct: StructDecl, _message: Message) -> Iterator[str]:
+def _names_by_case(struct: StructDecl, _message: RuleContext) -> Iterator[str]:
     count = Counter(one.name.lower() for one in struct.fields)
     clash = [one.name for one in struct.fields if count[one.name.lower()] > 1]
     if clash:
         yield f"fields {', '.join(clash)} differ in case only, and their Java accessors clash"
 
 
-STRUCT_LINTS: tuple[Rule[StructDecl], ...] = (
-    Rule("names-by-case", "accessors start with a small letter", _names_by_case),
+STRUCT_LINTS: tuple[SpecRule[StructDecl], ...] = (
+    SpecRule("names-by-case", "accessors start with a small letter", _names_by_case),
 )
 
 
-def _no_api_key(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+def _no_api_key(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.api_key is None and declaration.type in (*RPC_TYPES, "metadata"):
         yield f"a {declaration.type} without apiKey cannot be listed among the APIs"
 
 
-def _suffix(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+def _suffix(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.type in RPC_TYPES and not declaration.struct.name.endswith(declaration.type.capitalize()):
         yield f"the name of a {declaration.type} ends in {declaration.type.capitalize()}"
 
 
-def _unused_common(declaration: MessageDecl, message: Message) -> Iterator[Spoken]:
-    used = {field.type.name for _, field in _every_field(message)}
+def _reject_unused_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
+    used_names = {field.type.name for _, field in _every_field(message)}
     yield from (
         f"common struct {common.name} is used nowhere"
         for common in declaration.common_structs
-        if common.name not in used
+        if common.name not in used_names
     )
 
 
-def _key_of_no_array(_one: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _key_of_no_array(_one: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     in_arrays = {field.type.name for _, field in _every_field(message) if field.type.is_array}
     for name, struct in message.structs.items():
         if name not in in_arrays and any(field.map_key for field in struct.fields):
             yield f"struct {name} has a mapKey, but no array of it is used", struct
 
 
-def _flexible_never(declaration: MessageDecl, message: Message) -> Iterator[str]:
+def _flexible_never(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
     flexible, valid = message.flexible_versions, declaration.struct.versions
     if not flexible.is_empty and not valid.is_empty and valid.intersect(flexible).is_empty:
         yield f"flexibleVersions {flexible} are none of the valid versions, {valid}"
 
 
-MESSAGE_LINTS: tuple[Rule[MessageDecl], ...] = (
-    Rule("api-key", "ApiMessageTypeGenerator needs it", _no_api_key),
-    Rule("name-suffix", "ApiMessageTypeGenerator needs it", _suffix),
-    Rule("unused-common-struct", "a struct that nobody uses", _unused_common),
-    Rule("key-of-no-array", "keys are for collections", _key_of_no_array),
-    Rule("flexible-never", "a range should meet validVersions", _flexible_never),
+MESSAGE_LINTS: tuple[SpecRule[MessageDecl], ...] = (
+    SpecRule("api-key", "ApiMessageTypeGenerator needs it", _no_api_key),
+    SpecRule("name-suffix", "ApiMessageTypeGenerator needs it", _suffix),
+    SpecRule("unused-common-struct", "a struct that nobody uses", _reject_unused_common),
+    SpecRule("key-of-no-array", "keys are for collections", _key_of_no_array),
+    SpecRule("flexible-never", "a range should meet validVersions", _flexible_never),
 )
 
 
@@ -140,19 +144,19 @@ def lint(document: JsonText, declaration: MessageDecl, *, tagged_errors: bool = 
         tagged_errors: whether to apply KIP-636 to all responses, not only to those with tagged errors.
     """
     structs, _ = registry(declaration)
-    message = Message(declaration, structs)
+    message = RuleContext(declaration, structs)
     for where, field in _every_field(message):
         yield from judge(FIELD_LINTS, field, message, where, field.path)
     for struct in (declaration.struct, *structs.values()):
         yield from judge(STRUCT_LINTS, struct, message, struct.where, struct.path)
     yield from judge(MESSAGE_LINTS, declaration, message, (), ())
-    yield from _untagged_errors(declaration, structs, is_required=tagged_errors)
+    yield from _find_untagged_errors(declaration, structs, is_required=tagged_errors)
     yield from (
         Violation("key-twice", f"key {key!r} is given twice: the last wins", (), ()) for key in _twice(document)
     )
 
 
-def _untagged_errors(
+def _find_untagged_errors(
     declaration: MessageDecl, structs: dict[str, StructDecl], *, is_required: bool
 ) -> Iterator[Violation]:
     """Yield the error fields that KIP-636 would tag: new ones of a rewritten response, or all (``is_required``)."""
@@ -170,7 +174,7 @@ def _untagged_errors(
         yield Violation("untagged-error", reason, where, error.path)
 
 
-def _every_field(message: Message) -> Iterator[tuple[tuple[str | int, ...], FieldDecl]]:
+def _every_field(message: RuleContext) -> Iterator[tuple[tuple[str | int, ...], FieldDecl]]:
     for struct in (message.declaration.struct, *message.structs.values()):
         yield from ((one.where, one) for one in struct.fields)
 

@@ -30,16 +30,16 @@ def merge_older(newer: MessageSpec, older: MessageSpec) -> MessageSpec:
         return newer
     if missing.highest + 1 != valid.lowest:
         raise SpecError(f"{newer.name}: versions {missing} and {valid} leave a gap")
-    merged = _Merge(newer, older, missing, valid).run()
-    for version in merged.valid_versions:
+    merged_spec = _Merge(newer, older, missing, valid).run()
+    for version in merged_spec.valid_versions:
         source = older if missing.contains(version) else newer
-        if not _same(layout(merged, version), layout(source, version)) or _flexible(merged, source, version):
+        if not _same(layout(merged_spec, version), layout(source, version)) or _flexible(merged_spec, source, version):
             raise SpecError(f"{newer.name}: version {version} cannot be described together with the newer ones")
-    return merged
+    return merged_spec
 
 
-def _flexible(merged: MessageSpec, source: MessageSpec, version: int) -> bool:
-    return merged.is_flexible(version) != source.is_flexible(version)
+def _flexible(merged_spec: MessageSpec, source: MessageSpec, version: int) -> bool:
+    return merged_spec.is_flexible(version) != source.is_flexible(version)
 
 
 def _same(first: tuple[Slot, ...], other: tuple[Slot, ...]) -> bool:
@@ -90,11 +90,11 @@ class _Merge:
                 previous = member.name
             elif not member.versions.intersect(self.low).is_empty:
                 waiting.setdefault(previous, []).append(member)
-        yield from map(self._gone, waiting.get(None, ()))
+        yield from map(self._limit_to_older, waiting.get(None, ()))
         before = {one.name: one for one in older.fields}
         for member in newer.fields:
             yield self._pair(member, before[member.name]) if member.name in before else self._new(member)
-            yield from map(self._gone, waiting.get(member.name, ()))
+            yield from map(self._limit_to_older, waiting.get(member.name, ()))
 
     def _pair(self, newer: FieldSpec, older: FieldSpec) -> FieldSpec:
         if newer.type.is_struct and older.type.is_struct:
@@ -118,7 +118,7 @@ class _Merge:
             nullable_versions=self._high(field_spec.nullable_versions),
         )
 
-    def _gone(self, field_spec: FieldSpec) -> FieldSpec:
+    def _limit_to_older(self, field_spec: FieldSpec) -> FieldSpec:
         """Return a field that the newer spec lacks, limited to the older versions."""
         self._keep(self.older, field_spec)
         versions, nullable = field_spec.versions.intersect(self.low), field_spec.nullable_versions.intersect(self.low)

@@ -132,7 +132,7 @@ class StructSpec:
         """Return the untagged fields of a version, in wire order."""
         return tuple(one for one in self.fields if one.is_present(version) and not one.is_tagged(version))
 
-    def tagged_at(self, version: int) -> tuple[FieldSpec, ...]:
+    def tags_at(self, version: int) -> tuple[FieldSpec, ...]:
         """Return the tagged fields of a version, ascending by tag."""
         return tuple(sorted((one for one in self.fields if one.is_tagged(version)), key=lambda field: field.tag or 0))
 

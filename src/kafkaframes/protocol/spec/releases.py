@@ -31,16 +31,16 @@ class ApiRange:
 
     Attributes:
         key: API key.
-        accepted: versions that brokers of the release serve.
-        advertised: versions in its ApiVersions response.
-        deprecated: accepted versions that are deprecated (3.7 to 3.9; KIP-896 removed them in 4.0).
+        accepted_versions: versions that brokers of the release serve.
+        advertised_versions: versions in its ApiVersions response.
+        deprecated_versions: accepted versions that are deprecated (3.7 to 3.9; KIP-896 removed them in 4.0).
         listeners: names of the listeners that serve the API, from ``LISTENERS``.
     """
 
     key: int
-    accepted: Versions
-    advertised: Versions
-    deprecated: tuple[int, ...]
+    accepted_versions: Versions
+    advertised_versions: Versions
+    deprecated_versions: tuple[int, ...]
     listeners: tuple[str, ...]
 
 
@@ -78,7 +78,7 @@ class Release:
     def accepts(self, key: int, version: int) -> bool:
         """Return whether any listener of the release serves a version of an API."""
         api = self.all_apis.get(key)
-        return api is not None and api.accepted.contains(version)
+        return api is not None and api.accepted_versions.contains(version)
 
 
 @cache
@@ -130,7 +130,7 @@ def first_release_with(key: int, version: int) -> str | None:
     """
     for name in releases():
         api = release(name).all_apis.get(key)
-        if api is not None and not api.accepted.is_empty and api.accepted.highest >= version:
+        if api is not None and not api.accepted_versions.is_empty and api.accepted_versions.highest >= version:
             return name
     return None
 
@@ -146,10 +146,10 @@ def _release(name: str) -> Release:
     return Release(name, ranges)
 
 
-def _range(key: int, accepted: str, advertised: str, deprecated: str, listeners: str) -> ApiRange:
-    accepted_versions = Versions.parse(accepted)
-    advertised_versions = Versions.parse(advertised) if advertised else accepted_versions
-    deprecated_versions = tuple(int(number) for number in deprecated.split(",") if number)
+def _range(key: int, accepted_text: str, advertised_text: str, deprecated_text: str, listeners: str) -> ApiRange:
+    accepted_versions = Versions.parse(accepted_text)
+    advertised_versions = Versions.parse(advertised_text) if advertised_text else accepted_versions
+    deprecated_versions = tuple(int(number) for number in deprecated_text.split(",") if number)
     return ApiRange(key, accepted_versions, advertised_versions, deprecated_versions, tuple(listeners.split(",")))
 
 

@@ -1,7 +1,7 @@
 """Rules of Kafka's generator for messages. Rules for fields are in ``rules_fields.py``.
 
-Each ``Rule`` checks a declaration of a field, struct or message, and yields the reasons for a rejection, with a remedy.
-A spec is valid if no rule yields a reason.
+Each ``SpecRule`` checks a declaration of a field, struct or message, and yields the reasons for a rejection with
+remedies. A spec is valid if no rule yields a reason.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kafkaframes.protocol.spec.model import RPC_TYPES
 from kafkaframes.protocol.spec.rules_fields import (
     FIELD_RULES,
     STRUCT_RULES,
-    Message,
-    Rule,
-    Spoken,
+    Reason,
+    RuleContext,
+    SpecRule,
     Violation,
     judge,
     registry,
@@ -31,44 +31,44 @@ MAX_SLOTS: Final = 10_000
 MAX_SLOTS_OF_ALL_VERSIONS: Final = 1_000_000
 
 
-def _flexible_is_declared(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+def _flexible_is_declared(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.flexible_versions is None and not declaration.struct.versions.is_empty:
         yield 'flexibleVersions is missing: use "0+" for a new message, "none" for an old inflexible one'
 
 
-def _flexible_open(declaration: MessageDecl, message: Message) -> Iterator[str]:
+def _flexible_open(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
     flexible = message.flexible_versions
     if not flexible.is_empty and not flexible.is_open:
         yield f'flexibleVersions {flexible} must be none or open, such as "{flexible.lowest}+"'
 
 
-def _listeners(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+def _listeners(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.listeners and declaration.type != "request":
         yield f"only requests can have listeners; this is a {declaration.type}"
 
 
-def _unstable(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+def _unstable(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.latest_version_unstable and declaration.type != "request":
         yield f"latestVersionUnstable is for requests (and applies to responses); this is a {declaration.type}"
 
 
-def _valid_bounded(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+def _valid_bounded(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.struct.versions.is_open:
         yield f"validVersions {declaration.struct.versions} has no end: specify the highest version"
 
 
-def _valid_none(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+def _valid_none(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.struct.versions.is_empty and declaration.struct.fields:
         yield 'validVersions is empty: specify a range such as "0-3" (or, for a removed API, "none" without fields)'
 
 
-def _top_level_keys(declaration: MessageDecl, _message: Message) -> Iterator[Spoken]:
+def _top_level_keys(declaration: MessageDecl, _message: RuleContext) -> Iterator[Reason]:
     for field in declaration.struct.fields:
         if field.map_key:
             yield "mapKey at the top level: only fields of a struct in an array can be map keys", field
 
 
-def _coordinator(declaration: MessageDecl, message: Message) -> Iterator[str]:
+def _coordinator(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
     if not declaration.type.startswith("coordinator-"):
         return
     if declaration.api_key is None:
@@ -80,7 +80,7 @@ def _coordinator(declaration: MessageDecl, message: Message) -> Iterator[str]:
             yield "a coordinator-key must have flexibleVersions none"
 
 
-def _header_versions(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+def _header_versions(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
     if declaration.header_versions is None:
         return
     if declaration.type not in RPC_TYPES or declaration.struct.versions.is_empty:
@@ -100,15 +100,15 @@ def _lowest(row: tuple[Versions, str]) -> int:
 
 
 def _header_rows(rows: list[tuple[Versions, str]], valid: Versions) -> Iterator[str]:
-    expected = 0
+    next_version = 0
     for versions, header in rows:
-        if versions.is_empty or versions.lowest != expected:
-            yield f"headerVersions: the range {versions} must start at {expected}: from 0, without gaps and overlaps"
+        if versions.is_empty or versions.lowest != next_version:
+            yield f"headerVersions: the range {versions} must start at {next_version}; ranges have no gaps or overlaps"
         if not _HEADER.fullmatch(header.strip()) or int(header) > MAX_VERSION:
             yield f"headerVersions: {header!r} is not a header version"
         if versions.lowest > valid.highest:
             yield f"headerVersions: the range {versions} starts above the valid versions {valid}"
-        expected = versions.highest + 1
+        next_version = versions.highest + 1
     if not rows or not rows[-1][0].is_open:
         yield "headerVersions: the last range must be open, such as 2+"
 
@@ -132,24 +132,24 @@ def _header_numbers(rows: list[tuple[Versions, str]], declaration: MessageDecl) 
             yield f"headerVersions: header {header} is inflexible, but versions {versions} have flexible bodies"
 
 
-def _array_of_records(declaration: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _array_of_records(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """Ignore versions that a field's struct does not have, like the generator."""
     for struct in (declaration.struct, *declaration.common_structs):
         yield from _record_arrays(struct.fields, struct.versions, message)
 
 
-def _record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, message: Message) -> Iterator[Spoken]:
+def _record_arrays(fields: tuple[FieldDecl, ...], parents: Versions, message: RuleContext) -> Iterator[Reason]:
     for field in fields:
-        shared = parents.intersect(field.versions)
-        if shared.is_empty:
+        common_versions = parents.intersect(field.versions)
+        if common_versions.is_empty:
             continue
         if field.type.is_array and field.type.name == "records":
             yield "arrays of records are not supported: use an array of structs with a records field", field
         elif field.type.name in message.structs and not message.structs[field.type.name].is_common:
-            yield from _record_arrays(field.fields, shared, message)
+            yield from _record_arrays(field.fields, common_versions, message)
 
 
-def _inline_in_common(declaration: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _inline_in_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """The generator registers only inline structs of the message's own fields, but looks up all structs."""
     for common in declaration.common_structs:
         for field in _all_fields(common.fields):
@@ -167,7 +167,7 @@ def _all_fields(fields: tuple[FieldDecl, ...]) -> Iterator[FieldDecl]:
             yield from _all_fields(field.fields)
 
 
-def _struct_versions(declaration: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _struct_versions(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """Each struct must have versions in common with its parents, except for unused common structs."""
     valid = declaration.struct.versions
     if valid.is_empty:
@@ -177,22 +177,22 @@ def _struct_versions(declaration: MessageDecl, message: Message) -> Iterator[Spo
     yield from _inline_versions(declaration.struct.fields, valid, message)
 
 
-def _inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, message: Message) -> Iterator[Spoken]:
+def _inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, message: RuleContext) -> Iterator[Reason]:
     for field in fields:
         struct = message.structs.get(field.type.name)
         if struct is None or struct.is_common:
             continue
-        shared = parents.intersect(struct.versions)
-        if shared.is_empty:
+        common_versions = parents.intersect(struct.versions)
+        if common_versions.is_empty:
             yield (
                 f"{field.name} ({struct.versions}) is a struct that has no version of its parents ({parents})",
                 field,
             )
         else:
-            yield from _inline_versions(field.fields, shared, message)
+            yield from _inline_versions(field.fields, common_versions, message)
 
 
-def _schema_gaps(declaration: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _schema_gaps(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     """A common struct must be declared for every version in which a field uses it, and must not contain itself."""
     schemas: dict[str, Versions] = {}
     finished_names: set[str] = set()
@@ -202,39 +202,40 @@ def _schema_gaps(declaration: MessageDecl, message: Message) -> Iterator[Spoken]
 
 
 def _schemas(
-    struct: StructDecl, parents: Versions, message: Message, schemas: dict[str, Versions], finished_names: set[str]
-) -> Iterator[Spoken]:
+    struct: StructDecl, parents: Versions, message: RuleContext, schemas: dict[str, Versions], finished_names: set[str]
+) -> Iterator[Reason]:
     """Repeat the generator's schema step: structs in order of first use, in the versions of their first user."""
     if struct.name in schemas:
         return
     versions = schemas[struct.name] = parents.intersect(struct.versions)
-    used = [(one, message.structs[one.type.name]) for one in struct.fields if one.type.name in message.structs]
-    for _, inner in used:
+    struct_fields = [(one, message.structs[one.type.name]) for one in struct.fields if one.type.name in message.structs]
+    for _, inner in struct_fields:
         yield from _schemas(inner, versions, message, schemas, finished_names)
-    for field, inner in used:
-        needed = versions.intersect(field.versions)
-        if needed.is_empty:
+    for field, inner in struct_fields:
+        needed_versions = versions.intersect(field.versions)
+        if needed_versions.is_empty:
             continue
-        if inner is struct and versions.lowest < needed.lowest and not _is_used(struct, message):
+        if inner is struct and versions.lowest < needed_versions.lowest and not _is_used(struct, message):
             continue  # the generator uses the schema of an older version, and this struct is not expanded
         if inner.name not in finished_names:
             yield f"struct {inner.name} contains itself: use a bytes field instead", field
-        elif schemas[inner.name].is_empty or schemas[inner.name].lowest > needed.lowest:
+        elif schemas[inner.name].is_empty or schemas[inner.name].lowest > needed_versions.lowest:
             yield (
-                f"{field.name} requires struct {inner.name} in {needed}, but it is declared for {inner.versions}",
+                f"{field.name} requires struct {inner.name} in {needed_versions}, "
+                f"but it is declared for {inner.versions}",
                 field,
             )
     finished_names.add(struct.name)
 
 
-def _is_used(struct: StructDecl, message: Message) -> bool:
+def _is_used(struct: StructDecl, message: RuleContext) -> bool:
     """Return whether a field outside of a common struct has this struct as its type."""
     others = [one for one in message.structs.values() if one is not struct]
     fields = (one for owner in (message.declaration.struct, *others) for one in owner.fields)
     return any(one.type.name == struct.name for one in fields)
 
 
-def _expansion(declaration: MessageDecl, message: Message) -> Iterator[str]:
+def _expansion(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
     """Limit the expansion of structs: forty structs that each contain the next one twice would have 2^40 fields."""
     slots = _slots(declaration.struct, message, {})
     versions = declaration.struct.versions
@@ -245,7 +246,7 @@ def _expansion(declaration: MessageDecl, message: Message) -> Iterator[str]:
         yield f"{slots} fields in {count} versions exceed {MAX_SLOTS_OF_ALL_VERSIONS}, the limit of this program"
 
 
-def _slots(struct: StructDecl, message: Message, counts: dict[str, int]) -> int:
+def _slots(struct: StructDecl, message: RuleContext, counts: dict[str, int]) -> int:
     """Count the fields of a struct and its structs, up to a little more than the limit. A cycle counts as 0."""
     counts[struct.name] = 0
     total = 0
@@ -258,21 +259,27 @@ def _slots(struct: StructDecl, message: Message, counts: dict[str, int]) -> int:
     return total
 
 
-MESSAGE_RULES: tuple[Rule[MessageDecl], ...] = (
-    Rule("flexible-given", "KIP-482: the flexible versions must be specified in each JSON file", _flexible_is_declared),
-    Rule("flexible-open", "KIP-482: a version never turns inflexible again", _flexible_open, "flexibleVersions"),
-    Rule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _listeners, "listeners"),
-    Rule("unstable-of-request", "MessageSpec: stability is said once for an API", _unstable, "latestVersionUnstable"),
-    Rule("valid-bounded", "MessageDataGenerator: there is a highest version", _valid_bounded, "validVersions"),
-    Rule("valid-not-empty", "a message has a version, or is removed whole", _valid_none, "validVersions"),
-    Rule("no-top-level-key", "MessageDataGenerator: keys are for collections", _top_level_keys),
-    Rule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value", _coordinator),
-    Rule("header-versions", "KIP-1313: every body version has one header version", _header_versions, "headerVersions"),
-    Rule("array-of-records", "the generator has no code for it", _array_of_records),
-    Rule("inline-in-common", "StructRegistry: structs of common structs are common", _inline_in_common),
-    Rule("struct-versions", "VersionConditional: some version must have the struct", _struct_versions),
-    Rule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _schema_gaps),
-    Rule("expansion", "ours, not Kafka's: its largest message has a hundred fields", _expansion),
+MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
+    SpecRule(
+        "flexible-given", "KIP-482: the flexible versions must be specified in each JSON file", _flexible_is_declared
+    ),
+    SpecRule("flexible-open", "KIP-482: a version never turns inflexible again", _flexible_open, "flexibleVersions"),
+    SpecRule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _listeners, "listeners"),
+    SpecRule(
+        "unstable-of-request", "MessageSpec: stability is said once for an API", _unstable, "latestVersionUnstable"
+    ),
+    SpecRule("valid-bounded", "MessageDataGenerator: there is a highest version", _valid_bounded, "validVersions"),
+    SpecRule("valid-not-empty", "a message has a version, or is removed whole", _valid_none, "validVersions"),
+    SpecRule("no-top-level-key", "MessageDataGenerator: keys are for collections", _top_level_keys),
+    SpecRule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value", _coordinator),
+    SpecRule(
+        "header-versions", "KIP-1313: every body version has one header version", _header_versions, "headerVersions"
+    ),
+    SpecRule("array-of-records", "the generator has no code for it", _array_of_records),
+    SpecRule("inline-in-common", "StructRegistry: structs of common structs are common", _inline_in_common),
+    SpecRule("struct-versions", "VersionConditional: some version must have the struct", _struct_versions),
+    SpecRule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _schema_gaps),
+    SpecRule("expansion", "ours, not Kafka's: its largest message has a hundred fields", _expansion),
 )
 
 _HEADER = re.compile(r"[+]?[0-9]{1,5}", re.ASCII)
@@ -286,7 +293,7 @@ _RULES_WITHOUT_CODE = tuple(rule for rule in FIELD_RULES if not rule.of_generate
 def violations(declaration: MessageDecl) -> Iterator[Violation]:
     """Yield everything that Kafka's generator would refuse in a declaration, the most local first."""
     structs, wrong = registry(declaration)
-    message = Message(declaration, structs)
+    message = RuleContext(declaration, structs)
     for owner in (declaration.struct, *declaration.common_structs):
         yield from _judge_fields(owner.fields, message)
     for struct in (
@@ -299,14 +306,14 @@ def violations(declaration: MessageDecl) -> Iterator[Violation]:
     yield from judge(MESSAGE_RULES, declaration, message, (), ())
 
 
-def _judge_fields(fields: tuple[FieldDecl, ...], message: Message, *, generated: bool = True) -> Iterator[Violation]:
-    rules = FIELD_RULES if generated else _RULES_WITHOUT_CODE
+def _judge_fields(fields: tuple[FieldDecl, ...], message: RuleContext, *, has_code: bool = True) -> Iterator[Violation]:
+    rules = FIELD_RULES if has_code else _RULES_WITHOUT_CODE
     for field in fields:
         yield from judge(rules, field, message, field.where, field.path)
-        yield from _judge_fields(field.fields, message, generated=generated and _has_struct(field, message))
+        yield from _judge_fields(field.fields, message, has_code=has_code and _has_struct(field, message))
 
 
-def _has_struct(field: FieldDecl, message: Message) -> bool:
+def _has_struct(field: FieldDecl, message: RuleContext) -> bool:
     """Whether code is generated for the fields inside a field: those of an array of primitives are forgotten."""
     struct = message.structs.get(field.type.name)
     return struct is not None and struct.where == field.where

@@ -15,15 +15,15 @@ from kafkaframes.protocol.spec.versions import Versions
 
 T = TypeVar("T")
 #: A reason, and the declaration that it refers to, if this is not the checked one.
-Spoken: TypeAlias = str | tuple[str, FieldDecl | StructDecl]
+Reason: TypeAlias = str | tuple[str, FieldDecl | StructDecl]
 
 
-class Rule(NamedTuple, Generic[T]):
+class SpecRule(NamedTuple, Generic[T]):
     """A rule: its name, its source, and its check."""
 
     name: str
     source: str
-    check: Callable[[T, Message], Iterator[Spoken]]
+    check: Callable[[T, RuleContext], Iterator[Reason]]
     key: str = ""  # JSON key that violations refer to, for their line number
     of_generated: bool = False  # checked by the code generator, hence only for fields with generated code
 
@@ -37,7 +37,7 @@ class Violation(NamedTuple):
     path: tuple[str, ...]
 
 
-class Message(NamedTuple):
+class RuleContext(NamedTuple):
     """Input of the rules: a declaration, and all structs that the generator registers for it."""
 
     declaration: MessageDecl
@@ -86,15 +86,15 @@ def _speak(wrong: list[Violation], rule: str, reason: str, about: StructDecl | F
 
 
 def judge(
-    rules: tuple[Rule[T], ...], subject: T, message: Message, where: JsonPath, path: tuple[str, ...]
+    rules: tuple[SpecRule[T], ...], subject: T, message: RuleContext, where: JsonPath, path: tuple[str, ...]
 ) -> Iterator[Violation]:
     """Check a declaration, which is at ``where``, and yield its violations."""
     for rule in rules:
-        for spoken in rule.check(subject, message):
-            if isinstance(spoken, str):
-                yield Violation(rule.name, spoken, (*where, rule.key) if rule.key else where, path)
+        for reason in rule.check(subject, message):
+            if isinstance(reason, str):
+                yield Violation(rule.name, reason, (*where, rule.key) if rule.key else where, path)
             else:
-                yield Violation(rule.name, spoken[0], spoken[1].where, spoken[1].path)
+                yield Violation(rule.name, reason[0], reason[1].where, reason[1].path)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -102,103 +102,103 @@ def judge(
 FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
-def _name(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _name(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if not FIELD_NAME.fullmatch(field.name):
         yield f"field name {field.name!r} must consist of letters and digits, and start with a letter"
 
 
-def _nullable_type(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _nullable_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if not field.nullable_versions.is_empty and not field.type.can_be_nullable:
         yield f"type {field.type} cannot be nullable: drop nullableVersions, or choose a value that means nothing"
 
 
-def _entity_type(field: FieldDecl, _message: Message) -> Iterator[str]:
-    needed = ENTITY_TYPES[field.entity_type]
-    if needed is not None and field.type.name != needed:
-        yield f"entityType {field.entity_type} needs type {needed}, but {field.name} is {field.type}"
+def _entity_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
+    needed_type = ENTITY_TYPES[field.entity_type]
+    if needed_type is not None and field.type.name != needed_type:
+        yield f"entityType {field.entity_type} needs type {needed_type}, but {field.name} is {field.type}"
 
 
-def _fields_of_struct(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _fields_of_struct(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.fields and not (field.type.is_array or field.type.is_struct):
         yield f"{field.name} is {field.type}, neither a struct nor an array: it cannot have fields"
 
 
-def _own_flexible_type(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _own_flexible_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.flexible_versions is not None and (field.type.is_array or field.type.name not in ("string", "bytes")):
         yield f"only string and bytes fields can have flexibleVersions of their own; {field.name} is {field.type}"
 
 
-def _own_flexible_subset(field: FieldDecl, message: Message) -> Iterator[str]:
+def _own_flexible_subset(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     own = field.flexible_versions
     if own is not None and not message.flexible_versions.covers(own):
         yield f"flexibleVersions {own} must be within the message's, {message.flexible_versions}"
 
 
-def _zero_copy(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _zero_copy(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.zero_copy and (field.type.is_array or field.type.name != "bytes"):
         yield f"zeroCopy is for bytes fields only; {field.name} is {field.type}"
 
 
-def _tag_pair(field: FieldDecl, message: Message) -> Iterator[str]:
+def _tag_pair(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     if field.tag is None and not field.tagged_versions.is_empty:
         yield f"taggedVersions {field.tagged_versions} without a tag: give the field a tag, or drop taggedVersions"
     if field.tag is not None and field.tagged_versions.is_empty:
-        yield f"tag {field.tag} without taggedVersions: {_where_tagged(field, message)}"
+        yield f"tag {field.tag} without taggedVersions: {_propose_tagged_versions(field, message)}"
 
 
-def _where_tagged(field: FieldDecl, message: Message) -> str:
+def _propose_tagged_versions(field: FieldDecl, message: RuleContext) -> str:
     """Propose taggedVersions for a tag without them: all flexible versions that have the field (KIP-482)."""
     flexible = _flexible(field, message)
-    proposed = flexible if field.versions.is_empty else flexible.intersect(field.versions)
-    if proposed.is_empty:
+    proposed_versions = flexible if field.versions.is_empty else flexible.intersect(field.versions)
+    if proposed_versions.is_empty:
         return f"and no version that has the field is flexible (flexibleVersions {flexible})"
-    if not proposed.is_open:
+    if not proposed_versions.is_open:
         return f"they must be open, and the versions of the field end: {field.versions}"
-    return f'the generator requires them; in all flexible versions: "taggedVersions": "{proposed}"'
+    return f'the generator requires them; in all flexible versions: "taggedVersions": "{proposed_versions}"'
 
 
-def _flexible(field: FieldDecl, message: Message) -> Versions:
+def _flexible(field: FieldDecl, message: RuleContext) -> Versions:
     return message.flexible_versions if field.flexible_versions is None else field.flexible_versions
 
 
-def _tag_key(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _tag_key(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and field.map_key:
         yield "a tagged field cannot be a mapKey: drop one of the two"
 
 
-def _tag_negative(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _tag_negative(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and field.tag < 0:
         yield f"tag {field.tag} is negative: tags count from 0"
 
 
-def _tag_nullable(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _tag_nullable(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     nullable = field.nullable_versions.intersect(field.tagged_versions)
     if field.tag is not None and not nullable.is_empty and nullable != field.tagged_versions:
         yield f"nullable in {nullable} of its tagged versions {field.tagged_versions}: it must be in all or in none"
 
 
-def _tag_open(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _tag_open(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and not field.tagged_versions.is_empty and not field.tagged_versions.is_open:
         yield f"taggedVersions {field.tagged_versions} must be open, such as {field.tagged_versions.lowest}+"
 
 
-def _tag_subset(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _tag_subset(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if not field.versions.covers(field.tagged_versions):
         yield f"taggedVersions {field.tagged_versions} must be within versions, {field.versions}"
 
 
-def _tag_flexible(field: FieldDecl, message: Message) -> Iterator[str]:
+def _tag_flexible(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     flexible = _flexible(field, message)
     if not flexible.covers(field.tagged_versions):
         yield f"taggedVersions {field.tagged_versions} must be within the flexible versions, {flexible}"
 
 
-def _tag_records(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _tag_records(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and field.type.name == "records":
         yield "a records field cannot be tagged"
 
 
-def _default(field: FieldDecl, _message: Message) -> Iterator[str]:
+def _default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     try:
         parse_default(field.type, field.default)
     except BadDefaultError as error:
@@ -214,82 +214,82 @@ def _is_records(field: FieldDecl) -> bool:
     return field.type.name == "records" and not field.type.is_array
 
 
-FIELD_RULES: tuple[Rule[FieldDecl], ...] = (
-    Rule("field-name", "FieldSpec: names are Java identifiers of letters and digits", _name),
-    Rule(
+FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
+    SpecRule("field-name", "FieldSpec: names are Java identifiers of letters and digits", _name),
+    SpecRule(
         "nullable-type",
         "FieldSpec: only strings, bytes, records, arrays and structs can be null",
         _nullable_type,
         "nullableVersions",
     ),
-    Rule("entity-type", "EntityType: an entity has one type", _entity_type, "entityType"),
-    Rule("fields-of-struct", "FieldSpec: only structs and arrays have fields", _fields_of_struct),
-    Rule(
+    SpecRule("entity-type", "EntityType: an entity has one type", _entity_type, "entityType"),
+    SpecRule("fields-of-struct", "FieldSpec: only structs and arrays have fields", _fields_of_struct),
+    SpecRule(
         "own-flexible-type",
         "FieldSpec: the override exists for the client id of headers",
         _own_flexible_type,
         "flexibleVersions",
     ),
-    Rule(
+    SpecRule(
         "own-flexible-subset",
         "a field is flexible in flexible versions only",
         _own_flexible_subset,
         "flexibleVersions",
         of_generated=True,
     ),
-    Rule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _zero_copy, "zeroCopy"),
-    Rule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _tag_pair),
-    Rule("tag-not-key", "a key must be there in every element", _tag_key, "mapKey"),
-    Rule("tag-not-negative", "KIP-482: a tag has 31 bits", _tag_negative, "tag"),
-    Rule("tag-nullable", "KIP-482: nullable or not, for ever", _tag_nullable, "nullableVersions"),
-    Rule("tag-open", "KIP-482: a tag is never reused, so its versions never end", _tag_open, "taggedVersions"),
-    Rule("tag-subset", "KIP-482: taggedVersions must be a subset of versions", _tag_subset, "taggedVersions"),
-    Rule(
+    SpecRule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _zero_copy, "zeroCopy"),
+    SpecRule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _tag_pair),
+    SpecRule("tag-not-key", "a key must be there in every element", _tag_key, "mapKey"),
+    SpecRule("tag-not-negative", "KIP-482: a tag has 31 bits", _tag_negative, "tag"),
+    SpecRule("tag-nullable", "KIP-482: nullable or not, for ever", _tag_nullable, "nullableVersions"),
+    SpecRule("tag-open", "KIP-482: a tag is never reused, so its versions never end", _tag_open, "taggedVersions"),
+    SpecRule("tag-subset", "KIP-482: taggedVersions must be a subset of versions", _tag_subset, "taggedVersions"),
+    SpecRule(
         "tag-flexible",
         "KIP-482: no tagged fields in an inflexible version",
         _tag_flexible,
         "taggedVersions",
         of_generated=True,
     ),
-    Rule(
+    SpecRule(
         "tag-not-records",
         "the generator has no code for it (KIP-482 says any type)",
         _tag_records,
         "tag",
         of_generated=True,
     ),
-    Rule("default", "FieldSpec: a default is a value of the type", _default, "default", of_generated=True),
+    SpecRule("default", "FieldSpec: a default is a value of the type", _default, "default", of_generated=True),
 )
 
 
-def _unique_names(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
-    for field in _repeated_fields(struct.fields, lambda field: field.name):
+def _unique_names(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:
+    for field in _find_duplicates(struct.fields, lambda field: field.name):
         yield f"two fields are called {field.name}: rename one", field
 
 
-def _unique_tags(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
-    for field in _repeated_fields((one for one in struct.fields if one.tag is not None), lambda field: field.tag):
+def _unique_tags(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:
+    for field in _find_duplicates((one for one in struct.fields if one.tag is not None), lambda field: field.tag):
         yield f"two fields have tag {field.tag}: give one the next free number", field
 
 
-def _contiguous_tags(struct: StructDecl, _message: Message) -> Iterator[str]:
+def _contiguous_tags(struct: StructDecl, _message: RuleContext) -> Iterator[str]:
     tags = {one.tag for one in struct.fields if one.tag is not None}
     missing = [tag for tag in range(len(tags)) if tag not in tags]
     if missing:
         yield f"tag {missing[0]} is not used: tags must count from 0 without a gap (keep removed fields declared)"
 
 
-def _repeated_fields(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], object]) -> Iterator[FieldDecl]:
+def _find_duplicates(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], object]) -> Iterator[FieldDecl]:
     """Yield fields that have the same key as an earlier field."""
-    seen: set[object] = set()
+    keys: set[object] = set()
     for field in fields:
-        if key(field) in seen:
+        if key(field) in keys:
             yield field
-        seen.add(key(field))
+        keys.add(key(field))
 
 
-STRUCT_RULES: tuple[Rule[StructDecl], ...] = (
-    Rule("unique-names", "StructSpec: names are unique in a struct", _unique_names),
-    Rule("unique-tags", "KIP-482: a tag is unique within the context it appears in", _unique_tags),
-    Rule("contiguous-tags", "StructSpec: no tag may be left out", _contiguous_tags),
+STRUCT_RULES: tuple[SpecRule[StructDecl], ...] = (
+    SpecRule("unique-names", "StructSpec: names are unique in a struct", _unique_names),
+    SpecRule("unique-tags", "KIP-482: a tag is unique within the context it appears in", _unique_tags),
+    SpecRule("contiguous-tags", "StructSpec: no tag may be left out", _contiguous_tags),
 )

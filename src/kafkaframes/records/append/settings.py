@@ -11,8 +11,8 @@ from kafkaframes.records._delivery import over_limit
 from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.decoded import Problem
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, MAX_CONTENT_BYTES
+from kafkaframes.wire.integers import MAX_INT64
 
-LARGEST_INT64 = 2**63 - 1
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 CONTENT_RATIO, _MIN_LIMIT_BATCH_BYTES = 64, 1 << 20
 ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
@@ -49,8 +49,8 @@ class AppendSettings:
     level: int | None = None
     timestamp_type: str = CREATE_TIME
     now_ms: int = 0
-    before_max_ms: int = LARGEST_INT64
-    after_max_ms: int = LARGEST_INT64
+    before_max_ms: int = MAX_INT64
+    after_max_ms: int = MAX_INT64
     is_compacted: bool = False
     origin: str = "CLIENT"
     leader_epoch: int = -1

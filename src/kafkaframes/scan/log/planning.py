@@ -214,7 +214,7 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
         first, end = options.where.limit_range(first, end)
         is_row = segment.size_bytes > segment.start or options.table == "segments"
         if is_row and segment.base_offset < end and limit > first:
-            slices.append(_bounded_slice(segment, first, end, limit))
+            slices.append(_limit_slice(segment, first, end, limit))
     return slices
 
 
@@ -228,7 +228,7 @@ def _reach(segment: Segment, following: Segment | None) -> tuple[int, int]:
     return (limit, NO_END) if last is None else (last + 1, limit if limit <= last else NO_END)
 
 
-def _bounded_slice(segment: Segment, first: int, end: int, limit: int) -> Slice:
+def _limit_slice(segment: Segment, first: int, end: int, limit: int) -> Slice:
     """Return the whole segment. Bounds that exclude no record are omitted, because the comparison takes time."""
     return Slice(
         segment,

@@ -42,7 +42,7 @@ from kafkaframes.storage.copies.reading import Healer
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.log.discover import filesystem_for
-from kafkaframes.storage.log.open_segment import Gap, OpenSegment, Run, TieredSource, open_planned_on
+from kafkaframes.storage.log.open_segment import Gap, OpenSegment, ReadableRun, TieredSource, open_planned_on
 from kafkaframes.storage.log.transactions import TransactionState
 
 log = logging.getLogger("kafkaframes.scan")
@@ -169,7 +169,7 @@ class OpenSlice:
             return where.batches_without_rows if where.has_times else skipped_batches
         return lambda batches: skipped_batches(batches) | where.batches_without_rows(batches)
 
-    def runs(self, on_damage: str, on_gap: Callable[[Gap], None] | None = None) -> Iterator[Run]:
+    def runs(self, on_damage: str, on_gap: Callable[[Gap], None] | None = None) -> Iterator[ReadableRun]:
         """Yield the runs of the slice. A damaged chunk between two runs is logged as a warning.
 
         After each run, batches that were replaced with those of other replicas are logged.

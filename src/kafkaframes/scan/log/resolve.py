@@ -206,7 +206,7 @@ def _slices(part: OneOfEach, options: ReadOptions) -> tuple[list[tuple[Slice, Lo
         check_loss(resolved_offsets, logs)
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
-    slices, notes = cut_slices(part.segments, resolved_offsets, logs)
+    slices, notes = plan_slices(part.segments, resolved_offsets, logs)
     return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in slices], notes
 
 
@@ -217,7 +217,7 @@ def with_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
     return replace(options, isolation="read_committed" if is_whole else "read_uncommitted")
 
 
-def cut_slices(segments: list[Segment], options: ReadOptions, logs: Logs) -> tuple[list[Slice], LogNotes]:
+def plan_slices(segments: list[Segment], options: ReadOptions, logs: Logs) -> tuple[list[Slice], LogNotes]:
     """Return the slices with the batches of the range, each with the aborted transactions that it may contain.
 
     Args:

@@ -121,7 +121,7 @@ class ProtobufDecoder:
         self._remove_frame = remove_frame
         self.message = name
         names = column_names(entry.name for entry in descriptor.fields)
-        plan = _Plan()
+        plan = _MessagePlanner()
         columns = [(names[entry.name], *plan.field(entry, entry.name, (name,))) for entry in descriptor.fields]
         self._takes = [(name, take) for name, _, take in columns]
         self.fields: tuple[pa.Field, ...] = tuple(pa.field(name, kind) for name, kind, _ in columns)
@@ -140,7 +140,7 @@ class ProtobufDecoder:
         return {name: take(result) for name, take in self._takes}
 
 
-class _Plan:
+class _MessagePlanner:
     """The planner of a message's columns. Methods return a type, and a function that reads the value of a message."""
 
     def __init__(self) -> None:

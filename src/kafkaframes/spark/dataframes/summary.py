@@ -135,14 +135,14 @@ def _sum_up(
     return Summary(
         topics=tuple(_topic(topic, rows) for topic, rows in sorted(of_topic.items())),
         codecs=tuple(_codec(codec, rows, of_codec[codec]) for codec, rows in sorted(in_log.items())),
-        dropped=tuple(sorted(filter(None, map(_dropped_of, scanned_counts)), key=lambda entry: entry.reason)),
+        dropped=tuple(sorted(filter(None, map(_to_dropped, scanned_counts)), key=lambda entry: entry.reason)),
         internal_topics=left_alone,
         output=output,
         seconds=time.monotonic() - start,
     )
 
 
-def _dropped_of(row: dict[str, Any]) -> Dropped | None:
+def _to_dropped(row: dict[str, Any]) -> Dropped | None:
     """Return the loss of a group of batches; None if there is none. A wrong checksum alone loses no record."""
     if row["error"] is not None:
         lost_records = None if row["counted"] is None else row["counted"] - (row["readable"] or 0)

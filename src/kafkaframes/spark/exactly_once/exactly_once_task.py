@@ -34,7 +34,7 @@ Rows = Iterator[pa.RecordBatch]
 Counts = dict[TopicPartition, int]
 
 
-class Work(NamedTuple):
+class TaskArguments(NamedTuple):
     """The arguments of each task.
 
     Attributes:
@@ -49,7 +49,7 @@ class Work(NamedTuple):
     is_written_anew: bool = False
 
 
-def writing(work: Work) -> Callable[[Rows], Rows]:
+def writing(work: TaskArguments) -> Callable[[Rows], Rows]:
     """Return the function of the tasks, which writes rows and returns the number of records in each partition.
 
     An error of this package is returned as a row with ``failure``, and the task succeeds. Otherwise Spark would repeat
@@ -77,7 +77,7 @@ def writing(work: Work) -> Callable[[Rows], Rows]:
     return write
 
 
-def write_rows(work: Work, task: int, rows: Rows) -> Counts:
+def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
     """Write rows in the transaction, and return the number of acknowledged records in each partition.
 
     Raises:

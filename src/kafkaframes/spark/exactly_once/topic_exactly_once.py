@@ -32,7 +32,7 @@ from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
 from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, plan_batch, target_of, transactional_id_of
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.exactly_once.exactly_once_task import COLUMNS, Work, writing
+from kafkaframes.spark.exactly_once.exactly_once_task import COLUMNS, TaskArguments, writing
 from kafkaframes.spark.exactly_once.marker_skip import check_stateless, next_batch, skip_to
 from kafkaframes.spark.options.schemas import types_of
 from kafkaframes.spark.options.topic_options import (
@@ -176,7 +176,7 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
         LeaseServer(lambda _: shared_producer, listen=listen, host=host, port=sink.options.driver_port) as server,
         _arrow_batches_are_bounded(frame),
     ):
-        work = Work(sink.options, server.address, {}, is_written_anew)
+        work = TaskArguments(sink.options, server.address, {}, is_written_anew)
         try:
             results = frame.mapInArrow(writing(work), COLUMNS).collect()
         except Exception as error:  # the class depends on the type of the session

@@ -66,7 +66,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task. An error is returned in the message, so that Spark does not repeat the task."""
-        from kafkaframes.spark.exactly_once.exactly_once_task import Work, write_rows
+        from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 
         context, query_id, number = micro_batch_of_task()
         batch = {"attempt": self._attempt, "query": query_id, "batch": number}
@@ -74,7 +74,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         wrote = TaskWrote(self._attempt)
         try:
             check_speculation(context.getLocalProperty(SPECULATION))
-            counts = write_rows(Work(self._options, self._address, batch), context.partitionId(), rows)
+            counts = write_rows(TaskArguments(self._options, self._address, batch), context.partitionId(), rows)
             wrote.counts = {(at.topic, at.partition): records for at, records in counts.items()}
         except KafkaframesError as error:
             if context.attemptNumber():  # what failed twice may fail for its rows: then Spark tells of that

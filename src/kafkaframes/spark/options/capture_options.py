@@ -104,6 +104,6 @@ def capture_options(options: Mapping[str, str]) -> SourceOptions:
     values = field_values(_KNOWN, by_name)
     of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
     read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
-    read.selected_columns()
+    read.select_columns()
     paths = load_paths(by_name, source="kafka-capture", example="/captures/x.pcap")
     return SourceOptions(paths=paths, read=read, **of_files)

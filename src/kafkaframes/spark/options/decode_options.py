@@ -55,7 +55,7 @@ _OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option 
 
 
 @dataclass(frozen=True)
-class Values:
+class DecodedValues:
     """The decoding of the values of a read.
 
     Attributes:
@@ -69,7 +69,7 @@ class Values:
 
 def split_options(
     options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()
-) -> tuple[Values | None, dict[str, str]]:
+) -> tuple[DecodedValues | None, dict[str, str]]:
     """Return the decoding (None: values are bytes), and the options of the source.
 
     Args:
@@ -96,7 +96,7 @@ def split_options(
         raise OptionError(f"decode={mode} takes the option schema, or schemaRegistry")
     if ERROR in (name.strip() for name in by_name.get("columns", "").split(",")):
         raise OptionError(f"columns: {ERROR} comes by itself, behind the others, where value is among them")
-    return Values(_decoding(mode, choice, by_name.get("subscribe", ""))), own
+    return DecodedValues(_decoding(mode, choice, by_name.get("subscribe", ""))), own
 
 
 def _decoding(mode: str, choice: dict[str, Any], subscribed: str) -> ValueDecoding:
@@ -122,7 +122,7 @@ def refuse_decoding(names: Iterable[str]) -> None:
             raise OptionError(f"option {_OPTIONS[name].name}: values are decoded by spark.read and spark.readStream")
 
 
-def ddl_of_decoded(columns: tuple[Column, ...], values: Values | None, comment: str) -> str:
+def ddl_of_decoded(columns: tuple[Column, ...], values: DecodedValues | None, comment: str) -> str:
     """Return the schema of a source as Spark DDL, with the struct as the type of ``value``."""
     if values is None or VALUE not in [column.name for column in columns]:
         return ddl(columns, comment)
@@ -150,7 +150,7 @@ def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def plain_schema(schema: StructType, values: Values | None) -> tuple[StructType, Values | None]:
+def plain_schema(schema: StructType, values: DecodedValues | None) -> tuple[StructType, DecodedValues | None]:
     """Return the schema that the source reads, with ``value`` as bytes, and the decoding to Spark's schema."""
     if values is None:
         return schema, None
@@ -168,10 +168,10 @@ def plain_schema(schema: StructType, values: Values | None) -> tuple[StructType,
     names = [field.name for field in fields]
     if VALUE in names and HEADERS in values.decoding.sources and HEADERS not in names:  # read, but not returned
         fields.append(StructField(HEADERS, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
-    return StructType(fields), Values(values.decoding, to_arrow_schema(schema, timezone="UTC"))
+    return StructType(fields), DecodedValues(values.decoding, to_arrow_schema(schema, timezone="UTC"))
 
 
-def decode_rows(batches: Iterable[pa.RecordBatch], values: Values | None) -> Iterator[pa.RecordBatch]:
+def decode_rows(batches: Iterable[pa.RecordBatch], values: DecodedValues | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task with decoded values, in Spark's types.
 
     Raises:

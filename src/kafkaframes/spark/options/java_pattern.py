@@ -210,7 +210,7 @@ class _Parser:
         return self._at >= len(self._chars)
 
     @contextmanager
-    def _nested_scope(self) -> Iterator[None]:
+    def _enter_scope(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             self._fail(f"groups or classes are nested more than {_MAX_DEPTH} deep,")
@@ -333,7 +333,7 @@ class _Parser:
 
     def _parse_until_close(self, head: str, flags: _Flags) -> str:
         """Parse a group up to its end. Flags that are set inside the group end with it."""
-        with self._nested_scope():
+        with self._enter_scope():
             result = f"{head}{self._alternatives()})"
         if not self._take(")"):
             self._fail("an unclosed group")
@@ -476,7 +476,7 @@ class _Parser:
         """Return the set of a class after its ``[``, and consume its ``]``."""
         is_negated = self._at < len(self._chars) and self._chars[self._at][::2] == ("^", False)
         self._at += is_negated
-        with self._nested_scope():
+        with self._enter_scope():
             result = self._class_items()
         self._at += 1
         return ALPHABET - result if is_negated else result
@@ -505,7 +505,7 @@ class _Parser:
             if char == "[":
                 item = self._parse_nested_class()
             else:
-                with self._nested_scope():
+                with self._enter_scope():
                     item = self._class_items()
             result = item if result is None else result | item
         if result is None:

@@ -280,7 +280,7 @@ def separate_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[s
         elif lower in NAMES:
             path, parse = NAMES[lower]
             try:
-                _put(storage, path, parse(text))
+                _assign(storage, path, parse(text))
             except ValueError as error:
                 raise OptionError(f"option {name}: {error}") from None  # the value may be a secret
         else:
@@ -288,7 +288,7 @@ def separate_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[s
     return others, {**storage, **whole}
 
 
-def _put(storage: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _assign(storage: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for step in path[:-1]:
         storage = storage.setdefault(step, {})
     storage[path[-1]] = value

@@ -29,13 +29,13 @@ from kafkaframes.errors import OptionError
 from kafkaframes.kernels.directories import EXTRA_FOLDERS
 from kafkaframes.protocol.addresses import is_host
 from kafkaframes.spark.progress.checkpoint_files import is_connect
-from kafkaframes.spark.sessions.worker_files import ship, unpacked_directory, without_zip
+from kafkaframes.spark.sessions.worker_files import find_unpacked_archive, ship, without_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
-EXTRA_FOLDERS.append(unpacked_directory)
+EXTRA_FOLDERS.append(find_unpacked_archive)
 _MAX_PORT = 65_535
 _ANSWER_SECONDS = 5.0  # time limit for a connection to a master
 # Names of settings and options whose values Spark hides in its UI and its logs: Spark's own and those of Kafka clients.

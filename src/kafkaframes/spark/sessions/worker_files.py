@@ -49,7 +49,7 @@ def ship(spark: SparkSession) -> bool:
     return True
 
 
-def unpacked_directory() -> str | None:
+def find_unpacked_archive() -> str | None:
     """Return where Spark has unpacked the archive, in a Python worker; ``None`` elsewhere."""
     files = sys.modules.get("pyspark.core.files") or sys.modules.get("pyspark.files")
     spark_files = getattr(files, "SparkFiles", None)
@@ -93,12 +93,12 @@ def without_zip(environ: MutableMapping[str, str]) -> Iterator[None]:
 
     A home that the user has set stays.
     """
-    top = _installed_directory("pyspark")
+    top = _find_package_directory("pyspark")
     unfit = "SPARK_HOME" in environ or environ.get("PYSPARK_PYTHON") != sys.executable or os.name != "posix"
     if (
         unfit
         or top is None
-        or _installed_directory("py4j") is None
+        or _find_package_directory("py4j") is None
         or not (top / "python" / "lib" / "pyspark.zip").exists()
     ):
         yield
@@ -110,7 +110,7 @@ def without_zip(environ: MutableMapping[str, str]) -> Iterator[None]:
         del environ["SPARK_HOME"]
 
 
-def _installed_directory(package: str) -> Path | None:
+def _find_package_directory(package: str) -> Path | None:
     """Return the directory of a package where every process of this interpreter looks for it; None elsewhere."""
     spec = find_spec(package)
     top = Path(spec.origin).parent if spec is not None and spec.origin else None

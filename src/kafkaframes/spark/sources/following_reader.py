@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.ranges import Nested
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.spark.options.decode_options import Values
+    from kafkaframes.spark.options.decode_options import DecodedValues
 
 _Options = TypeVar("_Options", bound="ReadOptions | TopicOptions")
 
@@ -29,7 +29,7 @@ _Options = TypeVar("_Options", bound="ReadOptions | TopicOptions")
 class FollowingReader(TaskReader[_Options], DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream reader, which plans micro-batches in the planner process and reads them in the workers."""
 
-    def __init__(self, options: _Options, columns: tuple[Column, ...], values: Values | None = None) -> None:
+    def __init__(self, options: _Options, columns: tuple[Column, ...], values: DecodedValues | None = None) -> None:
         super().__init__(options, columns, values)
         self.goal: Nested | None = None  # end of the run for Trigger.AvailableNow
         self.first = FirstBatch()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from kafkaframes.scan.capture import SourceOptions, Work
+    from kafkaframes.scan.capture import CaptureWork, SourceOptions
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -50,7 +50,7 @@ class KafkaCaptureDataSource(DataSource):
         from kafkaframes.capture.columns import schema_of
 
         options = _parse_options(without_added(self._options))
-        schema = from_arrow_schema(schema_of(options.read.selected_columns()))
+        schema = from_arrow_schema(schema_of(options.read.select_columns()))
         comment = comment_of(self.name(), self._options)
         if comment:
             schema[0].metadata = {"comment": comment}
@@ -97,7 +97,7 @@ class _CaptureReader:
         from kafkaframes.capture.reader import read_traffic
         from kafkaframes.scan.arrow import rebatch
 
-        work: Work = partition.value
+        work: CaptureWork = partition.value
         coverage = Coverage()
         yield from rebatch(read_traffic(work.files, work.options, coverage))
         for entry in coverage.unread:
@@ -137,14 +137,14 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Return the tasks for the files after ``start``. They also read some earlier files for continued calls."""
         from kafkaframes.capture.files import natural
-        from kafkaframes.scan.capture import Work, find_finished_files
+        from kafkaframes.scan.capture import CaptureWork, find_finished_files
 
         files = find_finished_files(replace(self.options, quiet_seconds=0), now=time.time())
         last = natural(str(end["after"]))
         before = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
         new = [path for path in files if path not in before and natural(path) <= last]
         if not new:
-            return [InputPartition(Work((), self.options.read))]
+            return [InputPartition(CaptureWork((), self.options.read))]
         lead = before[-(self.options.read.wait_files + 1) :]
         options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
         return _plan_partitions([*lead, *new], options)

@@ -34,7 +34,7 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST
-from kafkaframes.spark.options.decode_options import Values, ddl_of_decoded, plain_schema, split_options
+from kafkaframes.spark.options.decode_options import DecodedValues, ddl_of_decoded, plain_schema, split_options
 from kafkaframes.spark.options.log_options import DECODERS, log_options, refuse_stream_end
 from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, without_added
 from kafkaframes.spark.runtime.worker import freeze_objects, tells_plainly
@@ -75,7 +75,9 @@ class KafkaLogDataSource(DataSource):
         """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
         return KafkaLogReader(*self._to_read(schema, is_stream=False))
 
-    def _to_read(self, schema: StructType, *, is_stream: bool) -> tuple[ReadOptions, tuple[Column, ...], Values | None]:
+    def _to_read(
+        self, schema: StructType, *, is_stream: bool
+    ) -> tuple[ReadOptions, tuple[Column, ...], DecodedValues | None]:
         """Return the arguments of a reader."""
         values, own = split_options(options_of(self.name(), self._options, schema), other_modes=DECODERS)
         plain, values = plain_schema(schema, values)

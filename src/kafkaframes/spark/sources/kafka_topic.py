@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
-from kafkaframes.spark.options.decode_options import Values, ddl_of_decoded, plain_schema, split_options
+from kafkaframes.spark.options.decode_options import DecodedValues, ddl_of_decoded, plain_schema, split_options
 from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, types_of, without_added
 from kafkaframes.spark.runtime.worker import freeze_objects, settle, tells_plainly
 from kafkaframes.spark.sources.tasks import TaskReader, read_topic
@@ -77,7 +77,7 @@ class KafkaTopicDataSource(DataSource):
 
     def _to_read(
         self, schema: StructType, *, is_stream: bool
-    ) -> tuple[TopicOptions, tuple[Column, ...], Values | None]:
+    ) -> tuple[TopicOptions, tuple[Column, ...], DecodedValues | None]:
         """Return the arguments of a reader."""
         from kafkaframes.spark.options.topic_options import topic_options
 

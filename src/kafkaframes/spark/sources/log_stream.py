@@ -18,7 +18,7 @@ from kafkaframes.scan.log.following import Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import Nested, flat, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
-from kafkaframes.spark.options.decode_options import Values
+from kafkaframes.spark.options.decode_options import DecodedValues
 from kafkaframes.spark.runtime.worker import tells_plainly
 from kafkaframes.spark.sources.following_reader import FollowingReader
 from kafkaframes.spark.sources.tasks import read_table
@@ -30,7 +30,7 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     read_work = staticmethod(read_table)
 
-    def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: DecodedValues | None = None) -> None:
         super().__init__(options, columns, values)
         self.follower = Follower(options).check_options()
 

@@ -42,7 +42,7 @@ _OVERHEAD_BYTES: Final = 500  # of the key and the Python objects of an entry
 Key = tuple[int | str, str]  # execution id or plan id, and the digest of the options
 
 
-class _Entry(NamedTuple):
+class _CachedBounds(NamedTuple):
     bounds: bytes
     resolved_at: float
 
@@ -57,7 +57,7 @@ class ExecutionMemory:
     def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes = max_bytes
         self._clock = clock
-        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Key, _CachedBounds] = OrderedDict()
         self._size_bytes = 0
         self._last_evicted_execution = -1
         self._evicted_plans: set[str] = set()
@@ -84,7 +84,7 @@ class ExecutionMemory:
     def add(self, key: Key, bounds: Bounds) -> None:
         """Store the offsets of an execution."""
         rows = [[partition.topic, partition.partition, first, end] for partition, (first, end) in bounds.items()]
-        entry = _Entry(zlib.compress(json.dumps(rows).encode(), 1), self._clock())
+        entry = _CachedBounds(zlib.compress(json.dumps(rows).encode(), 1), self._clock())
         self._entries[key] = entry
         self._size_bytes += entry.size_bytes
         while self._size_bytes > self._max_bytes and len(self._entries) > 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.columns import Column
-from kafkaframes.spark.options.decode_options import Values, decode_rows
+from kafkaframes.spark.options.decode_options import DecodedValues, decode_rows
 from kafkaframes.spark.runtime.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class TaskReader(Generic[_Options]):
 
     read_work: ClassVar[staticmethod[..., Iterator[pa.RecordBatch]]]
 
-    def __init__(self, options: _Options, columns: tuple[Column, ...], values: Values | None = None) -> None:
+    def __init__(self, options: _Options, columns: tuple[Column, ...], values: DecodedValues | None = None) -> None:
         self.options = options
         self.columns = columns
         self.values = values

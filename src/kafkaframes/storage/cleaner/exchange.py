@@ -65,7 +65,7 @@ class EntriesWriter:
         self._shift = 64 - buckets.bit_length() + 1
         self._used_entries = 0
 
-    def put(self, window: Decoded, is_selected: Flags) -> None:
+    def add_window(self, window: Decoded, is_selected: Flags) -> None:
         """Add a window's records. Records that are not selected replace no record, but can be replaced."""
         index, flags = window.index, is_selected.view(np.uint8)
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
@@ -124,7 +124,7 @@ def judge_buckets(
             and bucket one bit per entry follows, padded to whole bytes.
     """
     files = [_open_runs(path, runs, buckets) for path, runs in entries]
-    run_files = [_Run(counts, data) for runs in files for counts, data in runs]
+    run_files = [_RunVerdicts(counts, data) for runs in files for counts, data in runs]
     table: Ints = np.empty(0, np.int64)
     for bucket in range(first_bucket, end_bucket):
         parts = [run_file.entries_of(bucket) for run_file in run_files]
@@ -143,7 +143,7 @@ def judge_buckets(
     verdicts.writelines(slabs)
 
 
-class _Run:
+class _RunVerdicts:
     """The entries of one run, and their verdicts so far."""
 
     def __init__(self, counts: Ints, entries: Ints) -> None:

@@ -62,7 +62,7 @@ class OffsetMap:
     def __len__(self) -> int:
         return self._entries
 
-    def put_all(
+    def add_records(
         self,
         buf: npt.NDArray[np.uint8],
         positions: Ints,
@@ -195,7 +195,7 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
     walked_windows: dict[tuple[str | None, int], tuple[int, Flags | None]] = {}
     for window, is_selected in counting_windows(filesystem, plan):
         index = window.index
-        number = offset_map.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, is_selected)
+        number = offset_map.add_records(window.sections.buf, index.key_at, index.key_size, index.offsets, is_selected)
         walked_windows[_window_key(window)] = number, None if is_selected.all() else ~is_selected
     return LatestInMemory(offset_map, walked_windows)
 

@@ -310,7 +310,7 @@ def holes(blocks: Blocks, *, within: bool) -> Rows:
     return rows
 
 
-def compacted_end(copy: Copy, blocks: Blocks) -> int:
+def find_compacted_end(copy: Copy, blocks: Blocks) -> int:
     """Return the end of a copy's compacted part: no offset at or above it was removed.
 
     The cleaner's checkpoint may be older than the segments, so that the batches count as well.

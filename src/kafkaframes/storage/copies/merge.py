@@ -35,8 +35,8 @@ from kafkaframes.storage.copies.cover import (
     Conflict,
     Inspector,
     block_columns,
-    compacted_end,
     coverage,
+    find_compacted_end,
     is_compacted,
     make_undecided_column,
 )
@@ -188,14 +188,14 @@ class _Merger:
         """Return the end of the compacted part of the furthest compacted copy; 0 if no copy is compacted."""
         if not is_compacted(self.name, self.copies, self.usable, self.inspector):
             return 0
-        return max(compacted_end(self.copies[index], self.usable[index]) for index in self.order)
+        return max(find_compacted_end(self.copies[index], self.usable[index]) for index in self.order)
 
     def _take_compacted(self, clean: int) -> None:
         """Take the offsets below ``clean`` from a single copy."""
 
         def rank(index: int) -> tuple[bool, bool, int, int, int]:
             covers = coverage(self.copies[index], self.usable[index], clean)
-            return *covers, compacted_end(self.copies[index], self.usable[index]), -self.order.index(index)
+            return *covers, find_compacted_end(self.copies[index], self.usable[index]), -self.order.index(index)
 
         best = max(self.order, key=rank)
         blocks = self.usable[best]

@@ -28,12 +28,12 @@ from kafkaframes.records.reasons import FAIL, KEEP, TORN
 from kafkaframes.records.scan import (
     FILE,
     Batches,
+    BatchSource,
     Bytes,
     Chunk,
     Chunks,
     Flags,
     Memory,
-    Source,
     as_array,
     check_crcs,
     runs_of,
@@ -80,7 +80,7 @@ class CopySource:
 
 
 @contextmanager
-def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[Source]:
+def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[BatchSource]:
     """Open a segment as a source of batches, up to its listed size.
 
     Raises:

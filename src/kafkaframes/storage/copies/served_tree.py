@@ -12,7 +12,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.storage.copies.decisions import ROOT
 from kafkaframes.storage.copies.one_log import copies_of, merge_copies
 from kafkaframes.storage.copies.reading import CopySource, group
-from kafkaframes.storage.copies.view import Part, View
+from kafkaframes.storage.copies.view import FileExtent, View
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join
@@ -114,7 +114,7 @@ class _Tree:
             if entry.name in _SMALL:
                 shown.append(self.view.add_file(path, filesystem.read(entry.path)))
             elif FileName.parse(entry.name) is not None:
-                self.view.parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
+                self.view.parts[path] = (FileExtent(filesystem, entry.path, 0, entry.size_bytes),)
                 shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
         self.view.listings[directory] = tuple(sorted(shown, key=lambda info: info.name))
         return str(topic_partition)

@@ -35,7 +35,7 @@ from kafkaframes.storage.log.discover import filesystem_for
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FileExtent:
     """Bytes ``start`` to ``end`` of a file."""
 
     filesystem: FileSystem
@@ -58,7 +58,7 @@ class MergedFileSystem:
         small: content of each file below ``ROOT`` that was created for the view, by path.
     """
 
-    parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict, repr=False)
+    parts: Mapping[str, tuple[FileExtent, ...]] = field(default_factory=dict, repr=False)
     small: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     listings: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict, compare=False, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -98,7 +98,7 @@ class MergedFileSystem:
             yield reader_of(self.small[path])
         elif path in self.parts:
             with ExitStack() as stack:
-                yield _Joined(self.parts[path], stack)
+                yield _JoinedReader(self.parts[path], stack)
         elif _is_ours(path):
             raise LogDirError("no such file in the merged log", file=path)
         else:
@@ -128,10 +128,10 @@ def _is_ours(path: str) -> bool:
     return path == ROOT or path.startswith(ROOT + "/")
 
 
-class _Joined:
+class _JoinedReader:
     """A reader of parts of files as one file."""
 
-    def __init__(self, parts: Sequence[Part], stack: ExitStack) -> None:
+    def __init__(self, parts: Sequence[FileExtent], stack: ExitStack) -> None:
         self._parts = parts
         self._stack = stack
         self._readers: dict[str, ReadAt] = {}
@@ -149,7 +149,7 @@ class _Joined:
                 position = max(position - part.size_bytes, 0)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def _reader(self, part: Part) -> ReadAt:
+    def _reader(self, part: FileExtent) -> ReadAt:
         if part.path not in self._readers:
             self._readers[part.path] = self._stack.enter_context(part.filesystem.open(part.path))
         return self._readers[part.path]
@@ -160,7 +160,7 @@ class View:
     """A builder of the view of merged partitions, which ``directory`` returns."""
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    parts: dict[str, tuple[FileExtent, ...]] = field(default_factory=dict)
     small: dict[str, bytes] = field(default_factory=dict)
     listings: dict[str, tuple[FileInfo, ...]] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
@@ -271,7 +271,7 @@ class View:
         base = segment.base_offset if is_named_so else first.first_offset
         path = join(directory, segment_file_name(base, "log"))
         self.parts[path] = tuple(
-            Part(sources[one.at.copy].filesystem, merged.segment(one.at).path, one.at.start, one.at.end)
+            FileExtent(sources[one.at.copy].filesystem, merged.segment(one.at).path, one.at.start, one.at.end)
             for one in group
         )
         size_bytes = sum(one.size_bytes for one in group)

@@ -81,29 +81,29 @@ class CleanShutdown:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _CheckpointLine:
     text: str
     position: int
 
 
-def _lines(raw: bytes, file: str | None) -> Iterator[_Line]:
+def _lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]:
     position = 0
     for line in raw.split(b"\n"):
         try:
-            yield _Line(line.decode("utf-8").rstrip("\r"), position)
+            yield _CheckpointLine(line.decode("utf-8").rstrip("\r"), position)
         except UnicodeDecodeError as error:
             raise LogDirError("not UTF-8 text", position=position + error.start, file=file) from error
         position += len(line) + 1
 
 
-def _integer(text: str, limits: tuple[int, int], line: _Line, what: str, file: str | None) -> int:
+def _integer(text: str, limits: tuple[int, int], line: _CheckpointLine, what: str, file: str | None) -> int:
     value = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
     if value is None or not limits[0] <= value <= limits[1]:
         raise LogDirError(f"{what} is {text[:40]!r}, not a number in its range", position=line.position, file=file)
     return value
 
 
-def _checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_Line]:
+def _checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]:
     """Check the version and count of a checkpoint, and yield its entry lines.
 
     An empty file has no entries, as in Kafka's CheckpointReadBuffer.
@@ -129,7 +129,7 @@ def _write_checkpoint(entries: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in (_VERSION_LINE, str(len(lines)), *lines)).encode()
 
 
-def _fields(line: _Line, count: int, file: str | None) -> list[str]:
+def _fields(line: _CheckpointLine, count: int, file: str | None) -> list[str]:
     fields = line.text.split()
     if len(fields) != count:
         raise LogDirError(f"{line.text[:80]!r} is not {count} words", position=line.position, file=file)

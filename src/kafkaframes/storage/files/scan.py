@@ -66,7 +66,7 @@ def scan_segment(
     Raises:
         LogDirError: the file cannot be read, or has become shorter than ``size_bytes``.
     """
-    source = _Source(read_at, size_bytes, file)
+    source = _FileSource(read_at, size_bytes, file)
     chunks = Chunks(source, rules=FILE, start=position, end=size_bytes, chunk_bytes=window_bytes, whole=whole)
     end, start = End(position, MORE), position
     for chunk in chunks:
@@ -85,7 +85,7 @@ def _end_of(chunk: Chunk, size_bytes: int) -> End:
     return End(after, END if end.goes_on and after >= size_bytes else end.status)
 
 
-class _Source(NamedTuple):
+class _FileSource(NamedTuple):
     """A file that must not become smaller than its listed size."""
 
     read_at: ReadAt

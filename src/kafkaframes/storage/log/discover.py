@@ -3,7 +3,7 @@
 A path of ``discover`` is a log directory, a directory of log directories, a partition directory, a segment, a KRaft
 snapshot, or a pattern; it is local or a URL. ``discover`` lists names, sizes and modification times. It reads only the
 small text files (checkpoints and ids). If one of these is corrupt, ``problems`` reports it and the segments are still
-listed. ``selected`` selects topics and partitions by names, shell patterns and numbers.
+listed. ``select_partitions`` selects topics and partitions by names, shell patterns and numbers.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ def check_topics(patterns: Iterable[str], have: Iterable[str]) -> None:
             raise OptionError(f"no topic {name}: {hint}")
 
 
-def selected(
+def select_partitions(
     directories: Sequence[LogDirectory], topics: Collection[str] = (), partitions: Collection[int] = ()
 ) -> tuple[LogDirectory, ...]:
     """Return the directories with only the selected partitions.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
-from kafkaframes.records.scan import Bytes, End, Source, as_array
+from kafkaframes.records.scan import BatchSource, Bytes, End, as_array
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.scan import SHORTER, VANISHED, Meter, open_segment_file
@@ -134,7 +134,7 @@ def counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
 
 
 @dataclass(slots=True)
-class Run:
+class ReadableRun:
     """A part of a segment that is read without interruption, up to the segment's end or to a damaged chunk.
 
     Attributes:
@@ -172,11 +172,11 @@ class OpenSegment:
 
     filesystem: FileSystem
     path: str
-    source: Source
+    source: BatchSource
 
     def runs(
         self, *, start: int = 0, end: int | None = None, on_damage: str, on_gap: Callable[[Gap], object]
-    ) -> Iterator[Run]:
+    ) -> Iterator[ReadableRun]:
         """Yield the runs of the segment. The caller reads each run and sets its ``end`` before it requests the next.
 
         Args:
@@ -191,7 +191,7 @@ class OpenSegment:
         """
         position: int | None = start
         while position is not None:
-            run = Run(position)
+            run = ReadableRun(position)
             yield run
             if run.end is None:
                 return

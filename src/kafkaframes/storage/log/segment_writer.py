@@ -124,7 +124,7 @@ class PartitionWriter:
         self._directory = Path(directory)
         self._settings = settings or SegmentSettings()
         self._topic_id = topic_id
-        self._segment: _OpenSegment | None = None
+        self._segment: _OutputSegment | None = None
         self._transactions = OpenTransactions()
         self._producers = Producers() if producers is None else producers
         self._last_snapshot = start_offset
@@ -260,16 +260,16 @@ class PartitionWriter:
         is_legacy = int(batches.column("magic")[row]) < 2
         return max(self.result.log_end_offset, last - MAX_INT32) if is_legacy else first
 
-    def _fitting(self, segment: _OpenSegment, batches: Batches, first: int) -> int:
+    def _fitting(self, segment: _OutputSegment, batches: Batches, first: int) -> int:
         starts, sizes = batches.column("position")[first:], batches.column("size")[first:]
         sizes_after = segment.size_bytes + starts + sizes - starts[0]
         deltas = batches.column("last_offset")[first:] - segment.base_offset
         exceeds_limit = (sizes_after > self._settings.segment_bytes) | (deltas > MAX_INT32)
         return first + (int(exceeds_limit.argmax()) if exceeds_limit.any() else len(exceeds_limit))
 
-    def _begin(self, base_offset: int) -> _OpenSegment:
+    def _begin(self, base_offset: int) -> _OutputSegment:
         self._take_snapshot(base_offset)
-        self._segment = _OpenSegment(self._directory, base_offset)
+        self._segment = _OutputSegment(self._directory, base_offset)
         return self._segment
 
     def _take_snapshot(self, offset: int) -> None:
@@ -283,7 +283,7 @@ class PartitionWriter:
             out.write(raw)
 
 
-class _OpenSegment:
+class _OutputSegment:
     """The ``.log`` file that is being written."""
 
     def __init__(self, directory: Path, base_offset: int) -> None:

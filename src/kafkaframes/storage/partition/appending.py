@@ -16,7 +16,6 @@ from kafkaframes.records.append.entry import assign_at
 from kafkaframes.records.append.headers import valid_batches
 from kafkaframes.records.append.settings import (
     KEEP,
-    LARGEST_INT64,
     LOG_APPEND_TIME,
     REASSIGN,
     Appended,
@@ -34,7 +33,7 @@ from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings, for_append
 from kafkaframes.storage.partition.state import LogState
 from kafkaframes.wire.checksum import crc32c
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 NO_TIME = -1
 NO_EPOCH = -1
@@ -111,7 +110,7 @@ def append_as_leader(
     settings = state.settings_of_append(leader_epoch, origin)
     start = state.log_end_offset
     batches = assign_at(records, start, settings, now_ms)
-    headers = _assigned_headers(batches, sent_header, settings)
+    headers = _parse_appended_headers(batches, sent_header, settings)
     info = _append(state, batches.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
     if settings.timestamp_type != LOG_APPEND_TIME and not batches.recompressed_bytes:
         return info if info.valid_bytes == batches.valid_bytes else info._replace(valid_bytes=batches.valid_bytes)
@@ -166,7 +165,7 @@ def _append_kept(state: LogState, records: Raw, *, now_ms: int) -> LogAppendInfo
 # ------------------------------------------------------------------------------------------------- checks of batches
 
 
-def _assigned_headers(
+def _parse_appended_headers(
     batches: Appended, sent_header: BatchHeader | None, settings: AppendSettings
 ) -> list[BatchHeader]:
     """Return the headers of the appended batches. The header of a single unchanged batch is not parsed again."""
@@ -262,7 +261,7 @@ def _check_offsets(headers: Sequence[BatchHeader], log_end_offset: int, *, disor
     """Reject offsets that do not increase (exception ``disorder``) or are below the log end offset (``below``)."""
     last = NO_OFFSET
     for header in headers:
-        if not last < header.base_offset <= header.last_offset < LARGEST_INT64:
+        if not last < header.base_offset <= header.last_offset < MAX_INT64:
             raise AppendRefusedError(disorder, _offset_reason(header, last))
         last = header.last_offset
     if headers and _first_or_last_offset(headers[0]) < log_end_offset:
@@ -275,8 +274,8 @@ def _offset_reason(header: BatchHeader, last: int) -> str:
     offsets = f"offsets {header.base_offset} to {header.last_offset}"
     if header.base_offset < 0:
         return f"{offsets}: offsets start at 0"
-    if header.last_offset >= LARGEST_INT64:
-        return f"{offsets}: offsets end at {LARGEST_INT64 - 1}"
+    if header.last_offset >= MAX_INT64:
+        return f"{offsets}: offsets end at {MAX_INT64 - 1}"
     return f"{offsets} follow offset {last}: offsets must increase"
 
 
@@ -301,13 +300,13 @@ def _append(
     if state.is_closed:
         raise OptionError(f"the log of {state.topic_partition} is closed")
     if not headers:
-        return _unchanged_info(state, first_offset, first_offset - 1, valid_bytes=len(data))
+        return _info_without_append(state, first_offset, first_offset - 1, valid_bytes=len(data))
     size, settings = len(data), state.settings
     _check_fits_segment(size, settings)
     producer_changes = _prepare_producers(state, data, headers, origin)
     if producer_changes.duplicate is not None:
         duplicate = producer_changes.duplicate
-        info = _unchanged_info(state, duplicate.first_offset, duplicate.last_offset, valid_bytes=size)
+        info = _info_without_append(state, duplicate.first_offset, duplicate.last_offset, valid_bytes=size)
         return info._replace(is_duplicate=True, append_time_ms=duplicate.timestamp)
     last = headers[-1]
     largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
@@ -338,7 +337,7 @@ def _check_fits_segment(size: int, settings: LogSettings) -> None:
         raise AppendRefusedError("RecordBatchTooLargeException", reason)
 
 
-def _unchanged_info(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
+def _info_without_append(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
     bounds = state.log_start_offset, state.log_end_offset
     return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIME, NO_TIME, *bounds, valid_bytes)
 

@@ -27,11 +27,10 @@ from kafkaframes.storage.partition.retention import CLEANED, SWAP
 from kafkaframes.storage.partition.segment import DELETED, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.storage.partition.state import Deleted, LeaderEpochs, Segments, Snapshots
-from kafkaframes.storage.recovery.draft import Action, Kind
+from kafkaframes.storage.recovery.draft import Action, ActionKind
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_recovery
 from kafkaframes.storage.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, Slice, work_out
-
-LARGEST_OFFSET = 2**63 - 1
+from kafkaframes.wire.integers import MAX_INT64
 
 
 def create_log(
@@ -124,7 +123,7 @@ def open_log(
 
 def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
     """Reject a log that cannot be appended to, before anything is changed."""
-    if plan.log_end_offset > LARGEST_OFFSET:
+    if plan.log_end_offset > MAX_INT64:
         raise LogDirError(
             "its last record has the largest offset there is: none is left for the log's end", file=directory
         )
@@ -182,9 +181,9 @@ def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
         StorageError: the disk fails; the next opening starts again and reaches the same result.
     """
     directory = recovered_log.plan.partition.directory
-    cuts = [action for action in recovered_log.plan.actions if action.kind is Kind.TRUNCATE]
+    cuts = [action for action in recovered_log.plan.actions if action.kind is ActionKind.TRUNCATE]
     for action in recovered_log.plan.actions:
-        if action.kind is not Kind.TRUNCATE:
+        if action.kind is not ActionKind.TRUNCATE:
             _ACTIONS[action.kind](disk, action)
     if cuts:  # later segments are deleted first, so that a crash leaves no gap
         disk.sync_directory(directory)
@@ -192,7 +191,7 @@ def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
         _truncate(disk, action)
     if recovered_log.plan.view is not None:  # parts must have their final names before a file is named .cleaned again
         disk.sync_directory(directory)
-    is_lasting = any(action.kind is not Kind.REBUILD for action in recovered_log.plan.actions)
+    is_lasting = any(action.kind is not ActionKind.REBUILD for action in recovered_log.plan.actions)
     before = {one.name: one.size_bytes for one in disk.list_directory(directory) if not one.is_directory}
     is_changed = bool(recovered_log.plan.actions)
     for name, content in recovered_log.files.items():
@@ -270,12 +269,12 @@ def _truncate(disk: Disk, action: Action) -> None:
     file.close()
 
 
-_ACTIONS: Mapping[Kind, Callable[[Disk, Action], None]] = {
-    Kind.DELETE: lambda disk, action: disk.delete(action.path),
-    Kind.RENAME: _rename,
-    Kind.CREATE: lambda disk, action: disk.open_file(action.path).close(),
-    Kind.REBUILD: lambda disk, action: None,  # with the other files
-    Kind.SPLIT: _split_segment,
+_ACTIONS: Mapping[ActionKind, Callable[[Disk, Action], None]] = {
+    ActionKind.DELETE: lambda disk, action: disk.delete(action.path),
+    ActionKind.RENAME: _rename,
+    ActionKind.CREATE: lambda disk, action: disk.open_file(action.path).close(),
+    ActionKind.REBUILD: lambda disk, action: None,  # with the other files
+    ActionKind.SPLIT: _split_segment,
 }
 
 
@@ -305,11 +304,13 @@ def _open_recovered(
         topic_id=None if partition.metadata is None else partition.metadata.topic_id,
         bytes_lost=plan.bytes_lost,
         is_linked=not is_changed,
-        whole_until=next(((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is Kind.TRUNCATE), None),
+        whole_until=next(
+            ((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is ActionKind.TRUNCATE), None
+        ),
     )
     if is_changed:
         log.snapshots.unflushed_files = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
-    is_new = any(action.kind is Kind.CREATE for action in plan.actions)
+    is_new = any(action.kind is ActionKind.CREATE for action in plan.actions)
     if is_new:
         segments.active.activate(settings, is_new=True)
     retention.reload_producers(log, now_ms=now_ms)

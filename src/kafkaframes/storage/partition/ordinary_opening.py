@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.layout import CONTROL
 from kafkaframes.storage.files import checkpoints, indexes, names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, read_leader_epochs, read_partition_metadata
@@ -35,6 +34,7 @@ from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.storage.partition.state import LeaderEpochs, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import MAX_HEADERS
 from kafkaframes.storage.recovery.plan import walk
+from kafkaframes.wire.integers import MAX_INT64
 
 _ParsedFile = TypeVar("_ParsedFile")
 _SMALL_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)
@@ -49,7 +49,7 @@ class _Files(NamedTuple):
     snapshots: tuple[int, ...]
 
 
-class _Opened(NamedTuple):
+class _OpenedDirectory(NamedTuple):
     """The content of an ordinary directory after opening.
 
     Attributes:
@@ -155,7 +155,7 @@ def _files_of(entries: list[FileInfo], *, is_clean: bool) -> _Files | None:
     return _Files(small, logs, tuple(sorted(sizes["snapshot"])))
 
 
-def _clean(disk: OnlineDisk, directory: str, files: _Files, start: int, end: int) -> _Opened | None:
+def _clean(disk: OnlineDisk, directory: str, files: _Files, start: int, end: int) -> _OpenedDirectory | None:
     """Open a log after a clean shutdown; return None if its end differs from the checkpoint or the last snapshot."""
     base = max(files.sizes)
     size, next_offset = files.sizes[base], base
@@ -167,16 +167,16 @@ def _clean(disk: OnlineDisk, directory: str, files: _Files, start: int, end: int
                 next_offset = header.last_offset + 1
         if walk.position != size:
             return None
-    if not base <= next_offset == end <= LARGEST_INT64:
+    if not base <= next_offset == end <= MAX_INT64:
         return None
     if not files.snapshots:
         is_empty = start == end and not any(files.sizes.values())
-        return _Opened(end, {}, {}) if is_empty else None
+        return _OpenedDirectory(end, {}, {}) if is_empty else None
     if files.snapshots[-1] != end or files.snapshots[0] <= start or not files.sizes.keys() >= {*files.snapshots[:-1]}:
         return None
     last = disk.read(join(directory, segment_file_name(end, "snapshot")))
     snapshots = {**dict.fromkeys(files.snapshots, b""), end: last}  # only the last snapshot's content is needed
-    return _Opened(end, snapshots, snapshots)
+    return _OpenedDirectory(end, snapshots, snapshots)
 
 
 def _recover_last_segment(
@@ -186,7 +186,7 @@ def _recover_last_segment(
     checkpointed_offsets: Checkpointed,
     settings: LogSettings,
     now_ms: int,
-) -> _Opened | None:
+) -> _OpenedDirectory | None:
     """Recover only the last segment; return None if other segments need recovery or bytes must be truncated."""
     base, bases = max(files.sizes), sorted(files.sizes)
     if base > checkpointed_offsets.offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0) and len(bases) > 1:
@@ -196,11 +196,7 @@ def _recover_last_segment(
     }
     with disk.open(segments[base].path) as read_at:
         segment_walk = walk(read_at, segments[base], MAX_HEADERS)
-    if (
-        segment_walk.end != files.sizes[base]
-        or segment_walk.headers is None
-        or segment_walk.next_offset > LARGEST_INT64
-    ):
+    if segment_walk.end != files.sizes[base] or segment_walk.headers is None or segment_walk.next_offset > MAX_INT64:
         return None
     if any((window.column("attributes") & CONTROL).any() for window in segment_walk.headers):
         return None
@@ -230,22 +226,22 @@ def _recover_last_segment(
         return None
     index_files = indexes.write_indexes(rebuilt.offset_index, rebuilt.time_index)
     remade = {segment_file_name(base, kind): raw for kind, raw in index_files.items()}
-    return _Opened(end, before, after, rebuilt.epochs, remade)
+    return _OpenedDirectory(end, before, after, rebuilt.epochs, remade)
 
 
-def _producers(opened_log: _Opened, settings: LogSettings) -> Producers:
+def _producers(opened_log: _OpenedDirectory, settings: LogSettings) -> Producers:
     """Return the producers of the snapshot at the log end."""
     entries = read_producer_snapshot(opened_log.snapshots[opened_log.end]) if opened_log.snapshots else ()
     return Producers.of_entries(entries, expiration_ms=settings.producer_id_expiration_ms)
 
 
-def _fit(epochs: Epochs, opened_log: _Opened, known_start: int) -> bool:
+def _fit(epochs: Epochs, opened_log: _OpenedDirectory, known_start: int) -> bool:
     """Return whether the leader epoch checkpoint needs no change."""
     complete = checkpoints.add_recovered_epochs(checkpoints.load_epochs(epochs), opened_log.epochs)
     return checkpoints.truncate_epochs(complete, start_offset=known_start, end_offset=opened_log.end) == epochs
 
 
-def _change(disk: OnlineDisk, directory: str, opened_log: _Opened) -> None:
+def _change(disk: OnlineDisk, directory: str, opened_log: _OpenedDirectory) -> None:
     """Write the recovered files. They need not be durable before the next flush of the log, as in ``loading``."""
     for name, raw in opened_log.indexes.items():
         overwrite(disk, join(directory, name), raw)

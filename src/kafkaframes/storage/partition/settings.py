@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.append.settings import AS_KAFKA, CREATE_TIME, LARGEST_INT64, AppendSettings
+from kafkaframes.records.append.settings import AS_KAFKA, CREATE_TIME, AppendSettings
 from kafkaframes.storage.log.producers import CLIENT, DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 UNLIMITED = -1
 _DAY_MS = 86_400_000
@@ -54,15 +54,15 @@ class LogSettings:
     retention_bytes: int = UNLIMITED
     retention_ms: int = 7 * _DAY_MS
     file_delete_delay_ms: int = 60_000
-    flush_messages: int = LARGEST_INT64
-    flush_ms: int = LARGEST_INT64
+    flush_messages: int = MAX_INT64
+    flush_ms: int = MAX_INT64
     cleanup_policy: str = "delete"
     max_message_bytes: int = 1_048_588
     compression_type: str = "producer"
     compression_level: int | None = None
     message_timestamp_type: str = CREATE_TIME
-    timestamp_before_max_ms: int = LARGEST_INT64
-    timestamp_after_max_ms: int = LARGEST_INT64
+    timestamp_before_max_ms: int = MAX_INT64
+    timestamp_after_max_ms: int = MAX_INT64
     record_format: int = 2
     on_noncontiguous: str = AS_KAFKA
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
@@ -70,15 +70,15 @@ class LogSettings:
     def __post_init__(self) -> None:
         for name, least, largest in (
             ("segment_bytes", 14, MAX_INT32),
-            ("segment_ms", 1, LARGEST_INT64),
-            ("segment_jitter_ms", 0, LARGEST_INT64),
+            ("segment_ms", 1, MAX_INT64),
+            ("segment_jitter_ms", 0, MAX_INT64),
             ("segment_index_bytes", 4, MAX_INT32),
             ("index_interval_bytes", 0, MAX_INT32),
-            ("retention_bytes", -LARGEST_INT64 - 1, LARGEST_INT64),
-            ("retention_ms", UNLIMITED, LARGEST_INT64),
-            ("file_delete_delay_ms", 0, LARGEST_INT64),
-            ("flush_messages", 1, LARGEST_INT64),
-            ("flush_ms", 0, LARGEST_INT64),
+            ("retention_bytes", -MAX_INT64 - 1, MAX_INT64),
+            ("retention_ms", UNLIMITED, MAX_INT64),
+            ("file_delete_delay_ms", 0, MAX_INT64),
+            ("flush_messages", 1, MAX_INT64),
+            ("flush_ms", 0, MAX_INT64),
             ("max_message_bytes", 0, MAX_INT32),
             ("record_format", 0, 2),
         ):

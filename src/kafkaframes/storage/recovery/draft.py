@@ -25,7 +25,7 @@ from kafkaframes.wire.integers import MAX_INT32
 MAX_HEADERS = 1 << 19  # batch headers kept in a plan (112 bytes each), so that they are not read a second time
 
 
-class Kind(StrEnum):
+class ActionKind(StrEnum):
     """The kinds of changes that a recovery makes to files."""
 
     DELETE = "delete"
@@ -46,7 +46,7 @@ class Action:
         parts: parts into which a file is split. Each becomes a ``.swap`` file, which a later action renames.
     """
 
-    kind: Kind
+    kind: ActionKind
     path: str
     reason: str
     to: str | None = None
@@ -114,7 +114,7 @@ class Draft:
         """Plan the deletion of files."""
         for file in sorted(files, key=lambda removed_file: removed_file.path):
             if self.files.pop(file.name, None) is not None:
-                self.actions.append(Action(Kind.DELETE, file.path, reason))
+                self.actions.append(Action(ActionKind.DELETE, file.path, reason))
 
     def set_aside(self, files: Iterable[LogFile], reason: str) -> int:
         """Plan to rename files to ``.deleted``, which running brokers delete later; return the size of the logs."""
@@ -122,7 +122,7 @@ class Draft:
         for file in sorted(files, key=lambda removed_file: removed_file.path):
             del self.files[file.name]
             path = join(split_path(file.path)[0], str(file.name))  # a swap already has its final name
-            self.actions.append(Action(Kind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
+            self.actions.append(Action(ActionKind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
             size_bytes += file.size_bytes if file.name.kind == "log" else 0
         return size_bytes
 
@@ -131,14 +131,14 @@ class Draft:
         directory = split_path(file.path)[0]
         reason = f"its offsets reach more than {MAX_INT32} above its base"
         whole = join(directory, str(file.name))
-        self.actions.append(Action(Kind.SPLIT, whole, reason, source=file.path, parts=parts))
+        self.actions.append(Action(ActionKind.SPLIT, whole, reason, source=file.path, parts=parts))
         bases = {file.name.offset, *(part.base_offset for part in parts)}
         old = [one for name, one in self.files.items() if name.offset in bases and not name.temporary]
         self.set_aside((one for one in old if one.name.kind in names.SEGMENT_KINDS), "it has been split")
         for part in parts:
             final = join(directory, str(part.file.name))
             self.actions.append(
-                Action(Kind.RENAME, f"{final}.swap", "a part of the split segment replaces it", to=final)
+                Action(ActionKind.RENAME, f"{final}.swap", "a part of the split segment replaces it", to=final)
             )
             self.files[part.file.name] = replace(part.file, mtime_ms=file.mtime_ms)
         self.splits[file.path] = parts
@@ -158,7 +158,7 @@ class Draft:
         del self.files[file.name]
         final = replace(file.name, temporary="")
         to = file.path.removesuffix(f".{file.name.temporary}")
-        self.actions.append(Action(Kind.RENAME, file.path, reason, to=to))
+        self.actions.append(Action(ActionKind.RENAME, file.path, reason, to=to))
         self.files[final] = replace(file, name=final)  # the bytes stay at the old path until the plan is executed
 
     def with_temporary(self, suffix: str) -> list[LogFile]:
@@ -180,7 +180,7 @@ Recover = Callable[[KeptSegment], KeptSegment]
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedSegments:
     """The segments that a recovery has opened.
 
     Attributes:
@@ -200,7 +200,7 @@ class SwapRules:
     """How a generation of brokers completes an interrupted replacement of segments."""
 
     settle: Callable[[FileSystem, Draft], None]
-    complete: Callable[[FileSystem, Draft, Opened, Recover], None]
+    complete: Callable[[FileSystem, Draft, OpenedSegments, Recover], None]
 
 
 def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
@@ -219,11 +219,11 @@ def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
         index = FileName(file.name.offset, "index")
         if index not in draft.files:
             path = join(split_path(file.path)[0], str(index))
-            draft.actions.append(Action(Kind.CREATE, path, "a finished swap had none"))
+            draft.actions.append(Action(ActionKind.CREATE, path, "a finished swap had none"))
             draft.files[index] = LogFile(index, path, 0, None)
 
 
-def _swaps_are_done(_filesystem: FileSystem, _draft: Draft, _opened: Opened, _recover: Recover) -> None:
+def _swaps_are_done(_filesystem: FileSystem, _draft: Draft, _opened: OpenedSegments, _recover: Recover) -> None:
     """Do nothing: the swaps were renamed before the log was loaded."""
 
 
@@ -243,7 +243,7 @@ def _settle_except_swaps(_filesystem: FileSystem, draft: Draft) -> None:
     draft.delete(cleaned_files, "the cleaner did not finish it")
 
 
-def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: Opened, recover: Recover) -> None:
+def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: OpenedSegments, recover: Recover) -> None:
     """Recover each swap, set aside the segments that it covers, and rename it; in the order of base offsets.
 
     A broker uses the order of the paths' hash codes, which makes a difference only for producer snapshots.
@@ -253,7 +253,7 @@ def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: Open
         base = file.name.offset
         swap = recover(KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False))
         draft.rebuilds.append(Rebuild.of(swap, segments.kept_segments))
-        old = _covered_segments(filesystem, draft, segments.kept_segments, swap)
+        old = _find_covered_segments(filesystem, draft, segments.kept_segments, swap)
         reason = f"a finished swap covers the offsets {base} to {swap.next_offset - 1}"
         for segment in old:
             draft.set_aside(draft.of_segment(segment.base_offset), reason)
@@ -268,7 +268,7 @@ def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: Open
         segments.kept_segments = sorted([*other_segments, swap], key=lambda segment: segment.base_offset)
 
 
-def _covered_segments(
+def _find_covered_segments(
     filesystem: FileSystem, draft: Draft, kept_segments: Sequence[KeptSegment], swap: KeptSegment
 ) -> list[KeptSegment]:
     """Return the segments that start before the swap's end and contain offsets at or above its first one."""

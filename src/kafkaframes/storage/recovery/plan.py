@@ -42,10 +42,10 @@ from kafkaframes.storage.log.swaps import list_offset_files, next_offset_of
 from kafkaframes.storage.recovery.draft import (
     SWAP_RULES,
     Action,
+    ActionKind,
     Draft,
     KeptSegment,
-    Kind,
-    Opened,
+    OpenedSegments,
     Rebuild,
     SwapRules,
     rules_of,
@@ -136,7 +136,7 @@ def _plan_recovery(
     is_clean = directory.clean_shutdown is not None and not is_metadata
     recovery_point = 0 if is_metadata else partition.recovery_point
     recovers = not (is_clean or partition.state == "delete")
-    opened_segments = Opened(_all_loaded(filesystem, draft, recovery_point if recovers else None))
+    opened_segments = OpenedSegments(_all_loaded(filesystem, draft, recovery_point if recovers else None))
     rules.complete(filesystem, draft, opened_segments, partial(_recover_swap, filesystem, draft))
     kept_segments = opened_segments.kept_segments
     removed_segments: list[KeptSegment] = []
@@ -304,12 +304,12 @@ def _truncate_segment(draft: Draft, segment: KeptSegment, segment_walk: Walked, 
     end, headers = segment_walk.end, segment_walk.headers
     draft.headers_left -= sum(map(len, headers or ()))
     final = join(split_path(segment.path)[0], segment.name)
-    draft.actions.append(Action(Kind.REBUILD, final, reason))
+    draft.actions.append(Action(ActionKind.REBUILD, final, reason))
     if end < segment.size_bytes:
         lost_bytes = segment.size_bytes - end
         draft.actions.append(
             Action(
-                Kind.TRUNCATE,
+                ActionKind.TRUNCATE,
                 final,
                 f"{count_text(lost_bytes, 'byte')} {verb_text(lost_bytes)} not whole batches",
                 size_bytes=end,
@@ -368,7 +368,7 @@ def _complete_plan(
     if not kept_segments:
         name = names.segment_file_name(start, "log")
         path = f"{partition.directory}/{name}"
-        draft.actions.append(Action(Kind.CREATE, path, "a log has at least one segment"))
+        draft.actions.append(Action(ActionKind.CREATE, path, "a log has at least one segment"))
         kept_segments, end = [KeptSegment(start, path, name, 0, start, True)], start
     return RecoveryPlan(
         partition=partition,

@@ -32,7 +32,7 @@ from kafkaframes.storage.log.rebuild import (
     replay_of,
 )
 from kafkaframes.storage.log.transactions import OpenTransactions
-from kafkaframes.storage.recovery.draft import Action, KeptSegment, Kind
+from kafkaframes.storage.recovery.draft import Action, ActionKind, KeptSegment
 from kafkaframes.storage.recovery.plan import RecoveryPlan
 
 COPY_BYTES = 4 << 20
@@ -143,9 +143,9 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
     _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
-    _put_indexes(filesystem, files, plan, state)
+    _write_indexes(filesystem, files, plan, state)
     files |= {segment_file_name(offset, "snapshot"): raw for offset, raw in state.stored_snapshots.snapshots.items()}
-    _put_epochs(files, plan, state)
+    _write_epochs(files, plan, state)
     return Recovered(plan, files)
 
 
@@ -160,15 +160,15 @@ def after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
 
 def _apply(files: Contents, action: Action) -> None:
     name = split_path(action.path)[1]
-    if action.kind is Kind.CREATE:
+    if action.kind is ActionKind.CREATE:
         files[name] = b""
-    elif action.kind is Kind.DELETE:
+    elif action.kind is ActionKind.DELETE:
         files.pop(name, None)
-    elif action.kind is Kind.RENAME and action.to is not None:
+    elif action.kind is ActionKind.RENAME and action.to is not None:
         files[split_path(action.to)[1]] = files.pop(name)
-    elif action.kind is Kind.SPLIT:
+    elif action.kind is ActionKind.SPLIT:
         files |= {f"{part.file.name}.swap": Slice(part.path, mtime_ms=_mtime(files[name])) for part in action.parts}
-    elif action.kind is Kind.TRUNCATE and isinstance(whole := files[name], Slice):
+    elif action.kind is ActionKind.TRUNCATE and isinstance(whole := files[name], Slice):
         files[name] = Slice(whole.path, action.size_bytes)
 
 
@@ -251,14 +251,14 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
     load.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
 
 
-def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
+def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
     replaced_names = set(files)  # a replaced segment and the swap that replaced it may both be set aside
     for segment, suffix in [
         *((segment, DELETED) for segment in plan.set_aside),
         *((segment, "") for segment in plan.segments),
     ]:
         if segment.path in state.rebuilt:
-            _put_rebuilt(files, segment.base_offset, suffix, state.rebuilt[segment.path], replaced_names)
+            _write_rebuilt(files, segment.base_offset, suffix, state.rebuilt[segment.path], replaced_names)
         else:
             files.setdefault(segment_file_name(segment.base_offset, "index") + suffix, b"")
             files.setdefault(segment_file_name(segment.base_offset, "timeindex") + suffix, b"")
@@ -286,7 +286,7 @@ def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> N
             files[name] = replace(content, size_bytes=info.size_bytes - info.size_bytes % entry.itemsize)
 
 
-def _put_rebuilt(
+def _write_rebuilt(
     files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, replaced_names: Set[str]
 ) -> None:
     for kind, raw in rebuilt.files.items():
@@ -297,7 +297,7 @@ def _put_rebuilt(
             files[name] = raw
 
 
-def _put_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+def _write_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
     settings = state.settings
     if settings.record_format < 2:
         return

@@ -196,9 +196,9 @@ class ChunkReader:
 
     def _run(self, chunk: int, last: int) -> int:
         """Return the last chunk, at most ``last``, that is fetched in one request with ``chunk``."""
-        start = self._index.stored_range(chunk)[0]
+        start = self._index.object_range(chunk)[0]
         most = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
-        while most > chunk and self._index.stored_range(most)[1] - start > FETCH_BYTES:
+        while most > chunk and self._index.object_range(most)[1] - start > FETCH_BYTES:
             most -= 1
         return most
 
@@ -218,11 +218,11 @@ class ChunkReader:
 
     def _fetch(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
         """Fetch adjacent chunks and decompress them, up to the first damaged one."""
-        start, end = self._index.stored_range(chunk)[0], self._index.stored_range(last)[1]
+        start, end = self._index.object_range(chunk)[0], self._index.object_range(last)[1]
         stored_bytes = memoryview(self._read_stored(start, end - start))
         plain: dict[int, bytes | memoryview] = {}
         for number in range(chunk, last + 1):
-            begin, stop = self._index.stored_range(number)
+            begin, stop = self._index.object_range(number)
             try:
                 plain[number] = self._plain_chunk(number, stored_bytes[begin - start : stop - start], stop - begin)
             except UnreadableError as problem:
@@ -244,7 +244,7 @@ class ChunkReader:
     def _damage(self, chunk: int, reason: str) -> DamagedChunkError:
         lost_range = self._index.plain_range(chunk)
         text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
-        return DamagedChunkError(text, position=self._index.stored_range(chunk)[0], file=self._file, lost=lost_range)
+        return DamagedChunkError(text, position=self._index.object_range(chunk)[0], file=self._file, lost=lost_range)
 
     def _keep(self, chunks: dict[int, bytes | memoryview], *, oldest: int) -> None:
         self._chunks |= chunks

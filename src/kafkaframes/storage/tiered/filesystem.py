@@ -151,7 +151,7 @@ class TieredFileSystem(FileSystemOver):
         if view is None:
             return end - start
         manifest = self.manifest(view.main)
-        return max(end - start, 0) if manifest.is_plain else manifest.chunks.stored_size_of(start, end)
+        return max(end - start, 0) if manifest.is_plain else manifest.chunks.object_size_of(start, end)
 
     def _size(self, view: ViewPath, manifest: Manifest) -> int | None:
         if view.index is None:
@@ -172,11 +172,11 @@ class TieredFileSystem(FileSystemOver):
     def _segment(self, view: ViewPath, manifest: Manifest, source: ReadAt) -> ReadAt:
         file = view.object(names.LOG)
         if manifest.is_plain:
-            return _bounded_reader(source, manifest.size_bytes, file)
+            return _limit_reader(source, manifest.size_bytes, file)
         return ChunkReader(source, manifest, decrypt=self.decrypt(manifest, file=file), file=file)
 
 
-def _bounded_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:
+def _limit_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:
     """Return a reader of an object that is identical to the segment, limited to the size in the manifest."""
 
     def read_at(position: int, length: int) -> bytes:

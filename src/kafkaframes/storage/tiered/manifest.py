@@ -70,31 +70,31 @@ class ChunkIndex:
     @property
     def stored_size(self) -> int:
         """Size of the object, in bytes."""
-        return self.stored_range(self.count - 1)[1] if self.count else 0
+        return self.object_range(self.count - 1)[1] if self.count else 0
 
     def plain_range(self, chunk: int) -> tuple[int, int]:
         """Return the start and end position of a chunk in the segment."""
         start = chunk * self.original_chunk_size
         return start, min(start + self.original_chunk_size, self.original_file_size)
 
-    def stored_range(self, chunk: int) -> tuple[int, int]:
+    def object_range(self, chunk: int) -> tuple[int, int]:
         """Return the start and end position of a chunk in the object."""
         if self.ends is not None:
             return int(self.ends[chunk - 1]) if chunk else 0, int(self.ends[chunk])
         start = chunk * self.stored_chunk_size
         return start, start + (self.final_chunk_size if chunk == self.count - 1 else self.stored_chunk_size)
 
-    def stored_size_of(self, start: int, end: int) -> int:
+    def object_size_of(self, start: int, end: int) -> int:
         """Return the number of bytes to fetch from the object for the segment's bytes from ``start`` to ``end``."""
         end = min(end, self.original_file_size)
         if start >= end:
             return 0
         first, last = start // self.original_chunk_size, (end - 1) // self.original_chunk_size
-        return self.stored_range(last)[1] - self.stored_range(first)[0]
+        return self.object_range(last)[1] - self.object_range(first)[0]
 
     def sizes(self) -> list[int]:
         """Return the size of each chunk in the object. The list has an item for every chunk of the segment."""
-        ranges = map(self.stored_range, range(self.count))
+        ranges = map(self.object_range, range(self.count))
         return [end - start for start, end in ranges]
 
 
@@ -315,7 +315,7 @@ def _manifest(top: Fields) -> Manifest:
 
 def _check_plain(chunks: ChunkIndex) -> None:
     """Reject a manifest without compression and encryption whose stored chunk sizes differ from the segment's."""
-    if chunks.stored_size != chunks.original_file_size or chunks.stored_size_of(0, 1) != min(
+    if chunks.stored_size != chunks.original_file_size or chunks.object_size_of(0, 1) != min(
         chunks.original_chunk_size, chunks.original_file_size
     ):
         raise DecodeError("neither compressed nor encrypted, but sizes differ", path=("chunkIndex",))

@@ -74,7 +74,7 @@ class Upload:
 
 
 @dataclass(slots=True)
-class Shown:
+class PartitionDraft:
     """A partition of the view while it is assembled.
 
     Attributes:
@@ -113,7 +113,7 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
     )
 
 
-def _is_former(tiered_log: Shown, tiered_logs: Iterable[Shown], knowledge: Knowledge) -> bool:
+def _is_former(tiered_log: PartitionDraft, tiered_logs: Iterable[PartitionDraft], knowledge: Knowledge) -> bool:
     """Return whether a folder belongs to a deleted topic whose name was used again.
 
     Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
@@ -144,13 +144,13 @@ def list_view(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
     return tiered_log.filesystem.list_directory(str(view))
 
 
-def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> Shown:
+def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> PartitionDraft:
     """Decide which uploads of one partition belong to its log, and note the reason for the others.
 
     Raises:
         LogDirError: the store cannot be read, or a required key is missing.
     """
-    tiered_log = Shown(folder, TopicPartition(folder.topic.name, folder.partition))
+    tiered_log = PartitionDraft(folder, TopicPartition(folder.topic.name, folder.partition))
     for stem, objects in sorted(folder.uploads.items()):
         try:
             upload = _upload(filesystem, folder, stem, objects)
@@ -194,7 +194,7 @@ def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file
             raise LogDirError(f"the manifest is of {what} {in_manifest}, its key of {in_key}", file=file)
 
 
-def _choose(filesystem: TieredFileSystem, tiered_log: Shown, knowledge: Knowledge) -> None:
+def _choose(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: Knowledge) -> None:
     uploads = tiered_log.uploads
     if not uploads:
         return
@@ -231,7 +231,7 @@ def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id:
     )
 
 
-def _note_missing(tiered_log: Shown, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
+def _note_missing(tiered_log: PartitionDraft, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
     """Record the segments that Kafka would serve but that are missing from the store or unreadable."""
     segment_ids = {
         name.segment_id for stem in tiered_log.folder.uploads if (name := ObjectName.parse(f"{stem}.{names.LOG}"))
@@ -243,7 +243,10 @@ def _note_missing(tiered_log: Shown, metadata: RemoteLogMetadata, owner: tuple[s
 
 
 def _epochs(
-    filesystem: TieredFileSystem, tiered_log: Shown, candidates: Mapping[str, Upload], copies: Iterable[Partition]
+    filesystem: TieredFileSystem,
+    tiered_log: PartitionDraft,
+    candidates: Mapping[str, Upload],
+    copies: Iterable[Partition],
 ) -> Epochs:
     """Return the leader epochs of the local copy or upload whose last epoch is the latest."""
     local = max((segment.leader_epochs or () for segment in copies), key=last_epoch, default=())
@@ -268,7 +271,7 @@ def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:
     return reduce(assign, sorted(later, key=lambda epoch: (epoch.leader_epoch, epoch.start_offset)), epochs)
 
 
-def _note_holes(tiered_log: Shown) -> None:
+def _note_holes(tiered_log: PartitionDraft) -> None:
     for first, last in tiered_log.chain.gaps:
         reason = f"no segment has the offsets {first} to {last} of {tiered_log.topic_partition}"
         tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
@@ -279,7 +282,7 @@ def _note_holes(tiered_log: Shown) -> None:
 
 def _partition(
     filesystem: TieredFileSystem,
-    tiered_log: Shown,
+    tiered_log: PartitionDraft,
     store_path: str,
     knowledge: Knowledge,
     listings: dict[str, tuple[FileInfo, ...]],
@@ -302,13 +305,13 @@ def _partition(
     )
 
 
-def _log_starts(knowledge: Knowledge, tiered_log: Shown) -> dict[str, dict[TopicPartition, int]]:
+def _log_starts(knowledge: Knowledge, tiered_log: PartitionDraft) -> dict[str, dict[TopicPartition, int]]:
     copies = knowledge.of_topic(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)
     starts = [one.checkpointed_offsets[_CHECKPOINT] for one in copies if _CHECKPOINT in one.checkpointed_offsets]
     return {_CHECKPOINT: {tiered_log.topic_partition: max(starts)}} if starts else {}
 
 
-def _entries(tiered_log: Shown, directory: str) -> Iterator[FileInfo]:
+def _entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileInfo]:
     last = directory.rpartition("/")[2]
     for segment in tiered_log.chain.segments:
         upload = tiered_log.uploads[segment.segment_id]

@@ -167,7 +167,7 @@ def make_value(cls: type[Message], version: int, case: str) -> Message | None:
 
 
 def _any_nullable(plan: StructPlan) -> bool:
-    fields = (*plan.fields, *plan.tagged)
+    fields = (*plan.fields, *plan.tagged_fields)
     return any(one.nullable or (one.struct is not None and _any_nullable(one.struct)) for one in fields)
 
 
@@ -179,7 +179,7 @@ class _Maker:
         self._case = case
 
     def struct(self, plan: StructPlan, depth: int) -> Any:
-        fields = {one.attribute: self._field(one, depth) for one in (*plan.fields, *plan.tagged)}
+        fields = {one.attribute: self._field(one, depth) for one in (*plan.fields, *plan.tagged_fields)}
         if self._case == TAGS and plan.flexible:
             fields["unknown_tags"] = list(_UNKNOWN_TAGS)
         return self._classes[plan.name](**fields)

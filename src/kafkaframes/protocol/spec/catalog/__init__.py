@@ -2,7 +2,7 @@
 
 from kafkaframes.protocol.spec.catalog.reading import (
     Api,
-    Entry,
+    IndexEntry,
     about,
     api,
     apis,
@@ -14,4 +14,16 @@ from kafkaframes.protocol.spec.catalog.reading import (
     records,
 )
 
-__all__ = ["Api", "Entry", "about", "api", "apis", "entry", "field_words", "load", "names", "newest_release", "records"]
+__all__ = [
+    "Api",
+    "IndexEntry",
+    "about",
+    "api",
+    "apis",
+    "entry",
+    "field_words",
+    "load",
+    "names",
+    "newest_release",
+    "records",
+]

@@ -26,7 +26,7 @@ _LAYOUT_OF = {"ShareGroupPartitionMetadataValue": "3.9"}
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedSpec:
     """One spec file of a release; ``module`` is the name of its jar (``kafka-metadata``)."""
 
     release: str
@@ -36,24 +36,24 @@ class Published:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _CatalogEntry:
     spec: MessageSpec
     release: str
     module: str
     current: str
 
 
-def import_catalog(published: Iterable[Published]) -> dict[str, str]:
+def import_catalog(spec_files: Iterable[PublishedSpec]) -> dict[str, str]:
     """Return the catalog's files by name: one per message, ``index.json``, and the ledgers of tags and names.
 
     Raises:
         SpecError: a file is not a spec, or the versions of two releases do not fit into one spec.
     """
-    files = sorted(published, key=lambda file: (release_order(file.release), file.file), reverse=True)
+    files = sorted(spec_files, key=lambda file: (release_order(file.release), file.file), reverse=True)
     if not files:
         raise SpecError("there is no message spec in what was given")
     newest = files[0].release
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, _CatalogEntry] = {}
     releases: list[tuple[str, MessageSpec]] = []
     for file in files:
         spec = _facts(load_message(file.text, file=f"{file.release}/{file.module}/{file.file}", dialect=PUBLISHED))
@@ -74,15 +74,15 @@ def release_order(release: str) -> tuple[int, ...]:
     return tuple(map(int, _VERSION.findall(release)))
 
 
-def _add(entries: dict[str, _Entry], file: Published, spec: MessageSpec, newest: str) -> None:
-    known = entries.get(spec.name)
-    if known is None:
+def _add(entries: dict[str, _CatalogEntry], file: PublishedSpec, spec: MessageSpec, newest: str) -> None:
+    entry = entries.get(spec.name)
+    if entry is None:
         current = str(spec.valid_versions) if file.release == newest else "none"
-        entries[spec.name] = _Entry(spec, file.release, file.module, current)
-    elif known.spec.type == spec.type:  # up to 4.0, coordinator records had the type data
-        if known.spec.is_removed and not spec.is_removed:
-            known.release = file.release
-        known.spec = merge_older(known.spec, spec)
+        entries[spec.name] = _CatalogEntry(spec, file.release, file.module, current)
+    elif entry.spec.type == spec.type:  # up to 4.0, coordinator records had the type data
+        if entry.spec.is_removed and not spec.is_removed:
+            entry.release = file.release
+        entry.spec = merge_older(entry.spec, spec)
 
 
 def _facts(spec: MessageSpec) -> MessageSpec:
@@ -98,13 +98,13 @@ def _without_about(struct: StructSpec) -> StructSpec:
     return replace(struct, fields=tuple(map(bare, struct.fields)))
 
 
-def _index(newest: str, entries: dict[str, _Entry]) -> str:
+def _index(newest: str, entries: dict[str, _CatalogEntry]) -> str:
     rows = {name: _row(entry) for name, entry in sorted(entries.items())}
     lines = [f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()]
     body = ",\n".join(lines)
     return f'{{\n  "newestRelease": {json.dumps(newest)},\n  "messages": {{\n{body}\n  }}\n}}\n'
 
 
-def _row(entry: _Entry) -> dict[str, Any]:
+def _row(entry: _CatalogEntry) -> dict[str, Any]:
     row = {key: value for key, value in to_json(entry.spec).items() if key not in ("fields", "commonStructs", "name")}
     return {**row, "module": entry.module, "lastRelease": entry.release, "currentVersions": entry.current}

@@ -138,18 +138,18 @@ def next_free(tags: Iterable[Tag]) -> dict[tuple[str, str], int]:
 
 def collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[Collision]:
     """Yield the tags of proposals that are in use by another field, in a release or in another proposal."""
-    known, free = registry(), next_free(registry().values())
-    claimed: dict[Key, tuple[str, Tag]] = {}
+    catalog_tags, free = registry(), next_free(registry().values())
+    proposed_tags: dict[Key, tuple[str, Tag]] = {}
     for name, specs in proposals.items():
         for tag in (tag for spec in specs for tag in tags_of(spec)):
-            owner = known.get(tag.key)
+            owner = catalog_tags.get(tag.key)
             if owner is not None and not is_same(owner, tag):
                 text = (
                     f"{owner.field} ({owner.type}) has it since {owner.since}; {free[tag.message, tag.struct]} is free"
                 )
                 yield Collision(tag, text)
             elif owner is None:
-                other, theirs = claimed.setdefault(tag.key, (name, tag))
+                other, theirs = proposed_tags.setdefault(tag.key, (name, tag))
                 if other != name and not is_same(theirs, tag):
                     yield Collision(tag, f"{other} takes it, too, for {theirs.field} ({theirs.type})")
 
@@ -177,13 +177,13 @@ def names_ledger(releases: Iterable[tuple[str, MessageSpec]], newest: Mapping[st
                 history = histories.setdefault(spec.name, {}).setdefault(".".join(path), [])
                 if not history or history[-1][0] != name:
                     history.append([name, name_of_release])
-    renamed = {
+    renamed_fields = {
         message: {
             path: history for path, history in sorted(paths.items()) if len(history) > 1 or _is_gone(path, history)
         }
         for message, paths in sorted(histories.items())
     }
-    return {message: paths for message, paths in renamed.items() if paths}
+    return {message: paths for message, paths in renamed_fields.items() if paths}
 
 
 def _is_gone(path: str, history: list[list[str]]) -> bool:
@@ -218,10 +218,10 @@ class ReleaseNames:
         line = _order(release(name).name)
         if line < _FIRST:
             raise OptionError(f"names of {name}: specs have names since 2.2")
-        known: NamesLedger = json.loads((FOLDER / NAMES_FILE).read_bytes())
+        ledger: NamesLedger = json.loads((FOLDER / NAMES_FILE).read_bytes())
         self._names: dict[str, dict[tuple[str, ...], str]] = {
             message: {tuple(path.split(".")): _at(history, line) for path, history in paths.items()}
-            for message, paths in known.items()
+            for message, paths in ledger.items()
         }
 
     def field(self, message: str, path: Sequence[str]) -> str | None:
@@ -233,20 +233,20 @@ class ReleaseNames:
         name = self._names.get(message, {}).get(tuple(path))
         return None if name == path[-1] else name
 
-    def renamed(self, message: str, text: str | None) -> str | None:
+    def rename_fields(self, message: str, text: str | None) -> str | None:
         """Convert the JSON of a message to the release's field names."""
         names = self._names.get(message)
         if text is None or names is None:
             return text
-        return _encoded(_renamed(json.loads(text), names, ()))
+        return _encode_json(_rename_keys(json.loads(text), names, ()))
 
 
-_encoded: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _renamed(value: Any, names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> Any:
+def _rename_keys(value: Any, names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> Any:
     if isinstance(value, list):
-        return [_renamed(element, names, path) for element in value]
+        return [_rename_keys(element, names, path) for element in value]
     if not isinstance(value, dict):
         return value
     fields = {}
@@ -254,7 +254,7 @@ def _renamed(value: Any, names: Mapping[tuple[str, ...], str], path: tuple[str, 
         field = key.removesuffix(_SIZE)
         here = (*path, _capital(field))
         name = names.get(here, field)
-        fields[f"{name[:1].lower()}{name[1:]}{key[len(field) :]}"] = _renamed(inner, names, here)
+        fields[f"{name[:1].lower()}{name[1:]}{key[len(field) :]}"] = _rename_keys(inner, names, here)
     return fields
 
 

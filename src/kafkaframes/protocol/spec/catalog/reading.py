@@ -24,7 +24,7 @@ ABOUT = Path(__file__).parent / "about.json"
 _HALF = re.compile(r"(?:Request|Response)$")
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """A message's entry in the index.
 
     Attributes:
@@ -104,7 +104,7 @@ def names() -> tuple[str, ...]:
 
 
 @cache
-def entry(name: str) -> Entry:
+def entry(name: str) -> IndexEntry:
     """Return a message's entry in the index.
 
     Raises:
@@ -115,16 +115,20 @@ def entry(name: str) -> Entry:
         raise SpecError(f"the catalog has no message {name!r}{_did_you_mean(name)}")
     row = dict(row)
     module, release, current = row.pop("module"), row.pop("lastRelease"), row.pop("currentVersions")
-    return Entry(load_trusted({**row, "name": name}), module, release, Versions.parse(current))
+    return IndexEntry(load_trusted({**row, "name": name}), module, release, Versions.parse(current))
 
 
 def _did_you_mean(name: str) -> str:
     from difflib import get_close_matches
 
-    lowered = {known.lower(): known for known in names()}
+    names_by_lower_case = {message_name.lower(): message_name for message_name in names()}
     candidates = [name.lower(), f"{name.lower()}request", f"{name.lower()}response"]
-    near = [known for one in candidates for known in get_close_matches(one, lowered, n=2, cutoff=0.8)]
-    return f"; did you mean {' or '.join(dict.fromkeys(lowered[one] for one in near))}?" if near else ""
+    near = [
+        message_name
+        for one in candidates
+        for message_name in get_close_matches(one, names_by_lower_case, n=2, cutoff=0.8)
+    ]
+    return f"; did you mean {' or '.join(dict.fromkeys(names_by_lower_case[one] for one in near))}?" if near else ""
 
 
 @cache
@@ -141,22 +145,22 @@ def load(name: str) -> MessageSpec:
 @cache
 def apis() -> tuple[Api, ...]:
     """Return the APIs, ordered by key; a renamed API has its current name."""
-    halves: dict[tuple[int, str], Entry] = {}
+    halves: dict[tuple[int, str], IndexEntry] = {}
     for name in names():
-        known = entry(name)
-        if known.outline.type in RPC_TYPES and known.outline.api_key is not None:
-            half = (known.outline.api_key, known.outline.type)
-            if half not in halves or _age(halves[half]) < _age(known):
-                halves[half] = known
+        index_entry = entry(name)
+        if index_entry.outline.type in RPC_TYPES and index_entry.outline.api_key is not None:
+            half = (index_entry.outline.api_key, index_entry.outline.type)
+            if half not in halves or _age(halves[half]) < _age(index_entry):
+                halves[half] = index_entry
     keys = sorted({key for key, _ in halves})
     return tuple(_api(key, halves[key, "request"], halves[key, "response"]) for key in keys)
 
 
-def _age(entry: Entry) -> tuple[bool, tuple[int, ...]]:
+def _age(entry: IndexEntry) -> tuple[bool, tuple[int, ...]]:
     return not entry.current_versions.is_empty, tuple(int(part) for part in entry.last_release.split("."))
 
 
-def _api(key: int, request: Entry, response: Entry) -> Api:
+def _api(key: int, request: IndexEntry, response: IndexEntry) -> Api:
     outline = request.outline
     headers = {v: (outline.header_version(v), response.outline.header_version(v)) for v in outline.valid_versions}
     flexible = outline.flexible_versions
@@ -174,7 +178,7 @@ def _api(key: int, request: Entry, response: Entry) -> Api:
 
 @cache  # cached because each response needs it
 def _apis_by_key_and_name() -> dict[int | str, Api]:
-    return {known: one for one in reversed(apis()) for known in (one.key, one.name)}
+    return {key_or_name: api for api in reversed(apis()) for key_or_name in (api.key, api.name)}
 
 
 def api(key_or_name: int | str) -> Api:
@@ -197,8 +201,10 @@ def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
     (``__consumer_offsets``), ``kafka-transaction-coordinator`` and ``kafka-share-coordinator``.
     """
     outlines = [one.outline for one in map(entry, names()) if one.module == module]
-    typed = [one for one in outlines if one.api_key is not None and one.type not in RPC_TYPES]
-    yield from ((one.api_key or 0, one) for one in sorted(typed, key=lambda each: (each.api_key or 0, each.type)))
+    record_specs = [one for one in outlines if one.api_key is not None and one.type not in RPC_TYPES]
+    yield from (
+        (one.api_key or 0, one) for one in sorted(record_specs, key=lambda each: (each.api_key or 0, each.type))
+    )
 
 
 @cache
