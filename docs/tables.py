@@ -23,8 +23,8 @@ import click
 
 import kafkaframes
 from kafkaframes.broker.dispatch.table import all_apis
-from kafkaframes.broker.requests.api import LEFT_OUT
-from kafkaframes.capture.redaction import KEPT_TEXTS
+from kafkaframes.broker.requests.api import OMITTED
+from kafkaframes.capture.redaction import UNREDACTED_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import cli
 from kafkaframes.client.metrics import METRICS
@@ -46,12 +46,19 @@ from kafkaframes.jobs.settings import AuditSettings, CompactSettings, RewriteSet
 from kafkaframes.jobs.tables.settings import TableSettings
 from kafkaframes.protocol.spec import catalog, releases
 from kafkaframes.records.layout import CODECS
-from kafkaframes.scan.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
+from kafkaframes.scan.columns import (
+    BATCH_COLUMNS,
+    INTERNAL_COLUMNS,
+    RECORD_COLUMNS,
+    SEGMENT_COLUMNS,
+    SPARK_COLUMNS,
+    choose_columns,
+)
 from kafkaframes.spark.options.log_options import NAMES, OPTIONS
 from kafkaframes.spark.options.topic_options import OPTIONS as TOPIC_OPTIONS
 from kafkaframes.spark.options.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
 from kafkaframes.spark.options.write_options import WRITE_OPTIONS
-from kafkaframes.storage.copies.decisions import CHECKS
+from kafkaframes.storage.copies.decisions import MERGE_CHECKS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.everyday import outcomes
@@ -81,26 +88,26 @@ def options_table() -> str:
 
 def records_table() -> str:
     """One row for each column of the table records."""
-    given = dict.fromkeys(SPARKS_OWN, "by default") | {"headers": "`includeHeaders`"}
-    body = [(f"`{c.name}`", f"`{c.type}`", given.get(c.name, ""), c.meaning) for c in RECORDS]
+    given = dict.fromkeys(SPARK_COLUMNS, "by default") | {"headers": "`includeHeaders`"}
+    body = [(f"`{c.name}`", f"`{c.type}`", given.get(c.name, ""), c.meaning) for c in RECORD_COLUMNS]
     return rows(("column", "type", "given", "meaning"), body)
 
 
 def batches_table() -> str:
     """One row for each column of the table batches."""
-    return rows(("column", "type", "meaning"), [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in BATCHES])
+    return rows(("column", "type", "meaning"), [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in BATCH_COLUMNS])
 
 
 def internal_table() -> str:
     """One row for each column of decoded internal topics."""
     given = dict.fromkeys((column.name for column in choose_columns(None, table="internal")), "by default")
-    own = [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in INTERNAL if c.name in given]
+    own = [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in INTERNAL_COLUMNS if c.name in given]
     return rows(("column", "type", "meaning"), own)
 
 
 def segments_table() -> str:
     """One row for each column of the table segments."""
-    return rows(("column", "type", "meaning"), [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in SEGMENTS])
+    return rows(("column", "type", "meaning"), [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in SEGMENT_COLUMNS])
 
 
 def storage_table() -> str:
@@ -141,7 +148,7 @@ def write_options_table(options: Mapping[str, Any] = WRITE_OPTIONS) -> str:
 
 def decisions_table() -> str:
     """One row for each thing that is decided where copies of a partition differ."""
-    body = [(f"`{check}`", severity.name.lower(), meaning) for check, (severity, meaning) in CHECKS.items()]
+    body = [(f"`{check}`", severity.name.lower(), meaning) for check, (severity, meaning) in MERGE_CHECKS.items()]
     return rows(("check", "severity", "meaning"), body)
 
 
@@ -178,7 +185,7 @@ def rights_table() -> str:
             needs = f"{right.operation} on the {right.resource}{enough}"
             since, until = max(right.since, api.range[0]), min(right.until, api.range[1])
             part = right.each or (f"the request, by `{right.field}`" if right.field else "the request")
-            shown = LEFT_OUT if right.denied == LEFT_OUT else right.error.name
+            shown = OMITTED if right.denied == OMITTED else right.error.name
             body.append((f"{api.name} ({api.key})", f"{since}-{until}", needs, part, shown))
         if not api.rights:
             body.append((f"{api.name} ({api.key})", "{}-{}".format(*api.range), "none", "", ""))
@@ -204,7 +211,7 @@ def redaction_table() -> str:
         ("client ids", "headers of requests", "with `--keep-client-ids`"),
         ("IP addresses", "packets", "with `--keep-addresses`"),
     ]
-    fields = [(*name.split(".")[::-1], pattern) for name, pattern in KEPT_TEXTS.items()]
+    fields = [(*name.split(".")[::-1], pattern) for name, pattern in UNREDACTED_TEXTS.items()]
     body += [(f"`{field}`", f"`{name}`", f"where it matches `{pattern}`") for field, name, pattern in fields]
     return rows(("kept", "in", "when"), body)
 

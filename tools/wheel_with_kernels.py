@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from kafkaframes.kernels.directories import BUNDLED, PACKAGE, SUFFIX
+from kafkaframes.kernels.directories import BUNDLED_DIRECTORY, LIBRARY_SUFFIX, PACKAGE_DIRECTORY
 from kafkaframes.kernels.target import TARGETS, Target
 
 PYTHON: Final = "cp311-abi3"
-_INSIDE: Final = f"kafkaframes/{BUNDLED.relative_to(PACKAGE)}"
+_INSIDE: Final = f"kafkaframes/{BUNDLED_DIRECTORY.relative_to(PACKAGE_DIRECTORY)}"
 _GLIBC: Final = re.compile(rb"GLIBC_\d+\.\d+")
 _TIME: Final = (1980, 1, 1, 0, 0, 0)  # the same input gives the same wheel
 
@@ -27,7 +27,7 @@ _TIME: Final = (1980, 1, 1, 0, 0, 0)  # the same input gives the same wheel
 def main() -> None:
     """Write the wheel."""
     pure, folder = map(Path, sys.argv[1:3])
-    print(write(pure, sorted(folder.glob(f"*{SUFFIX}"))))
+    print(write(pure, sorted(folder.glob(f"*{LIBRARY_SUFFIX}"))))
 
 
 def write(pure: Path, libraries: Iterable[Path]) -> Path:

@@ -14,7 +14,7 @@ from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.faults.journal import Journal
 from kafkaframes.broker.network import server
 from kafkaframes.broker.requests.request import Request
-from kafkaframes.broker.state.partitions import MAX_HELD_BYTES
+from kafkaframes.broker.state.partitions import MAX_FETCH_MEMORY_BYTES
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
@@ -34,7 +34,7 @@ def test_an_answer_holds_a_megabyte_of_records_and_the_next_fetch_brings_the_res
         peer.sendall(frame("Fetch", 11, **fetch(["t"])))
         with peer.makefile("rb") as file:
             size = int.from_bytes(file.read(4), "big")
-        assert 300 << 10 < size < MAX_HELD_BYTES + 1000
+        assert 300 << 10 < size < MAX_FETCH_MEMORY_BYTES + 1000
 
 
 def test_who_reads_no_answers_is_closed_when_too_much_waits_and_others_are_served(monkeypatch):

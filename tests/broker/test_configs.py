@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.settings.config_values import DYNAMIC, TYPES, normalize_value
+from kafkaframes.broker.settings.config_values import CONFIG_TYPES, DYNAMIC_KEYS, normalize_value
 from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, TOPIC_KEYS
-from kafkaframes.broker.state.configs import KNOWN_OF_BROKERS
+from kafkaframes.broker.state.configs import BROKER_KEYS
 from kafkaframes.broker.state.metadata_file import FILE_NAME
 from kafkaframes.broker.state.topics import Node, Nodes
 from kafkaframes.errors import ErrorCode, OptionError
@@ -261,14 +261,15 @@ def test_every_setting_takes_its_own_default():
         assert not own or normalize_value(own, default) == default
     for name, default in DEFAULTS.items():
         assert normalize_value(name, default) == default
-    assert set(DYNAMIC) | KNOWN_OF_BROKERS | set(GROUP_SETTINGS) | set(TOPIC_KEYS) <= TYPES.keys() | STORES
+    assert set(DYNAMIC_KEYS) | BROKER_KEYS | set(GROUP_SETTINGS) | set(TOPIC_KEYS) <= CONFIG_TYPES.keys() | STORES
 
 
 STORES = {"ssl.keystore.location", "ssl.truststore.location"}
 
 
 @given(
-    name=st.sampled_from(sorted(TYPES)), value=st.text(max_size=12) | st.sampled_from(["1_0", "٣", "1e3", "NaN", "0x1"])
+    name=st.sampled_from(sorted(CONFIG_TYPES)),
+    value=st.text(max_size=12) | st.sampled_from(["1_0", "٣", "1e3", "NaN", "0x1"]),
 )
 def test_any_value_is_taken_once_normalized_or_refused_by_name(name, value):
     said = ""

@@ -13,7 +13,7 @@ from tests.broker.test_durability import ask, frame_of
 
 from kafkaframes import verify_log
 from kafkaframes.broker import Broker
-from kafkaframes.broker.faults.disk_faults import EFFECTS, DiskFaults
+from kafkaframes.broker.faults.disk_faults import DISK_OPERATIONS, DiskFaults
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
@@ -54,7 +54,7 @@ def test_a_torn_write_leaves_its_first_bytes(disk):
     assert over.read("/a") == b"xyz"
 
 
-@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize("effect", DISK_OPERATIONS)
 def test_every_effect_can_fail_after_some_and_so_many_times(disk, effect):
     faults, over = disk
     over.make_directory("/d")

@@ -165,7 +165,7 @@ def test_a_fault_inside_tells_its_kind_alone(server, capfd):
 
 
 def test_connections_are_bounded_and_slow_ones_ended(monkeypatch):
-    monkeypatch.setattr(http_server, "SECONDS", 2.0)
+    monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 2.0)
     server = HttpServer([Route("GET", "/a", lambda asked: "a")])
     with contextlib.ExitStack() as stack:
         stack.callback(server.close)

@@ -20,11 +20,11 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import credential_of_password
 from kafkaframes.errors import ErrorCode
 from kafkaframes.errors.sensitive import (
-    CONFIG_NAMES,
-    CONFIGS,
-    FIELDS,
+    CONFIG_FIELDS,
+    CONFIG_NAME_FIELDS,
     REQUEST,
     RESPONSE,
+    SECRET_FIELDS,
     redact_json,
     redact_message,
 )
@@ -77,16 +77,16 @@ def snake(cls, path, name):
 
 def all_secrets():
     """Yield (API key, direction, message): each has the secret in one field."""
-    for (key, direction), paths in FIELDS.items():
+    for (key, direction), paths in SECRET_FIELDS.items():
         cls = body_class(key, direction)
         for path in paths:
             yield key, direction, with_secret(cls, path[:-1], **{snake(cls, path[:-1], path[-1]): SECRET.encode()})
-    for (key, direction), paths in CONFIGS.items():
+    for (key, direction), paths in CONFIG_FIELDS.items():
         cls = body_class(key, direction)
         for path in paths:
             for name in PASSWORD_NAMES:
                 kind = getattr(cls, field_type(cls, path))
-                key_field = next(one.attribute for one in kind._fields if one.spec.json_name in CONFIG_NAMES)
+                key_field = next(one.attribute for one in kind._fields if one.spec.json_name in CONFIG_NAME_FIELDS)
                 yield key, direction, with_secret(cls, path, **{key_field: name, "value": SECRET})
 
 

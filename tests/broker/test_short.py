@@ -23,7 +23,7 @@ from kafkaframes.broker.security.access import EverybodyMay
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.changes import finish_steps
 from kafkaframes.broker.state.clock import Clock
-from kafkaframes.broker.state.partitions import STRETCH_BYTES
+from kafkaframes.broker.state.partitions import MAX_COPIED_BYTES
 from kafkaframes.broker.state.topics import Node, Nodes
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
@@ -315,7 +315,7 @@ def test_long_records_come_from_their_file(tmp_path, version):
     assert pair.ask(frame, sends_files=True)[0]
     found = pair.short(memoryview(frame), Session(sends_files=True))
     assert [len(part) for part in found if isinstance(part, Stretch)] == [log.size_bytes]
-    assert log.size_bytes > STRETCH_BYTES
+    assert log.size_bytes > MAX_COPIED_BYTES
     assert not any(isinstance(part, Stretch) for part in pair.short(memoryview(frame), Session()))
     pair.quick.logs.abandon()
     pair.plain.logs.abandon()
@@ -504,7 +504,7 @@ def test_requests_in_turn_are_kept_once_each():
 
 
 def test_what_is_kept_of_requests_is_bounded(monkeypatch):
-    monkeypatch.setattr(fast_produce, "MAX_KNOWN_REQUESTS", 3)
+    monkeypatch.setattr(fast_produce, "MAX_CACHED_REQUESTS", 3)
     pair, session = Pair(), Session()
     for number in range(10):
         assert pair.ask(repeated(9, client_id=f"client {number}"), session=session)[0]

@@ -237,7 +237,7 @@ def test_a_hostile_first_message_takes_no_long_time(check):
 
 
 def test_new_keys_are_fetched_when_a_token_names_one(monkeypatch):
-    monkeypatch.setattr(tokens, "_AGAIN_SECONDS", -1.0)
+    monkeypatch.setattr(tokens, "_JWKS_RETRY_SECONDS", -1.0)
     published = [{"keys": [of_rsa(OTHER, kid="old")]}]
     server = HttpServer([Route("GET", "/keys", lambda asked: published[-1])])
     try:

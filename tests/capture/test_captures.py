@@ -10,7 +10,7 @@ import pytest
 from tests.agreement.kind import judge
 from tests.agreement.kinds import captures
 
-from kafkaframes.capture.columns import CALLS, TABLES
+from kafkaframes.capture.columns import CALLS, TABLE_COLUMNS
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.errors import DecodeError, OptionError
 
@@ -52,7 +52,7 @@ def test_shares_of_the_connections_are_all_of_them(name):
     assert sorted(map(str, shared)) == sorted(map(str, table(of(name)).to_pylist()))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", TABLE_COLUMNS)
 def test_every_table_can_be_read_with_one_column(name):
     whole = table(of("share-groups-broker43"), table=name)
     column = whole.schema.names[-1]

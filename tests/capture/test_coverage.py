@@ -45,7 +45,7 @@ from tests.capture.wrappings import (
 
 import kafkaframes
 from kafkaframes.capture import layout
-from kafkaframes.capture.coverage import HARMLESS, KINDS
+from kafkaframes.capture.coverage import ENTRY_KINDS, HARMLESS_KINDS
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 from kafkaframes.errors import DecodeError, OptionError
@@ -137,7 +137,7 @@ def test_packets_of_a_wrapping_that_are_cut_anywhere_are_counted(name, tmp_path)
         count, coverage = read(tmp_path, pcap(packets, link, snap=snap))
         assert count < CALLS
         assert coverage.unread, snap
-        assert all(entry.kind in KINDS for entry in coverage.entries)
+        assert all(entry.kind in ENTRY_KINDS for entry in coverage.entries)
 
 
 # What Kafka's packets are within -> (packets of it, kind, reason).
@@ -210,7 +210,7 @@ def test_packets_of_other_protocols_are_counted_and_harmless(name, tmp_path):
     _, coverage = read(tmp_path, pcap([packet] * 5, link))
     (entry,) = coverage.harmless
     assert (entry.kind, entry.packets, coverage.unread) == ("other", 5, [])
-    assert not {"damaged", "lost", "cut", "unsupported", "encrypted", "unknown"} & HARMLESS
+    assert not {"damaged", "lost", "cut", "unsupported", "encrypted", "unknown"} & HARMLESS_KINDS
 
 
 @pytest.mark.parametrize(

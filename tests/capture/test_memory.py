@@ -12,7 +12,7 @@ from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
-from kafkaframes.capture.streams import FORGET_NS, Streams
+from kafkaframes.capture.streams import ENDED_CONNECTION_NS, Streams
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 
@@ -43,7 +43,7 @@ def short_lived(tmp_path):
         if number % 10:
             parts += [talk.closing(CLIENT, time), talk.closing(SERVER, time)]
         talks.append(talk)
-        time += FORGET_NS // 20
+        time += ENDED_CONNECTION_NS // 20
     for number in range(0, COUNT, 10):  # those that stayed open go on, after the others are long gone
         again = framed(encode_request(message("HeartbeatRequest")(), 4, correlation_id=3, client_id=f"client-{number}"))
         parts += talks[number].data(CLIENT, again, time)
@@ -103,7 +103,7 @@ def test_requests_that_nobody_answers_are_given_out_before_the_end(tmp_path):
 
 
 def test_a_hole_is_waited_for_no_longer_than_memory_allows(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "PATIENCE_BYTES", 10_000)
+    monkeypatch.setattr(streams, "MAX_WAITING_BYTES", 10_000)
     talk = Conversation(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)
     asked = [framed(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]

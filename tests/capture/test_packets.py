@@ -157,6 +157,6 @@ def test_a_table_of_rows_that_is_full_loses_no_file(tmp_path, monkeypatch):
             tape.segment(CLIENT, at, asked[at : at + 10])
         tape.parts.append(tape.talk.closing(CLIENT, tape.time, reset=True))
         files.append(tape.write(path))
-    monkeypatch.setattr(packets, "_BYTES_OF_A_PACKET", 1 << 20)
+    monkeypatch.setattr(packets, "_ESTIMATED_PACKET_BYTES", 1 << 20)
     rows = read_capture(files, CaptureOptions(columns=("correlationId",))).read_all()
     assert rows.num_rows == 40 * len(known)

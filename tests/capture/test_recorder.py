@@ -107,7 +107,7 @@ class SlowDisk(io.BytesIO):
 def test_a_slow_disk_makes_clients_wait_and_is_told(monkeypatch):
     from kafkaframes.capture import recorder as module
 
-    monkeypatch.setattr(module, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(module, "SLOW_WRITE_SECONDS", 0.2)
     told, disk = [], SlowDisk()
     sent = struct.pack(">ihhi", 40_008, 999, 0, 1) + bytes(40_000)
     with (

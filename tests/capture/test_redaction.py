@@ -13,7 +13,7 @@ from tests.fuzz import redaction as campaign
 
 from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.reader import CaptureOptions, read_capture
-from kafkaframes.capture.redaction import KEPT_TEXTS, Pseudonyms, redact, without_payload
+from kafkaframes.capture.redaction import UNREDACTED_TEXTS, Pseudonyms, redact, without_payload
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_request, encode_request
 from kafkaframes.records.build import build_records
@@ -108,7 +108,7 @@ def documented():
 
 
 def test_the_documents_list_every_text_that_is_kept():
-    assert documented() == dict(KEPT_TEXTS)
+    assert documented() == dict(UNREDACTED_TEXTS)
 
 
 def redacted_requests(path, tmp_path, **options):

@@ -14,7 +14,7 @@ from kafkaframes.kernels import directories as places
 @pytest.fixture
 def one_ready(tmp_path, monkeypatch):
     """One library that is ready; nothing has to be compiled."""
-    ready = tmp_path / "ready" / f"unit{places.SUFFIX}"
+    ready = tmp_path / "ready" / f"unit{places.LIBRARY_SUFFIX}"
     ready.parent.mkdir()
     ready.write_bytes(b"library")
     monkeypatch.setattr(kernels.demand, "modules", lambda: ["kafkaframes.wire._kernels"])

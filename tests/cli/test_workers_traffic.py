@@ -16,7 +16,7 @@ def capture(tmp_path):
 
 def test_a_small_input_is_one_task_and_a_large_one_as_many_as_processes(capture, monkeypatch):
     assert [(one.share, one.shares) for one in traffic_tasks((capture,), "", 4)[0]] == [(0, 1)]
-    monkeypatch.setattr(module, "_WORTH_A_TASK", 300)
+    monkeypatch.setattr(module, "_MIN_TASK_BYTES", 300)
     tasks, share_bytes = traffic_tasks((capture,), "9092,9094-9095", 3)
     assert [(one.share, one.shares) for one in tasks] == [(0, 3), (1, 3), (2, 3)]
     assert (tasks[0].files, tasks[0].ports, share_bytes) == ((capture,), (9092, 9094, 9095), 333)
@@ -28,6 +28,6 @@ def test_ports_that_are_no_numbers_are_refused(capture):
 
 
 def test_answers_come_in_the_order_of_the_tasks(capture, monkeypatch):
-    monkeypatch.setattr(module, "_WORTH_A_TASK", 100)
+    monkeypatch.setattr(module, "_MIN_TASK_BYTES", 100)
     tasks, share_bytes = traffic_tasks((capture,), "", 5)
     assert list(run_measured(repr, tasks, share_bytes, on_spark=False, jobs=1)) == list(map(repr, tasks))

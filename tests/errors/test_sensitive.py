@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from kafkaframes.broker.settings.config_values import PASSWORD, TYPES
+from kafkaframes.broker.settings.config_values import CONFIG_TYPES, PASSWORD
 from kafkaframes.errors.sensitive import (
-    FIELDS,
     REDACTED,
     REQUEST,
     RESPONSE,
+    SECRET_FIELDS,
     has_secrets,
     is_secret,
     redact_json,
@@ -58,7 +58,7 @@ def test_secret_names(name):
     assert redact_value(name, "x") == REDACTED
 
 
-@pytest.mark.parametrize("name", [*HARMLESS, *(name for name, kind in TYPES.items() if kind != PASSWORD)])
+@pytest.mark.parametrize("name", [*HARMLESS, *(name for name, kind in CONFIG_TYPES.items() if kind != PASSWORD)])
 def test_harmless_names(name):
     assert not is_secret(name)
 
@@ -126,7 +126,7 @@ def test_all_message_fields_with_secret_names_are_redacted(direction):
         paths = {path for path in _paths(spec, spec.struct) if secret_name.match(path[-1])}
         if paths:
             expected[api.key, direction] = paths
-    assert expected == {key: set(paths) for key, paths in FIELDS.items() if key[1] == direction and key[0] != 50}
+    assert expected == {key: set(paths) for key, paths in SECRET_FIELDS.items() if key[1] == direction and key[0] != 50}
     assert all(has_secrets(key) for key, _ in expected)
 
 

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from tests.interop.broker_script import NOW, Client, Difference, Step, as_json, differences, ranges
 
-from kafkaframes.broker.security.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.security.access import CLUSTER_NAME, OPERATIONS, OPERATIONS_OF_RESOURCE
 from kafkaframes.broker.security.acls import ALL, ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
@@ -43,9 +43,9 @@ class Rule(NamedTuple):
     host: str = "*"
 
 
-EVERYTHING = tuple(Rule(resource) for resource in OF_RESOURCE)
-_OTHERS = tuple(Rule(resource) for resource in OF_RESOURCE if resource != "TOPIC")
-PAIRS = tuple((resource, one) for resource, operations in OF_RESOURCE.items() for one in operations)
+EVERYTHING = tuple(Rule(resource) for resource in OPERATIONS_OF_RESOURCE)
+_OTHERS = tuple(Rule(resource) for resource in OPERATIONS_OF_RESOURCE if resource != "TOPIC")
+PAIRS = tuple((resource, one) for resource, operations in OPERATIONS_OF_RESOURCE.items() for one in operations)
 USERS: dict[str, tuple[Rule, ...]] = {
     "nobody": (),
     "all": EVERYTHING,

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.interop.broker_script import Client
 
-from kafkaframes.broker.settings.config_values import BOOLEAN, DOUBLE, DYNAMIC, LIST
+from kafkaframes.broker.settings.config_values import BOOLEAN, DOUBLE, DYNAMIC_KEYS, LIST
 from kafkaframes.broker.settings.settings import GROUP_SETTINGS, TOPIC_KEYS
 from kafkaframes.protocol.messages import message
 
@@ -145,7 +145,7 @@ def settings() -> Iterator[tuple[int, str, str]]:
     """Yield every setting that both brokers list: resource type, resource, name."""
     for key in TOPIC_KEYS:
         yield TOPIC, "orders", key
-    for key in sorted(DYNAMIC):
+    for key in sorted(DYNAMIC_KEYS):
         yield BROKER, "", key
     for key in GROUP_SETTINGS:
         yield GROUP, "readers", key

@@ -9,7 +9,7 @@ from tests.interop.broker_script import Client
 from tests.interop.config_script import answers, differences
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.settings.config_values import TYPES
+from kafkaframes.broker.settings.config_values import CONFIG_TYPES
 from kafkaframes.protocol.messages import message
 
 LEAST_CASES = 1_500
@@ -21,7 +21,7 @@ def asked(client: Client) -> dict:
     assert client.ask("CreateTopics", 7, types(topics=[topic], timeout_ms=30_000)).topics[0].error_code == 0
     time.sleep(1)  # a cluster's broker learns of it
     try:
-        return answers(client, TYPES.__getitem__)
+        return answers(client, CONFIG_TYPES.__getitem__)
     finally:
         client.close()
 

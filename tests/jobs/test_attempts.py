@@ -103,11 +103,11 @@ JOBS = {
 def content_of(directory):
     """Digests of all files; but not of ``_SUCCESS``, reports and journals, which name the destination."""
     assert not list(directory.rglob(f"*{atomic.PART}*"))
-    assert not list(directory.rglob(f"{atomic.ATTEMPT}*"))
+    assert not list(directory.rglob(f"{atomic.ATTEMPT_PREFIX}*"))
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.name != atomic.SUCCESS and "_kafkaframes" not in path.parts
+        if path.is_file() and path.name != atomic.SUCCESS_FILE and "_kafkaframes" not in path.parts
     }
 
 

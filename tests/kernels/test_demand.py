@@ -76,7 +76,7 @@ def test_without_a_c_compiler_numbas_cache_is_used(start, tmp_path, hashes):
 def test_numbas_cache_depends_on_path_and_modification_time(tmp_path, monkeypatch):
     names = set()
     for folder in ("here", "there"):
-        monkeypatch.setattr(demand.directories, "PACKAGE", tmp_path / folder)
+        monkeypatch.setattr(demand.directories, "PACKAGE_DIRECTORY", tmp_path / folder)
         source = tmp_path / folder / "near" / "_kernels_a.py"
         source.parent.mkdir(parents=True)
         source.write_text("import numpy as np")

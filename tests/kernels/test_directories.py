@@ -24,7 +24,7 @@ def fresh(monkeypatch, tmp_path):
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A package of kernel files: ``b`` imports ``a``, and ``c`` imports none."""
-    monkeypatch.setattr(directories, "PACKAGE", tmp_path)
+    monkeypatch.setattr(directories, "PACKAGE_DIRECTORY", tmp_path)
     (tmp_path / "near").mkdir()
     files = {name: tmp_path / "near" / f"_kernels_{name}.py" for name in "abc"}
     files["a"].write_text("from kafkaframes.near.layout import SIZE")
@@ -63,7 +63,7 @@ def test_each_target_has_its_own_unit(monkeypatch):
 
 
 def test_a_python_without_a_stable_abi_has_its_own_target(monkeypatch):
-    monkeypatch.delenv(target.OVERRIDE, raising=False)
+    monkeypatch.delenv(target.TARGET_VARIABLE, raising=False)
     monkeypatch.setattr(target.sys, "abiflags", "t")
     assert target.target.__wrapped__() is target.OTHER
 
@@ -153,7 +153,7 @@ def test_a_unit_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
 
 def test_units_of_the_package_are_trusted_like_its_sources(tmp_path, monkeypatch):
     """Python also runs the sources of an installation with a umask of 002 or of another user."""
-    monkeypatch.setattr(directories, "BUNDLED", tmp_path / "compiled")
+    monkeypatch.setattr(directories, "BUNDLED_DIRECTORY", tmp_path / "compiled")
     (tmp_path / "compiled").mkdir(mode=0o775)
     unit = tmp_path / "compiled" / directories.file_name("kafkaframes.jobs.report._kernels")
     unit.write_bytes(b"")

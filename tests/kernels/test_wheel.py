@@ -42,9 +42,9 @@ def pure(tmp_path_factory):
     """A wheel of the sources, like that of a build backend."""
     path = tmp_path_factory.mktemp("dist") / "kafkaframes-0.1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
-        for source in sorted(directories.PACKAGE.rglob("*")):
+        for source in sorted(directories.PACKAGE_DIRECTORY.rglob("*")):
             if source.is_file() and source.suffix != ".so" and "__pycache__" not in source.parts:
-                wheel.write(source, Path("kafkaframes") / source.relative_to(directories.PACKAGE))
+                wheel.write(source, Path("kafkaframes") / source.relative_to(directories.PACKAGE_DIRECTORY))
         wheel.writestr(
             "kafkaframes-0.1.0.dist-info/METADATA", "Metadata-Version: 2.4\nName: kafkaframes\nVersion: 0.1.0\n"
         )

@@ -252,8 +252,8 @@ def test_a_library_that_answers_wrongly_is_not_used(monkeypatch):
     for library in LIBRARIES:
         addresses = {native._INDEXES[name]: address for name, address in library.addresses().items()}
         assert native._is_right(library.codec, addresses)
-        _, sizes = native._TRIALS[library.codec]
-        monkeypatch.setitem(native._TRIALS, library.codec, (lambda *_: b"\x01" * 40, sizes))
+        _, sizes = native._CODEC_TRIALS[library.codec]
+        monkeypatch.setitem(native._CODEC_TRIALS, library.codec, (lambda *_: b"\x01" * 40, sizes))
         assert not native._is_right(library.codec, addresses)
         assert not library._replace(module="kafkaframes.no_such_module").addresses()
         assert not library._replace(functions=("no_such_function",)).addresses()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.arrow import Conversion, arrow_schema, rebatch, repeat_origin
-from kafkaframes.scan.columns import RECORDS, SPARKS_OWN, TABLES, choose_columns, ddl
+from kafkaframes.scan.columns import RECORD_COLUMNS, SPARK_COLUMNS, TABLE_COLUMNS, choose_columns, ddl
 from kafkaframes.scan.log.planning import Segment
 
 
@@ -17,8 +17,8 @@ def names(*given, **named):
 
 
 def test_by_default_they_are_those_of_sparks_own_source():
-    assert tuple(names(None)) == SPARKS_OWN
-    assert names(None, include_headers=True) == [*SPARKS_OWN, "headers"]
+    assert tuple(names(None)) == SPARK_COLUMNS
+    assert names(None, include_headers=True) == [*SPARK_COLUMNS, "headers"]
     assert names(["headers"], include_headers=True) == ["headers"]
     assert "headers" not in names(None, include_headers=True, table="batches")
 
@@ -80,9 +80,9 @@ def test_it_takes_one_batch_at_a_time():
 SEGMENT = Segment("/logs/orders-3/0.log", 100, 0, "orders", 3, "/logs/orders-3", source="/logs")
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", TABLE_COLUMNS)
 def test_every_column_of_every_table_has_a_type(table):
-    names = [column.name for column in TABLES[table]]
+    names = [column.name for column in TABLE_COLUMNS[table]]
     schema = arrow_schema(choose_columns(names, table=table))
     assert schema.names == names
     assert not any(pa.types.is_dictionary(one.type) or pa.types.is_large_binary(one.type) for one in schema)
@@ -105,4 +105,4 @@ def test_rows_are_what_the_segment_and_its_records_say():
 
 def test_rows_are_counted_though_no_column_comes_from_a_record():
     assert Conversion(choose_columns(["topic", "file"])).sources == ("offset",)
-    assert repeat_origin(SEGMENT, RECORDS[2], 3).to_pylist() == ["orders"] * 3
+    assert repeat_origin(SEGMENT, RECORD_COLUMNS[2], 3).to_pylist() == ["orders"] * 3

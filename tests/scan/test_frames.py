@@ -129,7 +129,7 @@ def test_a_capture_is_filtered_by_polars_alone():
 def large(tmp_path, monkeypatch):
     """Return a scan of three partitions, which is cut into several slices."""
     monkeypatch.setattr(planning, "MIN_TARGET_BYTES", 10_000)
-    monkeypatch.setattr(planning, "OPEN_COST", 0)
+    monkeypatch.setattr(planning, "OPEN_COST_BYTES", 0)
     for partition in range(3):
         path = tmp_path / f"t-{partition}" / f"{0:020}.log"
         path.parent.mkdir()

@@ -12,7 +12,7 @@ from tests.scan.log.test_following import append
 from kafkaframes.jobs.restore.writing.marks import read_marks
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.scan.stream_offsets import StreamOffsets
-from kafkaframes.spark.sinks.log_writer import STAGING
+from kafkaframes.spark.sinks.log_writer import STAGING_DIRECTORY
 from kafkaframes.storage.log.discover import discover
 
 pytestmark = pytest.mark.spark
@@ -56,7 +56,7 @@ def test_rows_are_there_once_after_failures_and_batches_that_are_repeated(spark,
         with pytest.raises(Exception, match=message):
             run(spark, tmp_path, change)
         # A writer whose worker began only after Spark had given the batch up leaves its staging to the next commit.
-        assert all(STAGING in name for name in names(tmp_path) - {"in", "checkpoint"})
+        assert all(STAGING_DIRECTORY in name for name in names(tmp_path) - {"in", "checkpoint"})
     run(spark, tmp_path)
     append(tmp_path / "in", 50, 30, roll=True)
     run(spark, tmp_path)

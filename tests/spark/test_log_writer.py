@@ -9,7 +9,7 @@ import pytest
 
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.partitioner import partition_of
-from kafkaframes.spark.sinks.log_writer import STAGING
+from kafkaframes.spark.sinks.log_writer import STAGING_DIRECTORY
 from kafkaframes.storage.log.discover import discover
 
 SCHEMA = (
@@ -101,4 +101,4 @@ def test_a_worker_that_is_killed_leaves_nothing_and_the_next_write_works(spark, 
     assert list(tmp_path.iterdir()) == []
     frame.write.format("kafka-log").option("topic", "t").mode("append").save(str(path))
     assert len(written(spark, path)) == 50_000
-    assert STAGING not in "".join(one.name for one in tmp_path.iterdir())
+    assert STAGING_DIRECTORY not in "".join(one.name for one in tmp_path.iterdir())

@@ -118,7 +118,7 @@ def test_an_rdd_keeps_the_offsets_of_its_dataframe_and_says_so_when_they_are_old
         assert [task(work, "1"), task(work, None), task(work, "2"), task(work, None)] == [[1], [2], [3], [2]]
         assert task(replace(work, plan="another DataFrame"), None) == [4]
         assert not caplog.records
-        monkeypatch.setattr(execution_offsets, "_OLD_SNAPSHOT_S", -1)
+        monkeypatch.setattr(execution_offsets, "_MAX_SNAPSHOT_AGE_SECONDS", -1)
         assert task(work, None) == [2]
     assert "load() the topic again for newer records" in caplog.text
 
@@ -148,7 +148,7 @@ def test_what_was_forgotten_is_an_error_and_not_looked_up_again():
 
 
 def test_a_thousand_partitions_take_a_few_kilobytes():
-    memory = ExecutionMemory(offset_process.MAX_REMEMBERED_BYTES)
+    memory = ExecutionMemory(offset_process.MAX_CACHE_BYTES)
     memory.add(
         (1, "d"), {TopicPartition("a.topic.with.a.long.name", n): (10**9 + n, 10**9 + 7 * n) for n in range(1000)}
     )
@@ -205,7 +205,7 @@ def test_the_spark_process_is_the_first_ancestor_that_does_not_run_python():
 
 
 def test_a_service_that_no_planner_asks_ends(monkeypatch):
-    monkeypatch.setattr(offset_process, "FIRST_QUESTION_S", 0)
+    monkeypatch.setattr(offset_process, "FIRST_REQUEST_TIMEOUT_SECONDS", 0)
     service = OffsetService(lambda options: {})
     try:
         time.sleep(0.01)

@@ -18,7 +18,7 @@ class Tracker:
 
 
 def test_tasks_are_counted_while_the_block_runs_and_the_thread_ends_with_it(monkeypatch):
-    monkeypatch.setattr(job_session, "_ASK_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(job_session, "_POLL_INTERVAL_SECONDS", 0.001)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=Tracker))
     seen, has_seen = [], threading.Event()
 
@@ -39,7 +39,7 @@ def test_a_session_without_counts_shows_nothing():
 
 def test_a_jvm_that_is_gone_ends_the_counting_without_a_word(monkeypatch):
     """After Ctrl-C the thread printed py4j's traceback before the command could say its line."""
-    monkeypatch.setattr(job_session, "_ASK_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(job_session, "_POLL_INTERVAL_SECONDS", 0.001)
     told, asked = [], threading.Event()
     monkeypatch.setattr(threading, "excepthook", told.append)
 

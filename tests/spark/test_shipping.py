@@ -41,7 +41,7 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
 
 
 def test_it_is_not_sent_if_it_is_not_wanted():
-    spark = session(**{worker_files.SETTING: "false"})
+    spark = session(**{worker_files.SHIP_KERNELS_SETTING: "false"})
     assert not worker_files.ship(spark)
     assert not spark.sparkContext.listArchives
 

@@ -16,7 +16,7 @@ ORDERS = SHOP / "orders-0"
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(filesystem, "RETRY_AFTER_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(filesystem, "RETRY_DELAYS_SECONDS", (0.0, 0.0, 0.0))
 
 
 def comparable(rows):
@@ -63,7 +63,7 @@ class Flaky(MemoryFileSystem):
 @pytest.fixture
 def flaky(monkeypatch):
     fsspec.register_implementation("flaky", Flaky, clobber=True)
-    monkeypatch.setattr("kafkaframes.storage.log.open_segment.STORE_BYTES", 16_000)
+    monkeypatch.setattr("kafkaframes.storage.log.open_segment.MIN_STORE_READ_BYTES", 16_000)
     monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BYTES", 16_000)
     monkeypatch.setattr(Flaky, "failures", 0)
     monkeypatch.setattr(Flaky, "short", False)

@@ -23,6 +23,6 @@ def test_each_table_is_read_by_its_own_reader_after_the_way_to_a_worker(table, m
     columns = choose_columns(None, table=options.table)
     works = [pickle.loads(pickle.dumps(InputPartition(work))).value for work in plan_log(options, cores=1).works]
     rows = sum(batch.num_rows for work in works for batch in read_table(work, columns, options))
-    module, function = tasks._READERS[table]
+    module, function = tasks._READER_FUNCTIONS[table]
     reader = getattr(import_module(module), function)
     assert rows == sum(batch.num_rows for work in works for batch in reader(work, columns, options)) > 0

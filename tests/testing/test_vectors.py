@@ -152,8 +152,8 @@ def test_nothing_is_written_over_something(vectors):
 
 def test_what_is_interrupted_leaves_no_half_directory(monkeypatch, tmp_path):
     (tmp_path / "there").mkdir()
-    monkeypatch.setattr(write, "_NUMBERS", write._NUMBERS[:1])
-    monkeypatch.setattr(write, "_MESSAGES", ())
+    monkeypatch.setattr(write, "_NUMBER_FILES", write._NUMBER_FILES[:1])
+    monkeypatch.setattr(write, "_MESSAGE_FILES", ())
     with monkeypatch.context() as patch:
         patch.setattr(write, "_write_records", stopped)
         for place in ("there", "new"):

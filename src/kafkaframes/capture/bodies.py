@@ -37,11 +37,11 @@ from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
-WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
+APIS_WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
 # In the JSON of a broker's request log, these two have the size of the records, and all others an empty string.
-_SIZED: Final = {(0, REQUEST), (1, RESPONSE)}
-SUMMARY_COLUMNS: Final = 3 * 8 * 3
-_ERROR_CODE: Final = "ErrorCode"
+_APIS_WITH_RECORD_SIZES: Final = {(0, REQUEST), (1, RESPONSE)}
+SUMMARY_COLUMN_COUNT: Final = 3 * 8 * 3
+_ERROR_CODE_SUFFIX: Final = "ErrorCode"
 
 
 class Kind(NamedTuple):
@@ -72,12 +72,12 @@ class Kind(NamedTuple):
     @property
     def has_records(self) -> bool:
         """Whether the message carries records."""
-        return (self.api_key, self.direction) in WITH_RECORDS
+        return (self.api_key, self.direction) in APIS_WITH_RECORDS
 
     @property
     def records_shown(self) -> str:
         """The JSON representation of records: ``size`` or ``empty``."""
-        return "size" if (self.api_key, self.direction) in _SIZED else "empty"
+        return "size" if (self.api_key, self.direction) in _APIS_WITH_RECORD_SIZES else "empty"
 
     def columns(self, frames: Sequence[bytes] | pa.Array) -> pa.StructArray:
         """Decode frames to an array of headers and bodies."""
@@ -235,7 +235,7 @@ class Decoded:
     def summaries(self) -> tuple[Ints, Ints]:
         """Return each message's batches, records and bytes by format and codec, and its number of cut record sets."""
         assert self.plan is not None
-        counts = np.zeros((self.count, SUMMARY_COLUMNS), np.int64)
+        counts = np.zeros((self.count, SUMMARY_COLUMN_COUNT), np.int64)
         truncations = np.zeros(self.count, np.int64)
         for owners, blobs in sets_of_records(self.body, self.plan, np.arange(self.count)):
             data, starts, sizes = binary_extents(blobs)
@@ -289,7 +289,7 @@ def _is_records(field: FieldPlan) -> bool:
 
 
 def _is_error_code(field: FieldPlan) -> bool:
-    return field.type == "int16" and not field.array and field.name.endswith(_ERROR_CODE)
+    return field.type == "int16" and not field.array and field.name.endswith(_ERROR_CODE_SUFFIX)
 
 
 @cache

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.bodies import WITH_RECORDS, Decoded, Kind, texts_of
+from kafkaframes.capture.bodies import APIS_WITH_RECORDS, Decoded, Kind, texts_of
 from kafkaframes.capture.client_facts import ClientFacts, Logins, software_events
-from kafkaframes.capture.columns import TIMESTAMP, CaptureColumn
+from kafkaframes.capture.columns import TIMESTAMP_TYPE, CaptureColumn
 from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import CallFilter, Pass
@@ -28,8 +28,8 @@ from kafkaframes.protocol.api_keys import API_VERSIONS
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.wire.primitives import java_text
 
-_ID_AT: Final = 10  # position of the client id in a request header
-_NEEDS_JSON: Final = {
+_CLIENT_ID_POSITION: Final = 10  # position of the client id in a request header
+_JSON_COLUMNS: Final = {
     f"{direction}{part}": direction for direction in (REQUEST, RESPONSE) for part in ("Header", "", "Named")
 }
 
@@ -72,7 +72,7 @@ class CallMaker:
     def rows(self, traffic: Pass) -> pa.RecordBatch:
         """Return the calls of a pass, sorted by request time."""
         calls = Calls(self, traffic)
-        arrays = [_MAKERS[column.name](calls) for column in self.columns]
+        arrays = [_COLUMN_FUNCTIONS[column.name](calls) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -189,9 +189,9 @@ class Calls:
     @cached_property
     def texts(self) -> dict[str, pa.Array]:
         """The JSON columns, by name."""
-        out = {name: pa.nulls(self.count, pa.string()) for name in _NEEDS_JSON}
+        out = {name: pa.nulls(self.count, pa.string()) for name in _JSON_COLUMNS}
         for direction in (REQUEST, RESPONSE):
-            if not any(_NEEDS_JSON.get(name) == direction for name in self.column_names):
+            if not any(_JSON_COLUMNS.get(name) == direction for name in self.column_names):
                 continue
             headers, bodies, named_texts, indexes = [], [], [], []
             for kind, rows in self.groups(direction):
@@ -314,7 +314,7 @@ class Calls:
     def times(self, direction: str) -> pa.Array:
         """Return the times at which requests or responses were complete."""
         values = self.of(direction, layout.F_END_TIME) // 1000
-        return pa.array(values, pa.int64(), mask=self.side(direction) < 0).cast(TIMESTAMP)
+        return pa.array(values, pa.int64(), mask=self.side(direction) < 0).cast(TIMESTAMP_TYPE)
 
     def latency(self) -> pa.Array:
         """Return the time between request and response, in milliseconds."""
@@ -325,7 +325,7 @@ class Calls:
         """Return the client ids, null if the header has none."""
         lengths = self.of(REQUEST, layout.F_ID_LENGTH)
         rows = np.flatnonzero((self.request >= 0) & (lengths >= 0))
-        raw, starts = self.traffic.bytes_of(self.request[rows], lead=_ID_AT, sizes=lengths[rows])
+        raw, starts = self.traffic.bytes_of(self.request[rows], lead=_CLIENT_ID_POSITION, sizes=lengths[rows])
         offsets = np.zeros(self.count + 1, np.int64)
         offsets[rows + 1] = np.diff(starts)
         np.cumsum(offsets, out=offsets)
@@ -373,7 +373,7 @@ class Calls:
 
     def error_texts(self) -> pa.Array:
         """Return the ``_error`` column, including the errors found while the other columns are computed."""
-        if self.column_names & _NEEDS_JSON.keys() and self.maker.types is None:
+        if self.column_names & _JSON_COLUMNS.keys() and self.maker.types is None:
             _ = self.texts
         if "errors" in self.column_names:
             _ = self.error_codes
@@ -396,7 +396,7 @@ def _times(frames: Ints, calls: Ints) -> Ints:
 
 
 def _has_records(direction: str) -> Callable[[int], bool]:
-    return lambda key: (key, direction) in WITH_RECORDS
+    return lambda key: (key, direction) in APIS_WITH_RECORDS
 
 
 def _is_flexible(apis: Apis, kind: int) -> bool | None:
@@ -423,7 +423,7 @@ def _text_column(name: str) -> Callable[[Calls], pa.Array]:
     return column
 
 
-_MAKERS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
+_COLUMN_FUNCTIONS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
     "requestTime": lambda calls: calls.times(REQUEST),
     "responseTime": lambda calls: calls.times(RESPONSE),
     "latencyMs": lambda calls: calls.latency(),
@@ -442,7 +442,7 @@ _MAKERS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
     "correlationId": lambda calls: calls.correlation_ids(),
     "requestSizeBytes": lambda calls: calls.numbers(REQUEST, layout.F_SIZE, pa.int64()),
     "responseSizeBytes": lambda calls: calls.numbers(RESPONSE, layout.F_SIZE, pa.int64()),
-    **{name: _text_column(name) for name in _NEEDS_JSON},
+    **{name: _text_column(name) for name in _JSON_COLUMNS},
     "errors": lambda calls: calls.error_codes,
     "records": lambda calls: calls.summaries,
     "file": lambda calls: calls.file_names(),

@@ -24,14 +24,14 @@ from kafkaframes.protocol.api_keys import API_VERSIONS, SASL_AUTHENTICATE
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
-NOTHING: Final = -1
-_SEPARATOR: Final = "\0"
+NO_VERSION: Final = -1
+_FACT_SEPARATOR: Final = "\0"
 
 
 class Event(NamedTuple):
     """A fact about a connection's client that is valid from a request offset on.
 
-    ``value`` is an index into ``ClientFacts.texts``, or ``NOTHING``. ``final`` is 1 if the event occurs only in this
+    ``value`` is an index into ``ClientFacts.texts``, or ``NO_VERSION``. ``final`` is 1 if the event occurs only in this
     pass. The event of a request that waits for its response recurs in every pass.
     """
 
@@ -47,7 +47,7 @@ class ClientFacts:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._last: Ints = np.full(64, NOTHING, np.int64)
+        self._last: Ints = np.full(64, NO_VERSION, np.int64)
 
     def number(self, text: str) -> int:
         """Return the index of a text in ``texts``, to which it is added if it is new."""
@@ -61,13 +61,13 @@ class ClientFacts:
         """Apply the new numbers of connections, -1 for forgotten ones."""
         last_rows = self._last[: len(numbers)]
         is_current = numbers[: len(last_rows)] >= 0
-        self._last = np.full_like(self._last, NOTHING)
+        self._last = np.full_like(self._last, NO_VERSION)
         self._last[numbers[: len(last_rows)][is_current]] = last_rows[is_current]
 
     def last(self, connection: int) -> str | None:
         """Return the latest fact about a connection."""
-        number = int(self._last[connection]) if connection < len(self._last) else NOTHING
-        return None if number == NOTHING else self.texts[number]
+        number = int(self._last[connection]) if connection < len(self._last) else NO_VERSION
+        return None if number == NO_VERSION else self.texts[number]
 
     def fill(self, events: Ints, connections: Ints, offsets: Ints, *, after: bool) -> Ints:
         """Return for each call the text index of the fact that is valid at its request.
@@ -79,7 +79,7 @@ class ClientFacts:
         """
         most = int(max(connections.max(initial=0), events[:, 0].max(initial=0)))
         while most >= len(self._last):
-            self._last = np.concatenate([self._last, np.full_like(self._last, NOTHING)])
+            self._last = np.concatenate([self._last, np.full_like(self._last, NO_VERSION)])
         result: Ints = self._last[connections]
         if len(events):
             events = events[np.argsort(_keys(events[:, 0], events[:, 1]), kind="stable")]
@@ -109,7 +109,7 @@ class ClientFacts:
     def _column(texts: list[str], numbers: Ints) -> pa.Array:
         if not texts:
             return pa.nulls(len(numbers), pa.string())
-        return pa.array(texts, pa.string()).take(pa.array(numbers, pa.int64(), mask=numbers == NOTHING))
+        return pa.array(texts, pa.string()).take(pa.array(numbers, pa.int64(), mask=numbers == NO_VERSION))
 
 
 def _keys(connections: Ints, offsets: Ints) -> Ints:
@@ -119,7 +119,7 @@ def _keys(connections: Ints, offsets: Ints) -> Ints:
 
 def split_software(text: str) -> tuple[str, str]:
     """Split a text into name and version of software."""
-    name, _, version = text.partition(_SEPARATOR)
+    name, _, version = text.partition(_FACT_SEPARATOR)
     return name, version
 
 
@@ -148,7 +148,7 @@ def software_events(traffic: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> 
 
 def _registration_events(traffic: Pass, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
     frames = traffic.frames
-    values, later = np.full(len(rows), NOTHING), np.zeros(len(rows), bool)
+    values, later = np.full(len(rows), NO_VERSION), np.zeros(len(rows), bool)
     if version >= 3:
         later = _is_rejected(traffic, rows, version, apis)
         kind = Kind(API_VERSIONS, version, REQUEST, apis)
@@ -162,10 +162,10 @@ def _registration_events(traffic: Pass, facts: ClientFacts, version: int, rows: 
 
 def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
     names, versions = (body.field(f"clientSoftware{what}") for what in ("Name", "Version"))
-    texts = pc.binary_join_element_wise(names, versions, _SEPARATOR).dictionary_encode()
-    numbers = np.array([facts.number(text) for text in texts.dictionary.to_pylist()] or [NOTHING], np.int64)
+    texts = pc.binary_join_element_wise(names, versions, _FACT_SEPARATOR).dictionary_encode()
+    numbers = np.array([facts.number(text) for text in texts.dictionary.to_pylist()] or [NO_VERSION], np.int64)
     indexes = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NOTHING)
+    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NO_VERSION)
 
 
 def _is_rejected(traffic: Pass, rows: Ints, version: int, apis: Apis) -> Ints:

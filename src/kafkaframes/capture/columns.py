@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 
-TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 
 
 class CaptureColumn(NamedTuple):
@@ -26,8 +26,8 @@ def _list(element: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", element))
 
 
-ERRORS: Final = _list(pa.struct([("path", pa.string()), ("code", pa.int32())]))
-SET: Final = pa.struct(
+ERRORS_TYPE: Final = _list(pa.struct([("path", pa.string()), ("code", pa.int32())]))
+RECORD_SET_TYPE: Final = pa.struct(
     [
         ("magic", pa.int32()),
         ("codec", pa.string()),
@@ -36,29 +36,29 @@ SET: Final = pa.struct(
         ("bytes", pa.int64()),
     ]
 )
-RECORDS: Final = pa.struct([("sets", _list(SET)), ("cut", pa.int32())])
+RECORDS_TYPE: Final = pa.struct([("sets", _list(RECORD_SET_TYPE)), ("cut", pa.int32())])
 HEADERS: Final = _list(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
-_TYPES: Final = {
-    "timestamp": TIMESTAMP,
+_ARROW_TYPES: Final = {
+    "timestamp": TIMESTAMP_TYPE,
     "string": pa.string(),
     "int": pa.int32(),
     "bigint": pa.int64(),
     "double": pa.float64(),
     "boolean": pa.bool_(),
     "binary": pa.binary(),
-    "array<struct<path: string, code: int>>": ERRORS,
+    "array<struct<path: string, code: int>>": ERRORS_TYPE,
     "array<struct<key: string, value: binary>>": HEADERS,
 }
 _RECORDS_DDL: Final = (
     "struct<sets: array<struct<magic: int, codec: string, batches: bigint, records: bigint, bytes: bigint>>, cut: int>"
 )
-_TYPES[_RECORDS_DDL] = RECORDS
+_ARROW_TYPES[_RECORDS_DDL] = RECORDS_TYPE
 
 
 def _columns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[CaptureColumn, ...]:
     return tuple(
-        CaptureColumn(row[0], row[1], _TYPES[row[1]], row[3] if len(row) == 4 else True, row[2]) for row in rows
+        CaptureColumn(row[0], row[1], _ARROW_TYPES[row[1]], row[3] if len(row) == 4 else True, row[2]) for row in rows
     )
 
 
@@ -106,7 +106,7 @@ CALLS: Final = _columns(
     ("requestBytes", "binary", "header and body as they were on the wire, with whatever secrets are in them", False),
     ("responseBytes", "binary", "likewise", False),
 )
-CONNECTIONS: Final = _columns(
+CONNECTION_COLUMNS: Final = _columns(
     ("connection", "string", "client-server-number of its first packet"),
     ("protocol", "string", "kafka, tls, other, or unknown: nothing in it tells"),
     ("clientAddress", "string", "the side that asks; where that is not known, the one with the lower address"),
@@ -156,7 +156,7 @@ PACKETS: Final = _columns(
     ("sizeBytes", "bigint", "payload on the wire"),
     ("capturedBytes", "bigint", "payload in the file"),
 )
-RECORD_ROWS: Final = _columns(
+RECORD_COLUMNS: Final = _columns(
     ("time", "timestamp", "when the request or response that holds it was whole"),
     ("apiName", "string", "Produce, Fetch or ShareFetch"),
     ("clientId", "string", "of the client"),
@@ -176,12 +176,12 @@ RECORD_ROWS: Final = _columns(
     ("correlationId", "int", "of the call"),
     ("_error", "string", "damage in its set of records, on the first row of it"),
 )
-TABLES: Final = {
+TABLE_COLUMNS: Final = {
     "calls": CALLS,
-    "connections": CONNECTIONS,
+    "connections": CONNECTION_COLUMNS,
     "gaps": GAPS,
     "packets": PACKETS,
-    "records": RECORD_ROWS,
+    "records": RECORD_COLUMNS,
 }
 
 
@@ -191,16 +191,16 @@ def choose(table: str, names: Sequence[str] | None = None) -> tuple[CaptureColum
     Raises:
         OptionError: the table or a column does not exist.
     """
-    if table not in TABLES:
-        raise OptionError(f"no table {table!r}; there are {', '.join(TABLES)}")
-    columns_by_name = {column.name.lower(): column for column in TABLES[table]}
+    if table not in TABLE_COLUMNS:
+        raise OptionError(f"no table {table!r}; there are {', '.join(TABLE_COLUMNS)}")
+    columns_by_name = {column.name.lower(): column for column in TABLE_COLUMNS[table]}
     if names is None:
-        return tuple(column for column in TABLES[table] if column.default)
+        return tuple(column for column in TABLE_COLUMNS[table] if column.default)
     unknown = [name for name in names if name.lower() not in columns_by_name]
     if unknown:
         raise OptionError(
             f"table {table} has no column {', '.join(map(repr, unknown))}; "
-            f"it has {', '.join(column.name for column in TABLES[table])}"
+            f"it has {', '.join(column.name for column in TABLE_COLUMNS[table])}"
         )
     return tuple(columns_by_name[name.lower()] for name in names)
 

@@ -20,7 +20,7 @@ GZIP_MAGIC, ZSTD_MAGIC, LZ4_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22
 _SKIPPABLE_MAGIC: Final = (
     b"\x2a\x4d\x18"  # magic of a skippable zstd frame, after a byte 0x50 to 0x5f; pzstd files start with one
 )
-_INPUT_BYTES: Final = 256 << 10  # per read from the file
+_READ_BYTES: Final = 256 << 10  # per read from the file
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # per call of the decompressor
 _FIRST_STEP_BYTES: Final = 512
 _ZSTD_STEP_BYTES: Final = 64 << 10  # small, because a call that fails loses its output
@@ -151,7 +151,7 @@ class MemberFile(_CompressedFile):
     def _advance(self) -> bool:
         """Decompress the next part of the input. Return False at the end of the file."""
         if not self._input:
-            self._input = memoryview(self._raw.read(_INPUT_BYTES))
+            self._input = memoryview(self._raw.read(_READ_BYTES))
         if self._member is None:
             self._skip_zeros()
         if not self._input:
@@ -159,7 +159,7 @@ class MemberFile(_CompressedFile):
         if self._member is None:
             self._member, self._step = self._create_member(), _FIRST_STEP_BYTES
         self._input = self._input[self._decompress(self._input[: self._step]) :]
-        self._step = min(2 * self._step, _INPUT_BYTES)
+        self._step = min(2 * self._step, _READ_BYTES)
         return True
 
     def _decompress(self, data: memoryview) -> int:
@@ -178,7 +178,7 @@ class MemberFile(_CompressedFile):
     def _read_more(self) -> bool:
         """Read more input, or flush the decompressor at the end of the file. Return False if no output can follow."""
         if self._member is None:
-            self._input = memoryview(self._raw.read(_INPUT_BYTES))
+            self._input = memoryview(self._raw.read(_READ_BYTES))
             return bool(self._input)
         self._decompress(memoryview(b""))  # flush buffered output
         if self._output or self._member is None:
@@ -238,7 +238,7 @@ class _ObservedFile:
 
 
 _MAGIC_STATE, _SKIP_STATE, _DESCRIPTOR_STATE, _BLOCK_STATE = range(4)
-_HEAD_BYTES: Final = {_MAGIC_STATE: 4, _SKIP_STATE: 4, _DESCRIPTOR_STATE: 1, _BLOCK_STATE: 3}
+_HEADER_BYTES_OF_STATE: Final = {_MAGIC_STATE: 4, _SKIP_STATE: 4, _DESCRIPTOR_STATE: 1, _BLOCK_STATE: 3}
 
 
 class ZstdFrames:
@@ -266,10 +266,10 @@ class ZstdFrames:
                 self._skip_bytes -= step
                 position += step
                 continue
-            missing = _HEAD_BYTES[self._state] - len(self._head)
+            missing = _HEADER_BYTES_OF_STATE[self._state] - len(self._head)
             self._head += data[position : position + missing]
             position += missing
-            if len(self._head) == _HEAD_BYTES[self._state]:
+            if len(self._head) == _HEADER_BYTES_OF_STATE[self._state]:
                 head, self._head = self._head, b""
                 self._parse_header(head)
 

@@ -29,7 +29,7 @@ SECTION_HEADER: Final = 0x0A0D0D0A
 _BYTE_ORDER: Final = 0x1A2B3C4D
 _MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 _IF_TSRESOL, _IF_TSOFFSET = 9, 14
-INTERFACE: Final = 1
+INTERFACE_BLOCK: Final = 1
 MAX_INTERFACES: Final = 1 << 20  # per section; these need 40 MB of memory
 
 LINK_TYPES: Final = {
@@ -71,7 +71,7 @@ OTHER_LINK_TYPES: Final = {
     253: "Linux netlink",
 }
 # First bytes of other file formats, and their descriptions.
-_OTHERS: Final = (
+_OTHER_FORMATS: Final = (
     (b"snoop\0\0\0", "a snoop capture (RFC 1761); editcap -F pcapng turns it into one that is read"),
     (b"\xa1\xb2\xcd\x34", "a capture in Kuznetzov's modified pcap; editcap -F pcapng turns it into one that is read"),
     (b"\x34\xcd\xb2\xa1", "a capture in Kuznetzov's modified pcap; editcap -F pcapng turns it into one that is read"),
@@ -129,7 +129,7 @@ def open_container(head: bytes, file: str) -> Container:
     Raises:
         DecodeError: the file is not a capture, or has an unsupported format, which the message names if it is known.
     """
-    for magic, what in _OTHERS:
+    for magic, what in _OTHER_FORMATS:
         if head.startswith(magic):
             raise DecodeError(f"this is {what}", file=file, position=0)
     if len(head) >= 12 and struct.unpack(">I", head[:4])[0] == SECTION_HEADER:
@@ -172,7 +172,7 @@ def take_block(container: Container, block: memoryview, position: int, file: str
     is_section = struct.unpack_from(">I", block)[0] == SECTION_HEADER
     little = _section_is_little(block, position, file) if is_section else container.little
     order = "<" if little else ">"
-    if not is_section and struct.unpack_from(order + "I", block)[0] != INTERFACE:
+    if not is_section and struct.unpack_from(order + "I", block)[0] != INTERFACE_BLOCK:
         return 0
     size = _size(block, order, position, file)
     if is_section and size:
@@ -227,7 +227,7 @@ def _resolution(value: int) -> tuple[int, int]:
 
 MAX_SEGMENT_BYTES: Final = 60_000
 _RAW_IP, _IN_NANOSECONDS = 101, 9
-_PACKET: Final = struct.Struct("<IIIIIII")
+_PACKET_HEADER: Final = struct.Struct("<IIIIIII")
 
 End = tuple[str, int]
 
@@ -248,7 +248,7 @@ def _option(code: int, value: bytes) -> bytes:
 def _record(time_ns: int, packet: bytes) -> bytes:
     padded = len(packet) + (-len(packet) % 4)
     size = 32 + padded
-    head = _PACKET.pack(6, size, 0, time_ns >> 32, time_ns & 0xFFFFFFFF, len(packet), len(packet))
+    head = _PACKET_HEADER.pack(6, size, 0, time_ns >> 32, time_ns & 0xFFFFFFFF, len(packet), len(packet))
     return head + packet.ljust(padded, b"\0") + struct.pack("<I", size)
 
 

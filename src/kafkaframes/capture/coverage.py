@@ -1,8 +1,8 @@
 """Report which data of a capture were not read, and why. All commands, tables and library calls use this report.
 
-A ``Coverage`` is filled while captures and request logs are read. Each entry has a kind. The kinds in ``HARMLESS``
-cannot hide a Kafka call: ARP, UDP, or a connection that began before the capture. All other kinds can, so results from
-this capture are incomplete.
+A ``Coverage`` is filled while captures and request logs are read. Each entry has a kind. The kinds in
+``HARMLESS_KINDS`` cannot hide a Kafka call: ARP, UDP, or a connection that began before the capture. All other kinds
+can, so results from this capture are incomplete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkaframes.errors.words import count_text
 DAMAGED, LOST, CUT, UNSUPPORTED, ENCRYPTED, UNKNOWN = "damaged", "lost", "cut", "unsupported", "encrypted", "unknown"
 BOUNDARY, OTHER = "boundary", "other"
 #: Description of each kind of entry.
-KINDS: Final = {
+ENTRY_KINDS: Final = {
     DAMAGED: "a file, a packet header, a line, a message or a set of records cannot be read",
     LOST: "packets of a connection are missing",
     CUT: "packets are cut by the snap length",
@@ -27,7 +27,7 @@ KINDS: Final = {
     BOUNDARY: "the capture begins or ends inside a connection; harmless",
     OTHER: "another protocol: ARP, LLDP, UDP, HTTP; harmless",
 }
-HARMLESS: Final = frozenset({BOUNDARY, OTHER})
+HARMLESS_KINDS: Final = frozenset({BOUNDARY, OTHER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class UnreadData:
     """Unread data with the same reason.
 
     Attributes:
-        kind: a key of ``KINDS``.
+        kind: a key of ``ENTRY_KINDS``.
         reason: the reason. It contains no amounts, so that entries with equal reasons can be added up.
         file: path of the file.
         position: position of the first unread byte in the decompressed file; None if unknown.
@@ -61,7 +61,7 @@ class UnreadData:
     @property
     def is_harmless(self) -> bool:
         """Whether the data cannot contain a Kafka call."""
-        return self.kind in HARMLESS
+        return self.kind in HARMLESS_KINDS
 
     @property
     def text(self) -> str:
@@ -93,13 +93,13 @@ def merge_files(entries: Iterable[UnreadData]) -> list[UnreadData]:
     return list(merged.values())
 
 
-_MAX_REASONS: Final = 6
+_MAX_PRINTED_REASONS: Final = 6
 
 
 def summary(entries: Iterable[UnreadData]) -> str:
     """Return the amounts and reasons of the first entries in one line."""
     merged = merge_files(entries)
-    texts = [entry.text for entry in merged[:_MAX_REASONS]]
+    texts = [entry.text for entry in merged[:_MAX_PRINTED_REASONS]]
     omitted = len(merged) - len(texts)
     return "; ".join([*texts, *([f"and {count_text(omitted, 'more reason')}"] if omitted else [])])
 

@@ -14,8 +14,8 @@ from kafkaframes.capture.compressed import open_compressed
 from kafkaframes.errors import NO_SUCH_PATH, DecodeError, OptionError, path_error_text
 
 CAPTURE_NAME: Final = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE)
-_NAME_END: Final = re.compile(r"[\w.-]*")  # matches a reversed name
-_LOG_SUFFIX: Final = re.compile(r"\.log(?:$|[.-][\w.-])", re.IGNORECASE)
+_REVERSED_NAME_PATTERN: Final = re.compile(r"[\w.-]*")  # matches a reversed name
+_LOG_SUFFIX_PATTERN: Final = re.compile(r"\.log(?:$|[.-][\w.-])", re.IGNORECASE)
 
 
 def natural(name: str) -> tuple[Any, ...]:
@@ -57,8 +57,8 @@ def has_log_name(path: str) -> bool:
     >>> [has_log_name(name) for name in ("server.log", "a.log.2026-01-31.gz", "a.logs", "x.log.1!")]
     [True, True, False, False]
     """
-    end = _NAME_END.match(path[::-1])
-    return end is not None and _LOG_SUFFIX.search(end[0][::-1]) is not None
+    end = _REVERSED_NAME_PATTERN.match(path[::-1])
+    return end is not None and _LOG_SUFFIX_PATTERN.search(end[0][::-1]) is not None
 
 
 def is_traffic(path: str) -> bool:

@@ -31,14 +31,14 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 WINDOW_BYTES: Final = 32 << 20
-_BYTES_OF_A_PACKET: Final = 96  # estimate for the size of the row table; smaller packets result in more windows
-_SPARE: Final = 1 << 16
+_ESTIMATED_PACKET_BYTES: Final = 96  # estimate for the size of the row table; smaller packets result in more windows
+_SPARE_ROWS: Final = 1 << 16
 MAX_PROBLEMS: Final = 10_000
 MAX_DATAGRAMS: Final = 1024  # incomplete datagrams in memory; above this the oldest one is dropped
 _MAX_DATAGRAM_BYTES: Final = 65535
-_UNIT: Final = 8  # unit of fragment offsets, in bytes
+_FRAGMENT_UNIT_BYTES: Final = 8  # unit of fragment offsets, in bytes
 # IP protocols whose datagrams may contain TCP segments. Tunnels over UDP are not fragmented.
-_HOLDS_TCP: Final = frozenset({TCP, GRE, IP4_IN_IP, IP6_IN_IP})
+_PROTOCOLS_WITH_TCP: Final = frozenset({TCP, GRE, IP4_IN_IP, IP6_IN_IP})
 _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION = 0, 43, 60, 44, 51
 
 
@@ -67,7 +67,9 @@ class _PartialDatagram:
     def add(self, part: _Fragment) -> None:
         """Add a fragment. If fragments overlap, the bytes of the earlier one are used."""
         if part.more:  # all fragments but the last have a multiple of 8 bytes, unless the snap length cut them
-            part = part._replace(payload=part.payload[: len(part.payload) // _UNIT * _UNIT])
+            part = part._replace(
+                payload=part.payload[: len(part.payload) // _FRAGMENT_UNIT_BYTES * _FRAGMENT_UNIT_BYTES]
+            )
         end = part.offset + len(part.payload)
         self.protocol = part.protocol
         self.fragments += 1
@@ -76,11 +78,11 @@ class _PartialDatagram:
             self.header = part.header
         if not part.more and self.size < 0:
             self.size = end
-        first, last = part.offset // _UNIT, (end + _UNIT - 1) // _UNIT
+        first, last = part.offset // _FRAGMENT_UNIT_BYTES, (end + _FRAGMENT_UNIT_BYTES - 1) // _FRAGMENT_UNIT_BYTES
         if last > len(self.there):
             self.missing += last - len(self.there)
             self.there.extend(bytes(last - len(self.there)))
-            self.payload.extend(bytes(last * _UNIT - len(self.payload)))
+            self.payload.extend(bytes(last * _FRAGMENT_UNIT_BYTES - len(self.payload)))
         new = self.there.count(0, first, last)
         self.missing -= new
         if new == last - first:
@@ -92,8 +94,8 @@ class _PartialDatagram:
     def _fill(self, chunk: _Fragment, first: int, last: int) -> None:
         for unit in range(first, last):
             if not self.there[unit]:
-                part = chunk.payload[unit * _UNIT - chunk.offset :][:_UNIT]
-                self.payload[unit * _UNIT : unit * _UNIT + len(part)] = part
+                part = chunk.payload[unit * _FRAGMENT_UNIT_BYTES - chunk.offset :][:_FRAGMENT_UNIT_BYTES]
+                self.payload[unit * _FRAGMENT_UNIT_BYTES : unit * _FRAGMENT_UNIT_BYTES + len(part)] = part
 
     def whole(self) -> bytes | None:
         """Return the payload if the datagram is complete, else None."""
@@ -137,7 +139,7 @@ class Defragmenter:
 
     def _give_up(self, key: tuple[bytes, ...]) -> None:
         entry = self.waiting.pop(key)
-        if entry.protocol in _HOLDS_TCP:
+        if entry.protocol in _PROTOCOLS_WITH_TCP:
             self._count(LOST, "IP fragments of a datagram that is not whole", entry.fragments, entry.fragment_bytes)
         else:
             self._count(OTHER, "IP fragments of another protocol", entry.fragments, entry.fragment_bytes)
@@ -323,7 +325,7 @@ class PacketReader:
     def _buffer(self, size: int) -> Bytes:
         """Return a buffer that starts with the carried bytes and has space for ``size`` more, plus some spare bytes."""
         carried_bytes, _ = self.carried
-        min_bytes = len(carried_bytes) + size + _SPARE
+        min_bytes = len(carried_bytes) + size + _SPARE_ROWS
         buf = self._buffers.pop(0) if len(self._buffers) > 1 else np.empty(0, np.uint8)
         if len(buf) < min_bytes:
             buf = np.empty(min_bytes, np.uint8)
@@ -333,7 +335,7 @@ class PacketReader:
 
     def _rows(self, size: int) -> Ints:
         rows = self.carried[1]
-        table = np.empty((len(rows) + size // _BYTES_OF_A_PACKET + 64, layout.PACKET_COLUMNS), np.int64)
+        table = np.empty((len(rows) + size // _ESTIMATED_PACKET_BYTES + 64, layout.PACKET_COLUMNS), np.int64)
         table[: len(rows)] = rows
         return table
 

@@ -16,7 +16,7 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import find_files, has_log_name, read_head
 from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
-from kafkaframes.capture.request_log import MARK, LogReader
+from kafkaframes.capture.request_log import COMPLETED_REQUEST, LogReader
 from kafkaframes.capture.streams import CallFilter, Pass, Streams, passes_with_coverage
 from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, unread_rows
 from kafkaframes.capture.typed import ApiTypes, build_typed_columns
@@ -92,11 +92,11 @@ class CaptureOptions:
         return tuple(one._replace(type=kinds.get(one.name, one.type)) for one in columns)
 
 
-_NAMED = "Named"
+_FIRST_NAME_PREFIX = "Named"
 
 
 def _with_named(column: str) -> list[str]:
-    return [column, f"{column}{_NAMED}"] if column in (REQUEST, RESPONSE) else [column]
+    return [column, f"{column}{_FIRST_NAME_PREFIX}"] if column in (REQUEST, RESPONSE) else [column]
 
 
 class CaptureBatches:
@@ -131,7 +131,7 @@ class CaptureBatches:
             window_bytes=options.window_bytes,
             is_alone=is_alone,
         )
-        self._rows = _TABLES[options.table](self)
+        self._rows = _TABLE_FUNCTIONS[options.table](self)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -224,7 +224,7 @@ class CaptureBatches:
                 yield packet_batch(window.rows, known.table, maker.names, self.files, self.columns)
 
 
-_TABLES = {
+_TABLE_FUNCTIONS = {
     "calls": CaptureBatches.calls,
     "connections": CaptureBatches.connections,
     "gaps": CaptureBatches.gaps,
@@ -244,8 +244,8 @@ def read_capture(paths: Paths, options: CaptureOptions | None = None) -> Capture
     return CaptureBatches(find_files(named), options or CaptureOptions())
 
 
-_ROWS = 4096
-_PEEK = 1 << 16
+_ROWS_PER_BATCH = 4096
+_PEEK_BYTES = 1 << 16
 
 
 def is_request_log(path: str) -> bool:
@@ -254,8 +254,8 @@ def is_request_log(path: str) -> bool:
     Raises:
         OptionError: the file cannot be opened.
     """
-    head = read_head(path, _PEEK)
-    return MARK.encode() in head or (not head.strip() and has_log_name(path)) or _is_text(head)
+    head = read_head(path, _PEEK_BYTES)
+    return COMPLETED_REQUEST.encode() in head or (not head.strip() and has_log_name(path)) or _is_text(head)
 
 
 def _is_text(head: bytes) -> bool:
@@ -324,7 +324,7 @@ def _log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.RecordB
         yield from _batches_with_types(log, options, types)
         return
     rows = log.rows(secrets=options.secrets, apis=options.apis, names_of=options.names_of)
-    while some := list(islice(rows, _ROWS)):
+    while some := list(islice(rows, _ROWS_PER_BATCH)):
         yield batch_of(some, options.select_columns())
 
 
@@ -332,6 +332,6 @@ def _batches_with_types(log: LogReader, options: CaptureOptions, types: ApiTypes
     """Yield the calls of one API with their bodies as structs, built from the log's JSON."""
     logged = log.rows(secrets=True, apis=options.apis, names_of=options.names_of)
     rows = (row for row in logged if row["apiKey"] == types.api_key)
-    while some := list(islice(rows, _ROWS)):
+    while some := list(islice(rows, _ROWS_PER_BATCH)):
         typed_arrays = build_typed_columns(some, types)
         yield batch_of(some, options.select_columns(), typed_arrays)

@@ -81,9 +81,9 @@ class SecuredSocket:
 
 
 CHUNK_BYTES: Final = 256 << 10
-SLOW_SECONDS: Final = 1.0
-FLUSH_SECONDS: Final = 1.0  # longest time between two writes to the disk
-CONNECT_SECONDS: Final = 10.0
+SLOW_WRITE_SECONDS: Final = 1.0
+FLUSH_INTERVAL_SECONDS: Final = 1.0  # longest time between two writes to the disk
+CONNECT_TIMEOUT_SECONDS: Final = 10.0
 MAX_UNKNOWN_ADDRESSES: Final = 1000
 CLIENT, SERVER = 0, 1
 Channel = socket.socket | SecuredSocket
@@ -279,11 +279,11 @@ class Recorder:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.settings.server_tls is None:
             return client
-        client.settimeout(CONNECT_SECONDS)
+        client.settimeout(CONNECT_TIMEOUT_SECONDS)
         return SecuredSocket(self.settings.server_tls.wrap_socket(client, server_side=True))
 
     def _connect_broker(self, broker: Address) -> Channel:
-        server = socket.create_connection(broker, CONNECT_SECONDS)
+        server = socket.create_connection(broker, CONNECT_TIMEOUT_SECONDS)
         server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.settings.upstream_tls is not None:
             return SecuredSocket(self.settings.upstream_tls.wrap_socket(server, server_hostname=broker[0]))
@@ -324,7 +324,7 @@ class Recorder:
                         self._out.write(packet)
                     self._is_flushed = False
         seconds = time.monotonic() - start
-        if seconds > SLOW_SECONDS:
+        if seconds > SLOW_WRITE_SECONDS:
             self.on_slow(seconds)
         with self.counts.lock:
             self.counts.bytes += size
@@ -343,7 +343,7 @@ class Recorder:
 
     def _flush_regularly(self) -> None:
         """Flush buffered packets every second until the recorder is closed."""
-        while not self._closing.wait(FLUSH_SECONDS):
+        while not self._closing.wait(FLUSH_INTERVAL_SECONDS):
             with self._file_lock, contextlib.suppress(OSError):
                 self._flush()
 

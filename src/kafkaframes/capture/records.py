@@ -13,7 +13,7 @@ import pyarrow as pa
 from kafkaframes.capture._kernels_frames import copy_stretches, whole_batches
 from kafkaframes.capture.bodies import Decoded, Kind, binary_extents, parents_of
 from kafkaframes.capture.calls import CallMaker, Calls
-from kafkaframes.capture.columns import HEADERS, TIMESTAMP, CaptureColumn, choose, schema_of
+from kafkaframes.capture.columns import HEADERS, TIMESTAMP_TYPE, CaptureColumn, choose, schema_of
 from kafkaframes.capture.coverage import DAMAGED, UNSUPPORTED, Coverage, UnreadData
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import CallFilter, Pass, Streams
@@ -38,10 +38,20 @@ _FIELDS_OF_SETS: Final = {
     SHARE_FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
 }
 _API_NAMES: Final = {PRODUCE: "Produce", FETCH: "Fetch", SHARE_FETCH: "ShareFetch"}
-_WITH_IDS: Final = (METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS)  # ``topics`` has names and ids
+_APIS_WITH_TOPIC_IDS: Final = (METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS)  # ``topics`` has names and ids
 _SECRET_TOPIC: Final = "__cluster_metadata"  # its records include SCRAM credentials and delegation tokens
-_NIL: Final = NIL_UUID.bytes
-_READ: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "magic", "codec", "position")
+_NIL_UUID_BYTES: Final = NIL_UUID.bytes
+_READ_COLUMNS: Final = (
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+    "magic",
+    "codec",
+    "position",
+)
 
 
 class _Sets(NamedTuple):
@@ -62,7 +72,7 @@ def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: Apis =
     maker = CallMaker(choose("calls", ("errors",)), files, apis=apis)
     for traffic in Streams(PacketReader(files), ports=ports, apis=apis):
         calls = Calls(maker, traffic)
-        for kind, rows in calls.groups(RESPONSE, only=lambda key: key in _WITH_IDS):
+        for kind, rows in calls.groups(RESPONSE, only=lambda key: key in _APIS_WITH_TOPIC_IDS):
             if kind.is_known:
                 _add_names(result, Decoded(*calls.bytes_of(RESPONSE, rows), kind))
     return result
@@ -73,7 +83,7 @@ def _add_names(result: dict[bytes, str], bodies: Decoded) -> None:
     if topics.type.get_field_index("topicId") < 0:
         return
     for name, topic_id in zip(topics.field("name").to_pylist(), topics.field("topicId").to_pylist(), strict=True):
-        if name and topic_id and topic_id != _NIL:
+        if name and topic_id and topic_id != _NIL_UUID_BYTES:
             result[topic_id] = name
 
 
@@ -142,8 +152,10 @@ class RecordMaker:
         numbers = partitions.values.field(index_name)
         names_of = _column(topics.values, topic_name)
         ids = _column(topics.values, "topicId")
-        names_of_rows = [name or self.names.get(one or _NIL) or None for name, one in zip(names_of, ids, strict=True)]
-        texts = [None if one is None or one == _NIL else uuid_to_text(UUID(bytes=one)) for one in ids]
+        names_of_rows = [
+            name or self.names.get(one or _NIL_UUID_BYTES) or None for name, one in zip(names_of, ids, strict=True)
+        ]
+        texts = [None if one is None or one == _NIL_UUID_BYTES else uuid_to_text(UUID(bytes=one)) for one in ids]
         keep = np.flatnonzero(sizes > 0)
         owner = owner[keep]
         return _Sets(
@@ -159,7 +171,7 @@ class RecordMaker:
     def _records(self, calls: Calls, kind: Kind, sets: _Sets, file: str) -> Iterator[pa.RecordBatch]:
         """Read all sets as one sequence of batches. The position of a record's batch identifies its set."""
         joined, indexes = join_record_sets(sets.data, sets.starts, sets.sizes)
-        reader = RecordReader(Memory(joined), ReadOptions(columns=_READ))
+        reader = RecordReader(Memory(joined), ReadOptions(columns=_READ_COLUMNS))
         reported_count = 0
         for batch in reader:
             position = batch.column("position").to_numpy()
@@ -252,7 +264,7 @@ def _timestamps(values: pa.Array) -> pa.Array:
     """Return timestamps in microseconds; null if a record has none, or if it is in ``timestampMs``."""
     numbers = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
     missing = (numbers == _NO_TIMESTAMP) | _is_far(numbers)
-    return pa.array(np.where(missing, 0, numbers) * 1000, pa.int64(), mask=missing).cast(TIMESTAMP)
+    return pa.array(np.where(missing, 0, numbers) * 1000, pa.int64(), mask=missing).cast(TIMESTAMP_TYPE)
 
 
 def _far_times(values: pa.Array) -> pa.Array:

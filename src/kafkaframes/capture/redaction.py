@@ -3,7 +3,8 @@
 * Each text and UUID is replaced by another one of the same length, consistently within a file.
 * Bytes are replaced by zeros.
 * Batch headers of records are retained without checksums, from which short values could be guessed.
-* Apart from numbers, only ``KEPT_TEXTS`` are retained. Addresses are replaced unless the caller wants to keep them.
+* Apart from numbers, only ``UNREDACTED_TEXTS`` are retained. Addresses are replaced unless the caller wants to keep
+  them.
 * Frames or bytes that cannot be decoded are replaced by zeros: partial frames, damaged bodies, SASL tokens, and bytes
   after the last batch.
 * Frames of no known API are omitted: responses without their request, and APIs that do not exist.
@@ -38,31 +39,33 @@ from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, Hea
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import scan_all
 
-_SOFTWARE: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"  # pattern that brokers accept (KIP-511)
-_MECHANISMS: Final = "GSSAPI|PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER"
-_PROTOCOL_TYPES: Final = "consumer|connect|sr"
-_FEATURES: Final = r"(eligible\.leader\.replicas|group|kraft|metadata|share|streams|transaction)\.version"
+_SOFTWARE_PATTERN: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"  # pattern that brokers accept (KIP-511)
+_MECHANISM_PATTERN: Final = "GSSAPI|PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER"
+_PROTOCOL_TYPE_PATTERN: Final = "consumer|connect|sr"
+_FEATURE_PATTERN: Final = r"(eligible\.leader\.replicas|group|kraft|metadata|share|streams|transaction)\.version"
 #: Texts about the client's software and protocol, not its identity: message and field to a pattern of retained values.
-KEPT_TEXTS: Final[Mapping[str, str]] = {
-    "ApiVersionsRequest.ClientSoftwareName": _SOFTWARE,
-    "ApiVersionsRequest.ClientSoftwareVersion": _SOFTWARE,
-    "ApiVersionsResponse.Name": _FEATURES,
-    "SaslHandshakeRequest.Mechanism": _MECHANISMS,
-    "SaslHandshakeResponse.Mechanisms": _MECHANISMS,
-    "JoinGroupRequest.ProtocolType": _PROTOCOL_TYPES,
-    "JoinGroupResponse.ProtocolType": _PROTOCOL_TYPES,
-    "SyncGroupRequest.ProtocolType": _PROTOCOL_TYPES,
-    "SyncGroupResponse.ProtocolType": _PROTOCOL_TYPES,
-    "ListGroupsResponse.ProtocolType": _PROTOCOL_TYPES,
-    "DescribeGroupsResponse.ProtocolType": _PROTOCOL_TYPES,
+UNREDACTED_TEXTS: Final[Mapping[str, str]] = {
+    "ApiVersionsRequest.ClientSoftwareName": _SOFTWARE_PATTERN,
+    "ApiVersionsRequest.ClientSoftwareVersion": _SOFTWARE_PATTERN,
+    "ApiVersionsResponse.Name": _FEATURE_PATTERN,
+    "SaslHandshakeRequest.Mechanism": _MECHANISM_PATTERN,
+    "SaslHandshakeResponse.Mechanisms": _MECHANISM_PATTERN,
+    "JoinGroupRequest.ProtocolType": _PROTOCOL_TYPE_PATTERN,
+    "JoinGroupResponse.ProtocolType": _PROTOCOL_TYPE_PATTERN,
+    "SyncGroupRequest.ProtocolType": _PROTOCOL_TYPE_PATTERN,
+    "SyncGroupResponse.ProtocolType": _PROTOCOL_TYPE_PATTERN,
+    "ListGroupsResponse.ProtocolType": _PROTOCOL_TYPE_PATTERN,
+    "DescribeGroupsResponse.ProtocolType": _PROTOCOL_TYPE_PATTERN,
 }
-_RECORDS: Final = "Records"  # field that starts with a batch; UnalignedRecords (FetchSnapshot) may start anywhere
-_RESERVED_IDS: Final = 256  # UUIDs below this have a special meaning, such as none, unassigned or lost
-_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz234567"
-_NUMBERS_BYTES: Final = 8  # API key, version and correlation id in a request header
-_HEADER_BYTES: Final = _NUMBERS_BYTES + 2  # the numbers and the length of the client id
+_RECORDS_SUFFIX: Final = (
+    "Records"  # field that starts with a batch; UnalignedRecords (FetchSnapshot) may start anywhere
+)
+_RESERVED_UUID_COUNT: Final = 256  # UUIDs below this have a special meaning, such as none, unassigned or lost
+_PSEUDONYM_ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567"
+_HEADER_NUMBERS_BYTES: Final = 8  # API key, version and correlation id in a request header
+_HEADER_BYTES: Final = _HEADER_NUMBERS_BYTES + 2  # the numbers and the length of the client id
 _NO_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
-_FIRST_PRINTABLE: Final = 32  # Kafka's highest API version is far below this
+_MIN_PRINTABLE_BYTE: Final = 32  # Kafka's highest API version is far below this
 _UNKNOWN, _TOKEN = (-1, -1), (-2, -2)  # used instead of an API key and version
 
 
@@ -104,7 +107,7 @@ class Pseudonyms:
         result = self._pseudonyms.get(text)
         if result is None:
             stream = hashlib.shake_256(self._key + text).digest(len(text)) if text else b""
-            result = bytes(_LETTERS[byte & 31] for byte in stream)
+            result = bytes(_PSEUDONYM_ALPHABET[byte & 31] for byte in stream)
             if len(self._pseudonyms) < 1 << 20:
                 self._pseudonyms[text] = result
         return result
@@ -225,10 +228,10 @@ class _Redaction:
         """Return the numbers of the header, and the client id's pseudonym if the client id is complete."""
         if side == 1:
             return data[:4]
-        length = int.from_bytes(data[_NUMBERS_BYTES:_HEADER_BYTES], "big", signed=True)
+        length = int.from_bytes(data[_HEADER_NUMBERS_BYTES:_HEADER_BYTES], "big", signed=True)
         end = _HEADER_BYTES + max(length, 0)
         if api == _NO_CLIENT_ID or len(data) < end:
-            return data[:_NUMBERS_BYTES]
+            return data[:_HEADER_NUMBERS_BYTES]
         name = data[_HEADER_BYTES:end]
         return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.of(name))
 
@@ -265,8 +268,8 @@ class _Redaction:
         if field.kind == "string":
             return value if field.keeps(value) else self.pseudonyms.of(value.encode()).decode("ascii")
         if field.kind == "uuid":
-            return value if value.int < _RESERVED_IDS else UUID(bytes=self.pseudonyms.of(value.bytes))
-        if field.kind == "records" and field.name == _RECORDS:
+            return value if value.int < _RESERVED_UUID_COUNT else UUID(bytes=self.pseudonyms.of(value.bytes))
+        if field.kind == "records" and field.name == _RECORDS_SUFFIX:
             return without_payload(bytes(value))
         return bytes(len(value))
 
@@ -289,7 +292,7 @@ def _find_masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
             name=info.spec.name,
             attribute=info.attribute,
             kind=info.spec.type.name,
-            keeps=re.compile(KEPT_TEXTS.get(f"{message}.{info.spec.name}", "")).fullmatch,
+            keeps=re.compile(UNREDACTED_TEXTS.get(f"{message}.{info.spec.name}", "")).fullmatch,
         )
         for info in cls._fields
         if info.spec.type.is_struct or info.spec.type.name in ("string", "bytes", "records", "uuid")
@@ -304,7 +307,7 @@ def _is_known(key: int, version: int, apis: Apis) -> bool:
     if key == API_VERSIONS:
         return True
     api = apis.table.get(key)
-    return api is not None and not api.versions.is_empty and 0 <= version < _FIRST_PRINTABLE
+    return api is not None and not api.versions.is_empty and 0 <= version < _MIN_PRINTABLE_BYTE
 
 
 def without_payload(records: bytes) -> bytes:
@@ -313,14 +316,14 @@ def without_payload(records: bytes) -> bytes:
     batches = scan_all(records)
     columns = (batches.column(name).tolist() for name in ("position", "size", "magic"))
     for position, size, magic in zip(*columns, strict=True):
-        _copy_header(records, out, position, position + size, _LAYOUTS[magic])
+        _copy_header(records, out, position, position + size, _LAYOUT_OF_MAGIC[magic])
     at = batches.end.position
     if batches.end.status == TORN and len(records) - at >= BYTES_TO_MAGIC:  # cut by the size limit of a Fetch
-        _copy_header(records, out, at, len(records), _LAYOUTS[records[at + MESSAGE_V0.position_of("magic")]])
+        _copy_header(records, out, at, len(records), _LAYOUT_OF_MAGIC[records[at + MESSAGE_V0.position_of("magic")]])
     return bytes(out)
 
 
-_LAYOUTS: Final = (MESSAGE_V0, MESSAGE_V0, BATCH_V2)
+_LAYOUT_OF_MAGIC: Final = (MESSAGE_V0, MESSAGE_V0, BATCH_V2)
 
 
 def _copy_header(records: bytes, out: bytearray, position: int, end: int, layout: HeaderLayout) -> None:

@@ -25,7 +25,7 @@ from kafkaframes.protocol.messages.structs import Struct
 
 Address: TypeAlias = tuple[str, int]
 Path: TypeAlias = tuple[str, ...]
-_APPLICATIONS_OWN: Final = "UserEndpoint"
+_ENDPOINT_TYPE: Final = "UserEndpoint"
 
 
 class Answer(NamedTuple):
@@ -88,7 +88,7 @@ def _paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator[Path]:
     if {"Host", "Port"} <= {info.spec.name for info in fields}:
         yield path
     for info in fields:
-        if info.struct is not None and info.spec.name != _APPLICATIONS_OWN:
+        if info.struct is not None and info.spec.name != _ENDPOINT_TYPE:
             yield from _paths(info.struct, version, (*path, info.attribute))
 
 
@@ -111,8 +111,8 @@ def _replace(holder: Any, local_of: Callable[[Address], Address]) -> bool:
 
 _SASL_HANDSHAKE: Final = (17, 0)  # followed by SASL tokens without headers
 _HEADER_BYTES: Final = 12  # size, API key, version, correlation id
-_ANSWER_BYTES: Final = 8  # size, correlation id
-_REQUEST: Final = struct.Struct(">ihhi")
+_RESPONSE_HEADER_BYTES: Final = 8  # size, correlation id
+_REQUEST_HEADER: Final = struct.Struct(">ihhi")
 MAX_BUFFERED_BYTES: Final = 256 << 20
 MAX_OPEN_REQUESTS: Final = 10_000  # outstanding requests in memory; Produce with acks=0 is never answered
 
@@ -164,7 +164,7 @@ class Requests:
         """Process bytes that the client sent."""
         for head, _ in self._frames.feed(data):
             if len(head) == _HEADER_BYTES:
-                _, key, version, correlation_id = _REQUEST.unpack(head)
+                _, key, version, correlation_id = _REQUEST_HEADER.unpack(head)
                 self._note(correlation_id, key, version)
 
     def _note(self, correlation_id: int, key: int, version: int) -> None:
@@ -205,7 +205,7 @@ class Answers:
     ) -> None:
         self.requests, self.local_of, self.on_unknown = requests, local_of, on_unknown
         self.addresses = addresses or BrokerAddresses()
-        self._frames = _Frames(_ANSWER_BYTES)
+        self._frames = _Frames(_RESPONSE_HEADER_BYTES)
         self._buffer: bytearray | None = None
         self._answer: Answer | None = None
 
@@ -229,7 +229,7 @@ class Answers:
 
     def _begin(self, head: bytes) -> None:
         """Start to buffer a response if it contains addresses."""
-        if len(head) < _ANSWER_BYTES:  # the response to a SASL token may be empty
+        if len(head) < _RESPONSE_HEADER_BYTES:  # the response to a SASL token may be empty
             return
         api = self.requests.complete_request(int.from_bytes(head[4:], "big", signed=True))
         if api is None:

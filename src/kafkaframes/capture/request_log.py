@@ -33,10 +33,10 @@ from kafkaframes.protocol.messages.registry import CATALOG, Apis
 #
 # Texts are not quoted, so a text with a comma or bracket is ambiguous. Such values are parsed as well as possible.
 
-_NAME: Final = re.compile(r"([A-Za-z_]\w*)=")
-_END: Final = re.compile(r"[,}]")
-_INTEGER: Final = re.compile(r"-?\d+")
-_SIZE: Final = re.compile(r"(?:size|sizeInBytes|buffer)=(\d+)|lim=(\d+)|records\((\d+)")
+_FIELD_NAME: Final = re.compile(r"([A-Za-z_]\w*)=")
+_VALUE_END: Final = re.compile(r"[,}]")
+_INTEGER_PATTERN: Final = re.compile(r"-?\d+")
+_RECORDS_SIZE: Final = re.compile(r"(?:size|sizeInBytes|buffer)=(\d+)|lim=(\d+)|records\((\d+)")
 MAX_DEPTH: Final = 64
 
 
@@ -68,9 +68,9 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
 def _struct(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
     result: dict[str, Any] = {}
     while at < len(text) and text[at] != "}":
-        match = _NAME.match(text, at)
+        match = _FIELD_NAME.match(text, at)
         if match is None:
-            end = _END.search(text, at)
+            end = _VALUE_END.search(text, at)
             at = len(text) if end is None else end.start() + (end[0] == ",")
             continue
         result[match.group(1)], at = _value(text, match.end(), depth + 1)
@@ -128,7 +128,7 @@ def _camel(name: str) -> str:
 
 
 def _size(text: Any) -> int | None:
-    match = _SIZE.search(str(text))
+    match = _RECORDS_SIZE.search(str(text))
     return next((int(one) for one in match.groups() if one), None) if match else None
 
 
@@ -144,28 +144,30 @@ def _convert_value(value: Any, field: FieldPlan | None) -> Any:
         return value
     if kind == "bool" or value in ("true", "false"):
         return value == "true"
-    return int(value) if _INTEGER.fullmatch(value) else value
+    return int(value) if _INTEGER_PATTERN.fullmatch(value) else value
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-MARK: Final = "Completed request:"
+COMPLETED_REQUEST: Final = "Completed request:"
 MAX_LINE_BYTES: Final = 256 << 20
-_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
-_LEVEL: Final = re.compile(r"\b(TRACE|DEBUG|INFO)\b")
-_OLD_HEADER: Final = re.compile(
+_TIME_PATTERN: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
+_LEVEL_PATTERN: Final = re.compile(r"\b(TRACE|DEBUG|INFO)\b")
+_OLD_HEADER_PATTERN: Final = re.compile(
     r"RequestHeader\(apiKey=(\w+), apiVersion=(-?\d+), clientId=(.*?), correlationId=(-?\d+)(?:, headerVersion=\d+)?\)"
     r"(?: -- |\s*$)"
 )
-_SCALA: Final = re.compile(r"Name: ?(\w+?)(?:Request)?; Version: ?(\d+); CorrelationId: ?(-?\d+); ?ClientId: ?(.*?);")
-_FROM: Final = re.compile(r" from (?:connection|client) ([^;,\s]+);(totalTime:)?")
-_LOGGER: Final = re.compile(r"[\w.$]+\)")
+_SCALA_REQUEST_PATTERN: Final = re.compile(
+    r"Name: ?(\w+?)(?:Request)?; Version: ?(\d+); CorrelationId: ?(-?\d+); ?ClientId: ?(.*?);"
+)
+_CONNECTION_PATTERN: Final = re.compile(r" from (?:connection|client) ([^;,\s]+);(totalTime:)?")
+_LOGGER_PATTERN: Final = re.compile(r"[\w.$]+\)")
 _SOFTWARE_MARK: Final = "clientInformation:ClientInformation(softwareName="
-_SOFTWARE: Final = re.compile(r"([^,]*), softwareVersion=([^)]*)\)")
-_PORT: Final = re.compile(r":(\d+)$")
-_NUMBERS: Final = re.compile(r"[\d-]*")
-_NO_BODY: Final = "not in the log (its level is {})"
-_COLUMNS: Final = tuple(column.name for column in CALLS)
+_SOFTWARE_PATTERN: Final = re.compile(r"([^,]*), softwareVersion=([^)]*)\)")
+_PORT_PATTERN: Final = re.compile(r":(\d+)$")
+_NUMBER_PATTERN: Final = re.compile(r"[\d-]*")
+_NO_BODY_REASON: Final = "not in the log (its level is {})"
+_COLUMN_NAMES: Final = tuple(column.name for column in CALLS)
 Row = dict[str, Any]
 
 
@@ -235,13 +237,13 @@ class LogReader:
 
 def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | None:
     """Return the call of a line; ``None`` if the line has none. Unreadable parts are reported in ``_error``."""
-    index = line.find(MARK)
+    index = line.find(COMPLETED_REQUEST)
     if index < 0:
         return None
-    prefix, text = line[:index], line[index + len(MARK) :]
+    prefix, text = line[:index], line[index + len(COMPLETED_REQUEST) :]
     if prefix.lstrip().startswith("{"):  # a JSON layout, which contains the message as a string
         prefix, text = _parse_line_prefix(line) or (prefix, text)
-    level = _LEVEL.search(prefix)
+    level = _LEVEL_PATTERN.search(prefix)
     try:
         result = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text, apis)
         _check_types(result)
@@ -250,7 +252,7 @@ def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | N
     return _finish_row(result, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
 
 
-_TYPES: Final[dict[str, type | UnionType]] = {
+_PYTHON_TYPES: Final[dict[str, type | UnionType]] = {
     "apiKey": int,
     "apiVersion": int,
     "correlationId": int,
@@ -269,7 +271,7 @@ def _check_types(result: Row) -> None:
     Raises:
         ValueError: a value has the wrong type or is out of range.
     """
-    for name, kind in _TYPES.items():
+    for name, kind in _PYTHON_TYPES.items():
         value = result[name]
         if isinstance(value, bool) or not isinstance(value, kind):
             raise ValueError(f"{name} is {value!r}")
@@ -283,15 +285,15 @@ def _parse_line_prefix(line: str) -> tuple[str, str] | None:
     except ValueError:
         return None
     for value in entry.values():
-        if isinstance(value, str) and MARK in value:
+        if isinstance(value, str) and COMPLETED_REQUEST in value:
             others = " ".join(str(one) for one in entry.values() if one is not value)
-            return others, value.split(MARK, 1)[1]
+            return others, value.split(COMPLETED_REQUEST, 1)[1]
     return None
 
 
 def _time_of(prefix: str) -> int | None:
     """Return the time of a line in microseconds."""
-    match = _TIME.search(prefix)
+    match = _TIME_PATTERN.search(prefix)
     if match is None:
         return None
     try:
@@ -332,7 +334,11 @@ def _of_text(text: str, apis: Apis) -> Row:
     if origin is None:
         raise ValueError("no connection at its end")
     call, facts = text[: origin.start()], _without_logger(text[origin.end(1) + 1 :])
-    software = _SOFTWARE.match(facts, mark + len(_SOFTWARE_MARK)) if (mark := facts.find(_SOFTWARE_MARK)) >= 0 else None
+    software = (
+        _SOFTWARE_PATTERN.match(facts, mark + len(_SOFTWARE_MARK))
+        if (mark := facts.find(_SOFTWARE_MARK)) >= 0
+        else None
+    )
     values = dict(part.split(":", 1) for part in re.split(r"[;,](?=\w+:)", facts) if ":" in part)
     result = _old_call(call, apis)
     return result | {
@@ -350,7 +356,7 @@ def _find_origin(text: str) -> re.Match[str] | None:
     Both may contain the same words, for example in a client id. The broker's own words are the last ones with times.
     """
     last = last_with_times = None
-    for last in _FROM.finditer(text):
+    for last in _CONNECTION_PATTERN.finditer(text):
         if last[2] is not None:
             last_with_times = last
     return last_with_times or last
@@ -360,11 +366,11 @@ def _without_logger(facts: str) -> str:
     """Return a line's facts without the logger name in brackets, which some layouts append to the line."""
     facts = facts.rstrip()
     rest, bracket, logger = facts.rpartition(" (")
-    return rest if bracket and _LOGGER.fullmatch(logger) else facts
+    return rest if bracket and _LOGGER_PATTERN.fullmatch(logger) else facts
 
 
 def _old_call(call: str, apis: Apis) -> Row:
-    scala = _SCALA.match(call.strip())
+    scala = _SCALA_REQUEST_PATTERN.match(call.strip())
     if scala is not None:
         name, version, correlation_id, client = scala.groups()
         client = client[5:-1] if client.startswith("Some(") else client
@@ -373,7 +379,7 @@ def _old_call(call: str, apis: Apis) -> Row:
             "response": None,
         }
     call = call.strip()
-    match = _OLD_HEADER.match(call)
+    match = _OLD_HEADER_PATTERN.match(call)
     if match is not None:
         result = _head(_key_of(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3))
         bodies = call[match.end() :]
@@ -437,7 +443,7 @@ def _key_of(name: str, apis: Apis) -> int:
 
 def _finish_row(result: Row, time: int | None, level: str, *, secrets: bool, apis: Apis) -> Row:
     errors = [result["_error"]] if "_error" in result else []
-    row: Row = dict.fromkeys(_COLUMNS)
+    row: Row = dict.fromkeys(_COLUMN_NAMES)
     row["responseTime"] = time
     if "apiKey" in result:
         _fill(row, result, errors, level, secrets=secrets, apis=apis)
@@ -467,7 +473,7 @@ def _fill(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool
     for direction in (REQUEST, RESPONSE):
         body = result[direction]
         if body is None:
-            errors.append(f"{direction}: " + _NO_BODY.format(level))
+            errors.append(f"{direction}: " + _NO_BODY_REASON.format(level))
             continue
         if direction == RESPONSE:
             row["errors"] = list(error_codes(body))
@@ -481,8 +487,8 @@ _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 def _ends(connection: str | None) -> Row:
     """Return the endpoints in a broker's connection name: broker address, client address and a number."""
     parts = (connection or "").split("-")
-    ports = [(index, match) for index, part in enumerate(parts) if (match := _PORT.search(part))]
-    if len(ports) < 2 or not _NUMBERS.fullmatch("-".join(parts[ports[-1][0] + 1 :])):
+    ports = [(index, match) for index, part in enumerate(parts) if (match := _PORT_PATTERN.search(part))]
+    if len(ports) < 2 or not _NUMBER_PATTERN.fullmatch("-".join(parts[ports[-1][0] + 1 :])):
         return {}
     (server_end, server_port), (client_end, client_port) = ports[-2:]
     return {

@@ -24,14 +24,14 @@ from kafkaframes.capture.packets import Bytes, CaptureWindow, Ints, PacketReader
 from kafkaframes.capture.unread import connection_entries, gap_entries
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
-PATIENCE_NS: Final = 60_000_000_000  # longest wait for missing bytes, in capture time
-PATIENCE_ROWS: Final = 200_000  # most segments of one side that wait after missing bytes
-PATIENCE_BYTES: Final = 64 << 20  # most bytes of one side that wait after missing bytes
-HELD_BYTES: Final = 96 << 20  # carried bytes of all connections, above which waits are shortened to bound memory
-FORGET_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
-FORGET_ABOVE: Final = 4096  # number of connections above which ended ones are forgotten
-_SCRATCH: Final = 1 << 12
-_NONE: Final = (np.zeros((0, layout.CONNECTION_COLUMNS), np.int64), np.zeros(0, np.int64))
+MAX_GAP_WAIT_NS: Final = 60_000_000_000  # longest wait for missing bytes, in capture time
+MAX_WAITING_SEGMENTS: Final = 200_000  # most segments of one side that wait after missing bytes
+MAX_WAITING_BYTES: Final = 64 << 20  # most bytes of one side that wait after missing bytes
+MAX_CARRIED_BYTES: Final = 96 << 20  # carried bytes of all connections, above which waits are shortened to bound memory
+ENDED_CONNECTION_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
+MAX_ENDED_CONNECTIONS: Final = 4096  # number of connections above which ended ones are forgotten
+_SCRATCH_ROWS: Final = 1 << 12
+_NO_CONNECTIONS: Final = (np.zeros((0, layout.CONNECTION_COLUMNS), np.int64), np.zeros(0, np.int64))
 
 
 @dataclass
@@ -104,8 +104,8 @@ class Streams:
         packets: PacketReader,
         *,
         ports: Iterable[int] = (),
-        held_bytes: int = HELD_BYTES,
-        forget_above: int = FORGET_ABOVE,
+        held_bytes: int = MAX_CARRIED_BYTES,
+        forget_above: int = MAX_ENDED_CONNECTIONS,
         apis: Apis = CATALOG,
     ) -> None:
         """Set up the iterator.
@@ -123,10 +123,10 @@ class Streams:
         self.held_bytes = held_bytes
         self.forget_above = self._look_at = forget_above
         self._new_numbers: Ints | None = None
-        self._forgotten_connections = _NONE
+        self._forgotten_connections = _NO_CONNECTIONS
         self.ports = np.array(sorted(set(ports)), np.int64)
         self.pending = np.zeros((0, layout.FRAME_COLUMNS), np.int64)
-        self._scratch = np.zeros(_SCRATCH, np.uint8)
+        self._scratch = np.zeros(_SCRATCH_ROWS, np.uint8)
         self._small = [np.zeros(64, np.int64) for _ in range(4)]
 
     def __iter__(self) -> Iterator[Pass]:
@@ -152,8 +152,10 @@ class Streams:
         ]
         latest = int(rows[:, layout.TIME].max()) if len(rows) else 0
         haste = len(self.packets.carried[0]) > self.held_bytes
-        patience = PATIENCE_BYTES >> 4 if haste else PATIENCE_BYTES
-        settings = np.array([int(window.last), PATIENCE_NS, PATIENCE_ROWS, patience, latest, int(haste)], np.int64)
+        patience = MAX_WAITING_BYTES >> 4 if haste else MAX_WAITING_BYTES
+        settings = np.array(
+            [int(window.last), MAX_GAP_WAIT_NS, MAX_WAITING_SEGMENTS, patience, latest, int(haste)], np.int64
+        )
         connection = into = frame = call = gap = 0
         while True:
             status, connection, into, frame, call, gap = kernels.split_streams(
@@ -173,10 +175,10 @@ class Streams:
     def _forget(self, now: int) -> None:
         """Forget connections that ended a while ago if there are many, so that memory is bounded by the open ones."""
         connections = self.packets.connections
-        self._new_numbers, self._forgotten_connections = None, _NONE
+        self._new_numbers, self._forgotten_connections = None, _NO_CONNECTIONS
         if connections.count < self._look_at:
             return
-        is_forgotten = connections.select_closed_before(now - FORGET_NS)
+        is_forgotten = connections.select_closed_before(now - ENDED_CONNECTION_NS)
         is_forgotten[self.pending[:, layout.F_CONNECTION]] = False
         buf, rows = self.packets.carried
         is_forgotten[rows[:, layout.DIRECTION] >> 1] = False

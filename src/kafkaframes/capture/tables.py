@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import ErrorCodes
-from kafkaframes.capture.columns import ERRORS, RECORDS, SET, CaptureColumn, schema_of
+from kafkaframes.capture.columns import ERRORS_TYPE, RECORD_SET_TYPE, RECORDS_TYPE, CaptureColumn, schema_of
 from kafkaframes.capture.coverage import UnreadData
 from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FILE_MASK, FILE_SHIFT, FIRST_NUMBER, PORTS
 from kafkaframes.capture.packets import Ints
@@ -22,8 +22,8 @@ from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec.catalog.ledgers import names_of
 from kafkaframes.records.layout import CODECS
 
-_V4: Final = 0xFFFF00000000
-_SCRAM_USER: Final = re.compile(rb"^(?:n|y|p=[^,]*),(?:a=[^,]*)?,n=([^,]*),r=")
+_IPV4_MAPPED_PREFIX: Final = 0xFFFF00000000
+_SCRAM_USER_PATTERN: Final = re.compile(rb"^(?:n|y|p=[^,]*),(?:a=[^,]*)?,n=([^,]*),r=")
 
 
 class Ends(NamedTuple):
@@ -42,7 +42,7 @@ def address_text(high: int, low: int) -> str:
     >>> address_text(0, 0xFFFF7F000001)
     '127.0.0.1'
     """
-    if high == 0 and low >> 32 == _V4 >> 32:
+    if high == 0 and low >> 32 == _IPV4_MAPPED_PREFIX >> 32:
         return str(ipaddress.IPv4Address(low & 0xFFFFFFFF))
     return str(ipaddress.IPv6Address((high & (1 << 64) - 1) << 64 | low & (1 << 64) - 1))
 
@@ -114,7 +114,7 @@ def sasl_user(token: bytes) -> str | None:
     >>> sasl_user(b"\\0alice\\0alice-secret"), sasl_user(b"n,,n=bob,r=abc"), sasl_user(b"c=biws,r=abc")
     ('alice', 'bob', None)
     """
-    match = _SCRAM_USER.match(token)
+    match = _SCRAM_USER_PATTERN.match(token)
     if match is not None:
         return match.group(1).decode("utf-8", "replace").replace("=2C", ",").replace("=3D", "=")
     parts = token.split(b"\0")
@@ -265,11 +265,11 @@ def error_column(result: Sequence[ErrorCodes], valid: Any) -> pa.Array:
     paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(one.paths for one in result)])
     codes = np.concatenate([np.zeros(0, np.int32), *(one.codes for one in result)])
     structs = pa.StructArray.from_arrays(
-        [paths.take(pa.array(order)), pa.array(codes[order], pa.int32())], fields=list(ERRORS.value_type)
+        [paths.take(pa.array(order)), pa.array(codes[order], pa.int32())], fields=list(ERRORS_TYPE.value_type)
     )
     offsets = np.zeros(len(valid) + 1, np.int32)
     np.cumsum(np.bincount(rows, minlength=len(valid)), out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), structs, type=ERRORS, mask=pa.array(~valid, pa.bool_()))
+    return pa.ListArray.from_arrays(pa.array(offsets), structs, type=ERRORS_TYPE, mask=pa.array(~valid, pa.bool_()))
 
 
 def summary_column(count: int, indexes: list[Ints], counts: list[Ints], cuts: Ints, valid: Any) -> pa.Array:
@@ -287,11 +287,13 @@ def summary_column(count: int, indexes: list[Ints], counts: list[Ints], cuts: In
             ),
             *(pa.array(np.ascontiguousarray(table[which, kinds, index]), pa.int64()) for index in range(3)),
         ],
-        fields=list(SET),
+        fields=list(RECORD_SET_TYPE),
     )
     offsets = np.zeros(count + 1, np.int64)
     np.add.at(offsets, owners[which] + 1, 1)
-    lists = pa.ListArray.from_arrays(pa.array(np.cumsum(offsets), pa.int32()), sets, type=RECORDS.field("sets").type)
+    lists = pa.ListArray.from_arrays(
+        pa.array(np.cumsum(offsets), pa.int32()), sets, type=RECORDS_TYPE.field("sets").type
+    )
     return pa.StructArray.from_arrays(
-        [lists, pa.array(cuts, pa.int32())], fields=list(RECORDS), mask=pa.array(~valid, pa.bool_())
+        [lists, pa.array(cuts, pa.int32())], fields=list(RECORDS_TYPE), mask=pa.array(~valid, pa.bool_())
     )

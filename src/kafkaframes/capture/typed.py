@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from kafkaframes.capture.bodies import Kind
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import (
-    CONFIG_NAMES,
-    CONFIGS,
-    FIELDS,
+    CONFIG_FIELDS,
+    CONFIG_NAME_FIELDS,
     REQUEST,
     RESPONSE,
+    SECRET_FIELDS,
     envelope_field,
     is_secret,
 )
@@ -70,10 +70,10 @@ class ApiTypes:
 
     def align_bodies(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
         """Convert bodies of one version to the common type. Bodies with an error and credentials become null."""
-        hidden_paths = frozenset() if self.secrets else frozenset(FIELDS.get((self.api_key, direction), ()))
+        hidden_paths = frozenset() if self.secrets else frozenset(SECRET_FIELDS.get((self.api_key, direction), ()))
         name = None if self.secrets else envelope_field(self.api_key, direction)
         hidden_paths |= {(name,)} if name is not None else set()
-        configs = frozenset() if self.secrets else frozenset(CONFIGS.get((self.api_key, direction), ()))
+        configs = frozenset() if self.secrets else frozenset(CONFIG_FIELDS.get((self.api_key, direction), ()))
         result = _align_array(body, self.type_of(direction), (), hidden_paths, configs)
         return (
             pc.if_else(errors.is_null(), result, pa.nulls(len(result), result.type))
@@ -123,7 +123,7 @@ def _align_array(
 
 def _without_values(parts: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
     """Set the values of secret configurations, which are identified by name, to null."""
-    names = max(kind.get_field_index(name) for name in CONFIG_NAMES)
+    names = max(kind.get_field_index(name) for name in CONFIG_NAME_FIELDS)
     values = kind.get_field_index("value")
     if names < 0 or values < 0:
         return parts

@@ -37,10 +37,10 @@ _GAP_KINDS: Final = {
 }
 GAP_KINDS: Final = tuple(_GAP_KINDS[reason] for reason in range(len(layout.GAP_REASONS)))
 
-_LLC: Final = "IEEE 802.2 (spanning tree, CDP, IS-IS)"
+_LLC_DESCRIPTION: Final = "IEEE 802.2 (spanning tree, CDP, IS-IS)"
 # Ethertypes that cannot contain TCP, then ethertypes that can but are not supported.
 _HARMLESS_ETHERTYPES: Final = {
-    headers.LLC: _LLC,
+    headers.LLC: _LLC_DESCRIPTION,
     0x0806: "ARP",
     0x0842: "Wake-on-LAN",
     0x22F0: "AVTP",
@@ -79,8 +79,8 @@ _OTHER_ETHERTYPES: Final = {
     0x892F: "HSR",
     0x894F: "NSH",
 }
-_MACSEC: Final = 0x88E5
-_PROTOCOLS: Final = {
+_MACSEC_ETHERTYPE: Final = 0x88E5
+_IP_PROTOCOLS: Final = {
     1: "ICMP",
     2: "IGMP",
     17: "UDP",
@@ -98,7 +98,7 @@ _PROTOCOLS: Final = {
     143: "Ethernet in IP",
 }
 _UNREAD_TUNNELS: Final = frozenset({55, 94, 97, 98, 108, 115, 137, 143})
-_IPSEC: Final = 50
+_IPSEC_PORT_PLACEHOLDER: Final = 50
 _UDP_TUNNELS: Final = {
     4500: "IPsec",
     51820: "WireGuard",
@@ -110,7 +110,7 @@ _UDP_TUNNELS: Final = {
     37008: "TZSP",
 }
 _ENCRYPTED_UDP: Final = frozenset({4500, 51820})
-_PPP_CONTROL: Final = 0x8000  # PPP protocol numbers from here on are control protocols
+_FIRST_PPP_CONTROL_PROTOCOL: Final = 0x8000  # PPP protocol numbers from here on are control protocols
 
 
 def gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[UnreadData]:
@@ -248,8 +248,12 @@ def _protocol_reason(protocol: int) -> tuple[str, str]:
     if port:
         kind = ENCRYPTED if port in _ENCRYPTED_UDP else UNSUPPORTED
         return kind, f"UDP port {port} ({_UDP_TUNNELS[port]}) is not read"
-    name = f"IP protocol {protocol} ({_PROTOCOLS[protocol]})" if protocol in _PROTOCOLS else f"IP protocol {protocol}"
-    if protocol == _IPSEC:
+    name = (
+        f"IP protocol {protocol} ({_IP_PROTOCOLS[protocol]})"
+        if protocol in _IP_PROTOCOLS
+        else f"IP protocol {protocol}"
+    )
+    if protocol == _IPSEC_PORT_PLACEHOLDER:
         return ENCRYPTED, f"{name} is not read"
     return (UNSUPPORTED, f"{name} is not read") if protocol in _UNREAD_TUNNELS else (OTHER, name)
 
@@ -259,13 +263,13 @@ def _ethertype_reason(link: int, ethertype: int) -> tuple[str, str]:
         return UNSUPPORTED, f"neither IPv4 nor IPv6 (link type {link})"
     if ethertype >= headers.PPP_ETHERTYPE:
         number = ethertype & 0xFFFF
-        if number >= _PPP_CONTROL:
+        if number >= _FIRST_PPP_CONTROL_PROTOCOL:
             return OTHER, f"PPP protocol 0x{number:04x}"
         return UNSUPPORTED, f"PPP protocol 0x{number:04x} is not read"
     if ethertype == headers.LLC:
-        return OTHER, _LLC
+        return OTHER, _LLC_DESCRIPTION
     if ethertype in _HARMLESS_ETHERTYPES:
         return OTHER, f"ethertype 0x{ethertype:04x} ({_HARMLESS_ETHERTYPES[ethertype]})"
     name = f" ({_OTHER_ETHERTYPES[ethertype]})" if ethertype in _OTHER_ETHERTYPES else ""
-    kind = ENCRYPTED if ethertype == _MACSEC else UNSUPPORTED
+    kind = ENCRYPTED if ethertype == _MACSEC_ETHERTYPE else UNSUPPORTED
     return kind, f"ethertype 0x{ethertype:04x}{name} is not read"

@@ -16,7 +16,7 @@ from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import if_anybody_reads, note
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,7 +273,7 @@ def _announce(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -
         note(f"  {line}")
     for line in _remarks(broker, unknown):
         _tell(f"  {line}")
-    if not flags["storage"].get(FOLLOW_LINKS):
+    if not flags["storage"].get(FOLLOW_LINKS_OPTION):
         with if_anybody_reads():
             name_links(flags["serve"])
 

@@ -76,7 +76,7 @@ def check_spark() -> Iterator[Finding]:
     version = _compat.pyspark_version()
     if version is None:
         yield Finding("Spark", "note", "PySpark is not installed", "pip install 'kafkaframes[spark]'")
-    elif version not in _compat.FIT_JAVA:
+    elif version not in _compat.SUPPORTED_JAVA:
         yield Finding("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tried with PySpark 4.0 to 4.3 only")
     else:
         yield Finding("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
@@ -94,8 +94,10 @@ def check_spark() -> Iterator[Finding]:
 
 
 def _java_advice(spark: tuple[int, int] | None) -> str:
-    fits = java.EXTRA_VERSION in _compat.fit_java_versions(spark)
-    return f"{'pip install ' + repr('kafkaframes[java]') if fits else java.NEWER}, or {java.INSTALL}"
+    fits = java.EXTRA_JAVA_VERSION in _compat.fit_java_versions(spark)
+    return (
+        f"{'pip install ' + repr('kafkaframes[java]') if fits else java.NEWER_SPARK_COMMAND}, or {java.INSTALL_ADVICE}"
+    )
 
 
 def check_workers() -> Iterator[Finding]:

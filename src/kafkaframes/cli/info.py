@@ -30,7 +30,7 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
 from kafkaframes.jobs.settings import DescribeSettings
-from kafkaframes.storage.copies.decisions import ROOT, Decision
+from kafkaframes.storage.copies.decisions import MERGED_ROOT, Decision
 from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.log.discover import discover, select_partitions
@@ -237,7 +237,7 @@ def command(
     is_unread = any(segment.problem for _, summaries in result for one in summaries for segment in one.segments)
     if as_json:
         for directory, summaries in result:
-            extra = {"decisions": [one.as_json() for one in decisions]} if directory.path == ROOT else {}
+            extra = {"decisions": [one.as_json() for one in decisions]} if directory.path == MERGED_ROOT else {}
             click.echo(json.dumps(_as_json(directory, summaries) | extra))
     else:
         out = console()

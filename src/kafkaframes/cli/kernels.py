@@ -125,7 +125,7 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
     for another architecture KAFKAFRAMES_CC must name a cross compiler.
     """
     if architecture:
-        os.environ[target.OVERRIDE] = architecture
+        os.environ[target.TARGET_VARIABLE] = architecture
         demand.clear_caches()
     try:
         demand.c_compiler()
@@ -163,7 +163,7 @@ def _fill(folder: Path, decoders: bool) -> int:
             err=True,
         )
         workers.run_jobs(jobs)
-    return sum(1 for _ in folder.glob(f"*{directories.SUFFIX}"))
+    return sum(1 for _ in folder.glob(f"*{directories.LIBRARY_SUFFIX}"))
 
 
 def _copy_kernel(name: str, folder: Path) -> bool:

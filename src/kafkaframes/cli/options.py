@@ -16,7 +16,7 @@ from kafkaframes.cli.text import say
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.jobs.settings import POSITION, PartitionSettings, SourceSettings, choices_of, kinds_of
 from kafkaframes.scan.ranges import EARLIEST, log_bound
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
 from kafkaframes.storage.files.units import parse_size
 
 if TYPE_CHECKING:
@@ -266,8 +266,8 @@ def _as_list(value: Any) -> Sequence[str]:
 
 def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
     """Return storage options as options of ``kafka-log``."""
-    result = {"keyFile": ",".join(storage[KEY_FILES])} if KEY_FILES in storage else {}
-    return result | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS) else {})
+    result = {"keyFile": ",".join(storage[KEY_FILES_OPTION])} if KEY_FILES_OPTION in storage else {}
+    return result | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS_OPTION) else {})
 
 
 MAX_LINKS = 10  # largest number of listed links, so that a following error stays visible

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-_UNKNOWN: Final = "an error code newer than this package"
+_UNKNOWN_CODE_MESSAGE: Final = "an error code newer than this package"
 
 
 class ErrorCode(IntEnum):
@@ -28,7 +28,7 @@ class ErrorCode(IntEnum):
     message: str
     is_retriable: bool
 
-    def __new__(cls, number: int, message: str = _UNKNOWN, is_retriable: bool = False) -> ErrorCode:
+    def __new__(cls, number: int, message: str = _UNKNOWN_CODE_MESSAGE, is_retriable: bool = False) -> ErrorCode:
         """Create a member from a row of the table below."""
         code = int.__new__(cls, number)
         code._value_, code.message, code.is_retriable = number, message, is_retriable
@@ -40,7 +40,7 @@ class ErrorCode(IntEnum):
             return None
         code = int.__new__(cls, value)
         code._name_, code._value_ = f"ERROR_{value}", value
-        code.message, code.is_retriable = _UNKNOWN, False
+        code.message, code.is_retriable = _UNKNOWN_CODE_MESSAGE, False
         return code
 
     def __reduce_ex__(self, proto: object) -> tuple[object, ...]:

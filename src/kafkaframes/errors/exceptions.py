@@ -283,7 +283,7 @@ class QuotaExceededError(BrokerError):
     throttle_time_ms: int = 0
 
 
-_CLASS_OF_CODE: Final = {
+_CLASS_BY_CODE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,
     ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopicError,
     ErrorCode.TOPIC_ALREADY_EXISTS: TopicExistsError,
@@ -301,7 +301,7 @@ _CLASS_OF_CODE: Final = {
 }
 _PARTIAL_FAILURE_CLASSES: Final[dict[type[Any], type[PartialFailureError]]] = {
     kind: type("PartialFailureError", (PartialFailureError, kind), {"__doc__": PartialFailureError.__doc__})
-    for kind in (NetworkError, *dict.fromkeys(_CLASS_OF_CODE.values()))
+    for kind in (NetworkError, *dict.fromkeys(_CLASS_BY_CODE.values()))
 }
 
 
@@ -314,7 +314,7 @@ def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerEr
         detail: error message in the broker's response, if any.
     """
     error = ErrorCode(code)
-    kind = _CLASS_OF_CODE.get(error, BrokerError)
+    kind = _CLASS_BY_CODE.get(error, BrokerError)
     return kind(f"{subject} ({detail}): {error}" if detail else f"{subject}: {error}", error)
 
 
@@ -336,7 +336,7 @@ class UnknownOutcomeError(KafkaframesError):
 # Rejections by a broker, with Kafka's error codes.
 
 # Kafka's exception -> error code in the response to the producer; UNKNOWN_SERVER_ERROR for all others.
-_CODES = {
+_CODE_OF_KAFKA_EXCEPTION = {
     "CorruptRecordException": ErrorCode.CORRUPT_MESSAGE,
     "InvalidRecordException": ErrorCode.INVALID_RECORD,
     "InvalidTimestampException": ErrorCode.INVALID_TIMESTAMP,
@@ -373,7 +373,7 @@ class AppendRefusedError(KafkaframesError):
         super().__init__(reason)
         self.exception = exception
         self.reason = reason
-        self.code = _CODES.get(exception, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.code = _CODE_OF_KAFKA_EXCEPTION.get(exception, ErrorCode.UNKNOWN_SERVER_ERROR)
         self.record_errors = record_errors
         self.valid_bytes: int | None = None
 
@@ -413,7 +413,7 @@ def code_of(error: KafkaframesError) -> ErrorCode:
 # ---------------------------------------------------------------------------------------------------------------------
 # Messages contain the Python names of settings in backticks. Spark and the command line replace them by their names.
 
-_NAME: Final = re.compile(r"`([a-z_]+)`")
+_SETTING_NAME_PATTERN: Final = re.compile(r"`([a-z_]+)`")
 
 
 def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
@@ -422,7 +422,7 @@ def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
     >>> replace_setting_names("`start`: no such offset; see `kafkaframes info`", {"start": "startingOffsets"})
     'startingOffsets: no such offset; see `kafkaframes info`'
     """
-    return _NAME.sub(lambda match: names.get(match[1], match[0]), text)
+    return _SETTING_NAME_PATTERN.sub(lambda match: names.get(match[1], match[0]), text)
 
 
 def rename_settings(error: KafkaframesError, names: Mapping[str, str]) -> None:

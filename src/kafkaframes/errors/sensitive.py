@@ -20,30 +20,34 @@ from typing import Any, Final
 REDACTED: Final = "(redacted)"
 REQUEST, RESPONSE = "request", "response"
 
-_WORDS: Final = (
+_SECRET_WORDS: Final = (
     r"pass(?:word|phrase|wd)|(?<![a-z])pwd(?![a-z])|secret(?!s$)|jaas|credential|token|hmac|signature|cookie|"
     r"authorization|assertion(?!\.)|(?:private|access|account|api|master|shared|keystore)[._-]?key|"
     r"certificate[._-]?chain|truststore[._-]?certificates|user[._-]?info|connection[._-]?string"
 )
-_SECRET_NAME: Final = re.compile(rf"{_WORDS}|(?:^|[._-])key$|^(?:sig|sas|storage_?options)$", re.IGNORECASE)
-_HARMLESS_NAME: Final = re.compile(
+_SECRET_NAME_PATTERN: Final = re.compile(
+    rf"{_SECRET_WORDS}|(?:^|[._-])key$|^(?:sig|sas|storage_?options)$", re.IGNORECASE
+)
+_HARMLESS_NAME_PATTERN: Final = re.compile(
     r"(?:[._-](?:ms|url|file|provider|source|class|type|location|algorithm|iterations|length|client[._-]id)|[a-z]Url)$"
     r"|^tokens?[._-]?id$|(?:^|[._-])tokenauth$",  # whether the client uses a delegation token: true or false
     re.IGNORECASE,
 )
-_QUOTED: Final = r"\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?"
-_PAIR: Final = re.compile(
-    rf"(?<![\w.-])(?P<name>[\w.-]{{0,200}}?(?:{_WORDS})[\w.-]{{0,200}})(?P<equals>\\?[\"']?\s{{0,9}}[=:]\s{{0,9}})"
-    rf"(?P<value>b?(?:{_QUOTED})|[^\s,;&{{}}\[\]()]+)",
+_QUOTED_STRING: Final = r"\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?"
+_NAME_VALUE_PATTERN: Final = re.compile(
+    rf"(?<![\w.-])(?P<name>[\w.-]{{0,200}}?(?:{_SECRET_WORDS})[\w.-]{{0,200}})(?P<equals>\\?[\"']?\s{{0,9}}[=:]\s{{0,9}})"
+    rf"(?P<value>b?(?:{_QUOTED_STRING})|[^\s,;&{{}}\[\]()]+)",
     re.IGNORECASE,
 )
-_API_KEY: Final = re.compile(r"\w*api_?key\W{1,12}-?\d{1,5}", re.IGNORECASE)  # an API key of Kafka is not secret
-_SCHEME: Final = re.compile(r"\b(Bearer|Basic)\s+[^\s\"',;]+", re.IGNORECASE)
-_USER_INFO: Final = re.compile(r"(?<=://)[^/?#\s\"']*@")
-_PARAMETER: Final = re.compile(r"(?<=[?&])(?P<name>[^=?&#\s]{1,200})=(?P<value>[^&#\s\"']*)")
+_API_KEY_PATTERN: Final = re.compile(
+    r"\w*api_?key\W{1,12}-?\d{1,5}", re.IGNORECASE
+)  # an API key of Kafka is not secret
+_AUTHORIZATION_PATTERN: Final = re.compile(r"\b(Bearer|Basic)\s+[^\s\"',;]+", re.IGNORECASE)
+_URL_USER_PATTERN: Final = re.compile(r"(?<=://)[^/?#\s\"']*@")
+_URL_PARAMETER_PATTERN: Final = re.compile(r"(?<=[?&])(?P<name>[^=?&#\s]{1,200})=(?P<value>[^&#\s\"']*)")
 
 # (API key, direction) -> JSON paths of secret fields. A path continues in each element of an array.
-FIELDS: Final[Mapping[tuple[int, str], tuple[tuple[str, ...], ...]]] = {
+SECRET_FIELDS: Final[Mapping[tuple[int, str], tuple[tuple[str, ...], ...]]] = {
     (36, REQUEST): (("authBytes",),),
     (36, RESPONSE): (("authBytes",),),
     (38, RESPONSE): (("hmac",),),
@@ -53,7 +57,7 @@ FIELDS: Final[Mapping[tuple[int, str], tuple[tuple[str, ...], ...]]] = {
     (51, REQUEST): (("upsertions", "salt"), ("upsertions", "saltedPassword")),
 }
 # (API key, direction) -> JSON paths of settings. A setting's value is secret if its name is.
-CONFIGS: Final[Mapping[tuple[int, str], tuple[tuple[str, ...], ...]]] = {
+CONFIG_FIELDS: Final[Mapping[tuple[int, str], tuple[tuple[str, ...], ...]]] = {
     (19, REQUEST): (("topics", "configs"),),
     (19, RESPONSE): (("topics", "configs"),),
     (32, RESPONSE): (("results", "configs"), ("results", "configs", "synonyms")),
@@ -64,10 +68,10 @@ CONFIGS: Final[Mapping[tuple[int, str], tuple[tuple[str, ...], ...]]] = {
         ("topology", "subtopologies", "stateChangelogTopics", "topicConfigs"),
     ),
 }
-CONFIG_NAMES: Final = ("name", "key")  # fields for the name of a setting, next to ``value``
-_ENVELOPE: Final = 58
-_ENVELOPE_FIELDS: Final = {(_ENVELOPE, REQUEST): "requestData", (_ENVELOPE, RESPONSE): "responseData"}
-_APIS: Final = frozenset(key for key, _ in (*FIELDS, *CONFIGS, *_ENVELOPE_FIELDS))
+CONFIG_NAME_FIELDS: Final = ("name", "key")  # fields for the name of a setting, next to ``value``
+_ENVELOPE_API_KEY: Final = 58
+_ENVELOPE_FIELDS: Final = {(_ENVELOPE_API_KEY, REQUEST): "requestData", (_ENVELOPE_API_KEY, RESPONSE): "responseData"}
+_REDACTED_API_KEYS: Final = frozenset(key for key, _ in (*SECRET_FIELDS, *CONFIG_FIELDS, *_ENVELOPE_FIELDS))
 
 
 def is_secret(name: str) -> bool:
@@ -78,7 +82,7 @@ def is_secret(name: str) -> bool:
     >>> [is_secret(name) for name in ("retention.ms", "sasl.oauthbearer.token.endpoint.url", "secrets")]
     [False, False, False]
     """
-    return _SECRET_NAME.search(name) is not None and _HARMLESS_NAME.search(name) is None
+    return _SECRET_NAME_PATTERN.search(name) is not None and _HARMLESS_NAME_PATTERN.search(name) is None
 
 
 def redact_value(name: str, value: Any) -> Any:
@@ -102,15 +106,15 @@ def redact_text(text: str) -> str:
     >>> redact_text("https://a:b@host/x?sig=1&se=2 Authorization: Bearer eyJ.x")
     'https://(redacted)@host/x?sig=(redacted)&se=2 Authorization: (redacted)'
     """
-    text = _USER_INFO.sub(f"{REDACTED}@", text)
-    text = _PARAMETER.sub(_match_redactor("="), text)
-    text = _SCHEME.sub(REDACTED, text)
-    return _PAIR.sub(_match_redactor(None), text)
+    text = _URL_USER_PATTERN.sub(f"{REDACTED}@", text)
+    text = _URL_PARAMETER_PATTERN.sub(_match_redactor("="), text)
+    text = _AUTHORIZATION_PATTERN.sub(REDACTED, text)
+    return _NAME_VALUE_PATTERN.sub(_match_redactor(None), text)
 
 
 def _match_redactor(equals: str | None) -> Callable[[re.Match[str]], str]:
     def redact_match(match: re.Match[str]) -> str:
-        if not is_secret(match["name"]) or _API_KEY.fullmatch(match[0]) is not None:
+        if not is_secret(match["name"]) or _API_KEY_PATTERN.fullmatch(match[0]) is not None:
             return match[0]
         return f"{match['name']}{equals or match['equals']}{REDACTED}"
 
@@ -119,7 +123,7 @@ def _match_redactor(equals: str | None) -> Callable[[re.Match[str]], str]:
 
 def has_secrets(api_key: int) -> bool:
     """Return whether messages of an API may contain secrets."""
-    return api_key in _APIS
+    return api_key in _REDACTED_API_KEYS
 
 
 def envelope_field(api_key: int, direction: str) -> str | None:
@@ -133,11 +137,11 @@ def redact_json(api_key: int, direction: str, body: dict[str, Any]) -> dict[str,
     >>> redact_json(36, "request", {"authBytes": "AGFsaWNl"})
     {'authBytes': '(redacted)'}
     """
-    for path in FIELDS.get((api_key, direction), ()):
+    for path in SECRET_FIELDS.get((api_key, direction), ()):
         for holder in _objects_at(body, path[:-1]):
             if isinstance(holder, dict) and holder.get(path[-1]):
                 holder[path[-1]] = REDACTED
-    for path in CONFIGS.get((api_key, direction), ()):
+    for path in CONFIG_FIELDS.get((api_key, direction), ()):
         for config in _objects_at(body, path):
             if isinstance(config, dict) and config.get("value") is not None and is_secret(_config_name(config)):
                 config["value"] = REDACTED
@@ -153,13 +157,13 @@ def redact_message(api_key: int, direction: str, message: Any) -> Any:
         return message
     message = copy.deepcopy(message)
     field = envelope_field(api_key, direction)
-    paths = FIELDS.get((api_key, direction), ()) + (((field,),) if field is not None else ())
+    paths = SECRET_FIELDS.get((api_key, direction), ()) + (((field,),) if field is not None else ())
     for path in paths:
         for holder in _objects_at(message, path[:-1]):
             _redact_attribute(holder, path[-1])
-    for path in CONFIGS.get((api_key, direction), ()):
+    for path in CONFIG_FIELDS.get((api_key, direction), ()):
         for config in _objects_at(message, path):
-            if is_secret(next((getattr(config, name) for name in CONFIG_NAMES if hasattr(config, name)), "")):
+            if is_secret(next((getattr(config, name) for name in CONFIG_NAME_FIELDS if hasattr(config, name)), "")):
                 _redact_attribute(config, "value")
     return message
 
@@ -176,7 +180,7 @@ def _attribute_name(field: str) -> str:
 
 
 def _config_name(config: Mapping[str, Any]) -> str:
-    return next((str(config[name]) for name in CONFIG_NAMES if name in config), "")
+    return next((str(config[name]) for name in CONFIG_NAME_FIELDS if name in config), "")
 
 
 def _is_forwarded_secret(direction: str, data: str) -> bool:

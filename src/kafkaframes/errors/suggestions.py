@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_MAX_NAMES = 2
+_MAX_SUGGESTIONS = 2
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -15,5 +15,5 @@ def did_you_mean(name: str, candidates: Iterable[str], *, cutoff: float = 0.6) -
     ('; did you mean string?', '; did you mean Metadata?', '')
     """
     by_lower_case = {candidate.lower(): candidate for candidate in candidates}
-    matches = get_close_matches(name.lower(), by_lower_case, _MAX_NAMES, cutoff)
+    matches = get_close_matches(name.lower(), by_lower_case, _MAX_SUGGESTIONS, cutoff)
     return f"; did you mean {' or '.join(by_lower_case[match] for match in matches)}?" if matches else ""

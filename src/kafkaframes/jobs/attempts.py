@@ -38,7 +38,7 @@ def begin_attempt(directory: str | Path, name: str) -> Iterator[Path]:
     Raises:
         LogDirError: the directory cannot be created.
     """
-    top = Path(directory, f"{atomic.ATTEMPT}{uuid.uuid4().hex}")
+    top = Path(directory, f"{atomic.ATTEMPT_PREFIX}{uuid.uuid4().hex}")
     with atomic.writing(top):
         top.mkdir()
         (top / name).mkdir()

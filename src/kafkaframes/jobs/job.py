@@ -227,7 +227,7 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
             return replace(type(report).from_json(_earlier(target, report)), done_before=True)
         with atomic.write_directory(target) as directory:
             fill(directory)
-            with atomic.new_file(directory / atomic.SUCCESS) as out:  # brokers ignore files here, so it can remain
+            with atomic.new_file(directory / atomic.SUCCESS_FILE) as out:  # brokers ignore files here, so it can remain
                 out.write(json.dumps(report.as_json(), indent=1).encode())
     return report
 
@@ -235,7 +235,7 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
 def _earlier(target: Path, report: Done) -> dict[str, Any]:
     requested_state = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
     try:
-        before: dict[str, Any] = json.loads((target / atomic.SUCCESS).read_bytes())
+        before: dict[str, Any] = json.loads((target / atomic.SUCCESS_FILE).read_bytes())
         same = [before[name] for name in ("source", "settings", "fingerprint")] == requested_state
     except (OSError, ValueError, KeyError, TypeError):
         same = False

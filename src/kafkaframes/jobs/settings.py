@@ -178,10 +178,10 @@ class SourceSettings:
     @property
     def storage(self) -> dict[str, Any]:
         """The settings as storage options, for ``discover`` and other functions that read files."""
-        from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+        from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
 
-        options: dict[str, Any] = {KEY_FILES: tuple(self.key_files)} if self.key_files else {}
-        return options | ({FOLLOW_LINKS: True} if self.follow_links else {})
+        options: dict[str, Any] = {KEY_FILES_OPTION: tuple(self.key_files)} if self.key_files else {}
+        return options | ({FOLLOW_LINKS_OPTION: True} if self.follow_links else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from kafkaframes.kernels.deferred import KERNELS_BY_MODULE, OPTIONS, Kernel, cop
 from kafkaframes.kernels.target import target
 
 MAX_WAIT_SECONDS: Final = 900
-_LOCK: Final = "compiling.lock"
+_LOCK_FILE: Final = "compiling.lock"
 
 is_quiet = False  # True while a command without progress messages runs
 
@@ -163,7 +163,7 @@ def compile_with_numba(kernel: Kernel) -> Callable[..., Any]:
 @contextmanager
 def cache_lock(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of a cache folder. After 15 minutes, continue without the lock, as its holder probably hangs."""
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _try_lock(descriptor):
             report("waiting for another process that compiles kernels")
@@ -230,11 +230,11 @@ def write_kernels(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
 # ------------------------------------------------------------ from an object file to a library
 
 COMPILER_VARIABLE: Final = "KAFKAFRAMES_CC"
-_GLUE: Final = Path(__file__).with_name("glue.c")
-_COMPILE: Final = ("-c", "-fPIC", "-O2", "-std=c11", "-ffreestanding", "-fvisibility=hidden")
+_GLUE_SOURCE: Final = Path(__file__).with_name("glue.c")
+_COMPILER_FLAGS: Final = ("-c", "-fPIC", "-O2", "-std=c11", "-ffreestanding", "-fvisibility=hidden")
 # Linked against no library: the process already has the functions that kernels call (memcpy and Python's).
-_FOR_LINUX: Final = ("-nostdlib", "-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,--build-id=none")
-_FOR_MACOS: Final = ("-undefined", "dynamic_lookup", "-Wl,-install_name,unit.so")
+_LINUX_LINKER_FLAGS: Final = ("-nostdlib", "-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,--build-id=none")
+_MACOS_LINKER_FLAGS: Final = ("-undefined", "dynamic_lookup", "-Wl,-install_name,unit.so")
 
 
 class LinkError(Exception):
@@ -268,8 +268,8 @@ def link_library(object_file: bytes, header: str, target_path: Path) -> None:
         (build / "unit.o").write_bytes(object_file)
         library = build / "unit.so"
         glue = str(build / "glue.o")
-        _run([*c_compiler(), *_COMPILE, f"-I{build}", str(_GLUE), "-o", glue])
-        options = _FOR_MACOS if target().is_macos else _FOR_LINUX
+        _run([*c_compiler(), *_COMPILER_FLAGS, f"-I{build}", str(_GLUE_SOURCE), "-o", glue])
+        options = _MACOS_LINKER_FLAGS if target().is_macos else _LINUX_LINKER_FLAGS
         _run([*c_compiler(), "-shared", "-s", *options, glue, str(build / "unit.o"), "-o", str(library)])
         copy = target_path.with_name(f".{target_path.name}.{os.getpid()}")
         shutil.copyfile(library, copy)
@@ -285,9 +285,9 @@ def _run(command: Sequence[str]) -> None:
 
 # ------------------------------------------------------------ list of units
 
-_ENTRY: Final = re.compile(r"^@kernel\(", re.MULTILINE)
-_UNIT_FILE: Final = re.compile(r"[^-]+-[a-z0-9-]+(?<=[a-z0-9-]-[0-9a-f]{16})\.abi3\.so|numba-[0-9a-f]{16}")
-UNUSED_SECONDS: Final = 30 * 86400
+_KERNEL_DECORATOR: Final = re.compile(r"^@kernel\(", re.MULTILINE)
+_UNIT_FILE_PATTERN: Final = re.compile(r"[^-]+-[a-z0-9-]+(?<=[a-z0-9-]-[0-9a-f]{16})\.abi3\.so|numba-[0-9a-f]{16}")
+MAX_UNUSED_SECONDS: Final = 30 * 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,9 @@ class Unit:
 def modules() -> list[str]:
     """Return the names of the modules that have kernels."""
     paths = sorted(directories.kernel_files())
-    return [directories.module_name(path) for path in paths if _ENTRY.search(path.read_text(encoding="utf-8"))]
+    return [
+        directories.module_name(path) for path in paths if _KERNEL_DECORATOR.search(path.read_text(encoding="utf-8"))
+    ]
 
 
 def units() -> list[Unit]:
@@ -321,7 +323,7 @@ def find_unused_files(folder: Path) -> Iterator[Path]:
 
     A process updates the modification time of each unit that it loads from its cache, at most once a day.
     """
-    before = time.time() - UNUSED_SECONDS
+    before = time.time() - MAX_UNUSED_SECONDS
     for path in folder.iterdir():
-        if _UNIT_FILE.fullmatch(path.name) and path.stat().st_mtime < before:
+        if _UNIT_FILE_PATTERN.fullmatch(path.name) and path.stat().st_mtime < before:
             yield path

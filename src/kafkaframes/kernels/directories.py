@@ -32,16 +32,16 @@ from typing import Any, Final
 from kafkaframes.errors import OptionError
 from kafkaframes.kernels.target import target
 
-PACKAGE = Path(__file__).parent.parent
-BUNDLED: Final = Path(__file__).parent / "compiled"
+PACKAGE_DIRECTORY = Path(__file__).parent.parent
+BUNDLED_DIRECTORY: Final = Path(__file__).parent / "compiled"
 READ_VARIABLE: Final = "KAFKAFRAMES_KERNELS"
 CACHE_VARIABLE: Final = "KAFKAFRAMES_CACHE_DIR"
 PLAIN_VARIABLE: Final = "KAFKAFRAMES_PLAIN_KERNELS"
-SUFFIX: Final = ".abi3.so"
+LIBRARY_SUFFIX: Final = ".abi3.so"
 # Part of every digest. Increase it after a change of how kernels are compiled or called.
-_EDITION: Final = b"2"
-_IMPORT: Final = re.compile(r"^from (kafkaframes[\w.]*) import (.*)$", re.MULTILINE)
-_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+_DIGEST_VERSION: Final = b"2"
+_IMPORT_PATTERN: Final = re.compile(r"^from (kafkaframes[\w.]*) import (.*)$", re.MULTILINE)
+_OTHER_USERS_MODE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Folder:
 
 def kernel_files() -> Iterator[Path]:
     """Yield the kernel files of the package."""
-    return PACKAGE.rglob("_kernels*.py")
+    return PACKAGE_DIRECTORY.rglob("_kernels*.py")
 
 
 def is_kernel_source(path: Path) -> bool:
@@ -66,18 +66,18 @@ def is_kernel_source(path: Path) -> bool:
 
 def module_name(path: Path) -> str:
     """Return the module name of a kernel file."""
-    return "kafkaframes." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    return "kafkaframes." + ".".join(path.relative_to(PACKAGE_DIRECTORY).with_suffix("").parts)
 
 
 def module_path(module: str) -> Path:
     """Return the file of a module of this package."""
-    return PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    return PACKAGE_DIRECTORY.joinpath(*module.split(".")[1:]).with_suffix(".py")
 
 
 @cache
 def source_digest(path: Path) -> str:
     """Return the digest of a kernel file and its imports, for the target of this machine."""
-    digest = hashlib.sha256(_EDITION + target().name.encode())
+    digest = hashlib.sha256(_DIGEST_VERSION + target().name.encode())
     for part in sorted(_with_imports(path)):
         digest.update(_read_source(part).encode())
     return digest.hexdigest()[:16]
@@ -92,7 +92,7 @@ def source_size(path: Path) -> int:
 def file_name(module: str, name: str = "") -> str:
     """Return the file name of a module's unit. ``name`` replaces the module in it, if one module has several units."""
     unit = name or module.removeprefix("kafkaframes.")
-    return f"{unit}-{target().name}-{source_digest(module_path(module))}{SUFFIX}"
+    return f"{unit}-{target().name}-{source_digest(module_path(module))}{LIBRARY_SUFFIX}"
 
 
 def find_unit(name: str) -> Path | None:
@@ -105,7 +105,7 @@ def find_unit(name: str) -> Path | None:
         if (
             folder.distrust is None
             and path.exists()
-            and (folder.folder == BUNDLED or _reason_for_distrust(path) is None)
+            and (folder.folder == BUNDLED_DIRECTORY or _reason_for_distrust(path) is None)
         ):
             return path
     return None
@@ -114,7 +114,7 @@ def find_unit(name: str) -> Path | None:
 @cache
 def list_folders() -> tuple[Folder, ...]:
     """List the folders in which units are searched, and those that are not trusted, for ``status`` and ``doctor``."""
-    result = [Folder(BUNDLED, "the package", None, False)]
+    result = [Folder(BUNDLED_DIRECTORY, "the package", None, False)]
     for path in filter(None, os.environ.get(READ_VARIABLE, "").split(os.pathsep)):
         result.append(_folder(Path(path), f"${READ_VARIABLE}", make=False))
     for path in filter(None, (folder_of() for folder_of in EXTRA_FOLDERS)):
@@ -180,7 +180,7 @@ def _reason_for_distrust(path: Path) -> str | None:
     trusted_users = (os.getuid(), 0)
     if status.st_uid not in trusted_users:
         return f"belongs to user {status.st_uid}, neither to this user nor to root"
-    if status.st_mode & _OTHERS:
+    if status.st_mode & _OTHER_USERS_MODE:
         return f"other users can write to it (mode {stat.S_IMODE(status.st_mode):04o})"
     for parent, status in parents:
         if status.st_uid not in trusted_users:
@@ -225,8 +225,8 @@ def _with_imports(path: Path) -> set[Path]:
 def _find_imports(path: Path) -> set[Path]:
     """Return the files that a source file may import. An imported name may be a module in a package."""
     files = set()
-    for module, names in _IMPORT.findall(_read_source(path)):
-        target_path = PACKAGE.joinpath(*module.split(".")[1:])
+    for module, names in _IMPORT_PATTERN.findall(_read_source(path)):
+        target_path = PACKAGE_DIRECTORY.joinpath(*module.split(".")[1:])
         files |= {target_path.with_suffix(".py")} | {target_path / f"{name.strip()}.py" for name in names.split(",")}
     return files
 
@@ -241,7 +241,7 @@ def _read_source(path: Path) -> str:
 EXTRA_FOLDERS: list[Callable[[], str | None]] = []
 
 
-MODULE: Final = "kafkaframes_unit"  # module name of every unit's library
+UNIT_MODULE: Final = "kafkaframes_unit"  # module name of every unit's library
 _DAY_SECONDS: Final = 86400
 
 
@@ -278,14 +278,14 @@ def load_unit(module: str, unit: str = "") -> dict[str, Callable[..., Any]]:
 def _mark_used(path: Path) -> None:
     """Update the modification time of a used unit in the cache, at most once a day and only if it is writable."""
     with contextlib.suppress(OSError):
-        if path.parent != BUNDLED and time.time() - path.stat().st_mtime > _DAY_SECONDS:
+        if path.parent != BUNDLED_DIRECTORY and time.time() - path.stat().st_mtime > _DAY_SECONDS:
             os.utime(path)
 
 
 def open_library(path: Path) -> dict[str, Callable[..., Any]]:
     """Load a unit's library. The result is empty if this system cannot load it, for example due to its C library."""
-    loader = importlib.machinery.ExtensionFileLoader(MODULE, str(path))
-    spec = importlib.util.spec_from_loader(MODULE, loader)
+    loader = importlib.machinery.ExtensionFileLoader(UNIT_MODULE, str(path))
+    spec = importlib.util.spec_from_loader(UNIT_MODULE, loader)
     try:
         module = loader.create_module(spec)  # type: ignore[arg-type]
         loader.exec_module(module)

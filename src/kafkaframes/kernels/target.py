@@ -75,13 +75,15 @@ TARGETS: Final = {
     ),
 }
 OTHER: Final = Target("this-machine", "", "", "")
-OVERRIDE: Final = "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; any other value is OTHER
+TARGET_VARIABLE: Final = (
+    "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; any other value is OTHER
+)
 
 
 @cache
 def target() -> Target:
     """Return the target for this machine, or ``OTHER`` to compile for this processor only."""
-    if key := os.environ.get(OVERRIDE):
+    if key := os.environ.get(TARGET_VARIABLE):
         return TARGETS.get(key, OTHER)
     prefix = {"linux": "", "darwin": "macos-"}.get(sys.platform)
     is_free_threaded = "t" in sys.abiflags  # such a Python has no stable ABI: the layout of its objects differs

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 _MAX_VARINT_BYTES = 5
 # Attributes, two deltas, key, value, number of headers: a byte each.
-_MIN_BODY_BYTES = 6
+_MIN_RECORD_BODY_BYTES = 6
 _END_OF_WALK = 1 << 62
 # A longer record is read in several reads. The result is the same: the record is lost or delivered as a whole.
 _MAX_READ_BYTES = 1 << 20
@@ -80,17 +80,17 @@ def _read(
     return data, None
 
 
-_OVER_LIMIT = "bytes after decompression"
+_LIMIT_TEXT = "bytes after decompression"
 
 
 def over_limit(limit_bytes: int) -> str:
     """Return the error text of a stream that exceeds ``limit_bytes``."""
-    return f"more than {limit_bytes} {_OVER_LIMIT}"
+    return f"more than {limit_bytes} {_LIMIT_TEXT}"
 
 
 def is_over_limit(detail: str) -> bool:
     """Return whether an error text is one of ``over_limit``."""
-    return detail.endswith(_OVER_LIMIT)
+    return detail.endswith(_LIMIT_TEXT)
 
 
 class _RecordWalk:
@@ -103,7 +103,7 @@ class _RecordWalk:
         """Return the size of the unread rest of the current record's body, in bytes; 0 if it is unknown."""
         while self._position < len(data):
             length, body = _length_at(data, self._position)
-            if length is not None and length < _MIN_BODY_BYTES:  # Kafka fails here and stops reading
+            if length is not None and length < _MIN_RECORD_BODY_BYTES:  # Kafka fails here and stops reading
                 self._position = _END_OF_WALK
                 return 0
             if length is None:

@@ -22,7 +22,7 @@ from isal import isal_zlib
 from kafkaframes.records._delivery import DamagedStreamError
 
 BUFFER_SIZE = 16 * 1024
-_INPUT_SIZE = 8 * 1024
+_INPUT_BUFFER_BYTES = 8 * 1024
 _PLAIN_HEADER = b"\x1f\x8b\x08\x00"
 _HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
 _HEADER_SIZE, _TRAILER_SIZE = 10, 8
@@ -96,7 +96,7 @@ class GzipStream:
         return b""
 
     def _fill(self) -> None:
-        self._pending = self._payload[self._fed : self._fed + _INPUT_SIZE]
+        self._pending = self._payload[self._fed : self._fed + _INPUT_BUFFER_BYTES]
         if not self._pending:
             raise DamagedStreamError("gzip: the stream is truncated in a member's body")
         self._fed += len(self._pending)

@@ -20,7 +20,7 @@ BUFFER_SIZE = 2 * 1024
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _HEADER_SIZE = len(_HEADER)
-_NEXT_HEADER = int.from_bytes(_MAGIC[:4], "big")
+_MAGIC_AS_LENGTH = int.from_bytes(_MAGIC[:4], "big")
 _OUTPUT_CHUNK_BYTES = 32 * 1024
 _MAX_CHUNK_BYTES = 512 * 1024 * 1024
 # The densest element copies 64 bytes and takes 3. A block with a higher ratio is rejected before memory is allocated.
@@ -122,7 +122,7 @@ class SnappyStream:
             if self._position + 4 > len(self._payload):
                 return False
             (length,) = struct.unpack_from(">I", self._payload, self._position)
-            if length != _NEXT_HEADER:
+            if length != _MAGIC_AS_LENGTH:
                 break
             self._skip_header()
         start = self._position + 4

@@ -34,9 +34,9 @@ from kafkaframes.wire.varint import read_unsigned_varint, read_unsigned_varlong,
 
 HEADERS, RECORDS = 1, 2  # depths: batch and message headers only; their records as well
 LIMIT_BYTES: Final = 64 << 20  # largest decompressed size of a batch
-_LAYOUTS = {0: MESSAGE_V0, 1: MESSAGE_V1, 2: BATCH_V2}
-_FLAGS = ((LOG_APPEND_TIME, "LogAppendTime"), (TRANSACTIONAL, "transactional"), (CONTROL, "control"))
-_V2_FLAGS = (*_FLAGS, (DELETE_HORIZON, "delete horizon"))
+_LAYOUT_OF_MAGIC = {0: MESSAGE_V0, 1: MESSAGE_V1, 2: BATCH_V2}
+_FLAG_NAMES = ((LOG_APPEND_TIME, "LogAppendTime"), (TRANSACTIONAL, "transactional"), (CONTROL, "control"))
+_V2_FLAG_NAMES = (*_FLAG_NAMES, (DELETE_HORIZON, "delete horizon"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ class Drawing:
 
 def are_records(data: bytes) -> bool:
     """Return whether the bytes start with a complete batch or message whose CRC is right."""
-    if len(data) < BYTES_TO_MAGIC or data[BYTES_TO_MAGIC - 1] not in _LAYOUTS:
+    if len(data) < BYTES_TO_MAGIC or data[BYTES_TO_MAGIC - 1] not in _LAYOUT_OF_MAGIC:
         return False
     magic = data[BYTES_TO_MAGIC - 1]
-    layout = _LAYOUTS[magic]
+    layout = _LAYOUT_OF_MAGIC[magic]
     end = OVERHEAD_BYTES + int.from_bytes(data[layout.position_of("size") : layout.end_of("size")], "big", signed=True)
     if not layout.size <= end <= len(data):
         return False
@@ -128,12 +128,12 @@ def _draw_batches(drawing: Drawing, drawings: list[Drawing], depth: int) -> None
             raise TruncatedError(f"{name} has only {len(head)} bytes; expected a batch header", position=at)
         size = int(struct.unpack_from(">i", head, MESSAGE_V0.position_of("size"))[0])
         magic = int(struct.unpack_from(">b", head, MESSAGE_V0.position_of("magic"))[0])
-        if magic not in _LAYOUTS or size < MIN_SIZE:
-            is_unknown = magic not in _LAYOUTS
+        if magic not in _LAYOUT_OF_MAGIC or size < MIN_SIZE:
+            is_unknown = magic not in _LAYOUT_OF_MAGIC
             reason = f"{name}: unknown magic {magic}" if is_unknown else f"{name}: invalid size {size}"
             raise CorruptRecordError(reason, position=at)
         end = at + OVERHEAD_BYTES + size
-        fields = _draw_header(drawing, name, _LAYOUTS[magic], min(end, len(drawing.data)))
+        fields = _draw_header(drawing, name, _LAYOUT_OF_MAGIC[magic], min(end, len(drawing.data)))
         if end > len(drawing.data):
             raise TruncatedError(f"{name} is truncated: {end - len(drawing.data)} bytes are missing", position=at)
         body = _draw_batch_body if magic == 2 else _draw_message_body
@@ -143,7 +143,7 @@ def _draw_batches(drawing: Drawing, drawings: list[Drawing], depth: int) -> None
 
 def _draw_header(drawing: Drawing, name: str, layout: HeaderLayout, end: int) -> dict[str, int]:
     start, values = drawing.position, {}
-    magic = next(number for number, entry in _LAYOUTS.items() if entry is layout)
+    magic = next(number for number, entry in _LAYOUT_OF_MAGIC.items() if entry is layout)
     for entry in layout.fields:
         raw = drawing.take(struct.calcsize(">" + entry.format), f"{name}.{entry.name}")
         value = struct.unpack(">" + entry.format, raw)[0]
@@ -162,7 +162,7 @@ def _draw_header(drawing: Drawing, name: str, layout: HeaderLayout, end: int) ->
 def _attributes_text(value: int, magic: int) -> str:
     number = value & CODEC_MASK
     codec = CODECS[number] if number < len(CODECS) else "unknown codec"
-    flags = _V2_FLAGS if magic == 2 else _FLAGS[:1] if magic == 1 else ()
+    flags = _V2_FLAG_NAMES if magic == 2 else _FLAG_NAMES[:1] if magic == 1 else ()
     return ", ".join([codec, *(words for bit, words in flags if value & bit)])
 
 

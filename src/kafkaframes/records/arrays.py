@@ -15,7 +15,7 @@ import pyarrow as pa
 from kafkaframes.errors import EncodeError
 
 _RECORD_COLUMNS = ("key", "value", "headers")
-_UNITS_PER_MS = {"us": 1_000, "ns": 1_000_000}
+_UNITS_PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
 
 
 def numbers(values: npt.NDArray[np.int64]) -> pa.Array:
@@ -108,7 +108,7 @@ def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
     try:
         if is_instant and times.type.unit == "s":
             times = times.cast(pa.timestamp("ms", times.type.tz))
-        units_per_ms = _UNITS_PER_MS.get(times.type.unit, 1) if is_instant else 1
+        units_per_ms = _UNITS_PER_MILLISECOND.get(times.type.unit, 1) if is_instant else 1
         values = int64_values(times.cast(pa.int64()), missing=now_ms * units_per_ms)
     except pa.ArrowInvalid as error:
         raise EncodeError(str(error)).within("timestamp") from None

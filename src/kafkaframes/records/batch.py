@@ -16,7 +16,7 @@ import numpy as np
 
 from kafkaframes.records import decode
 from kafkaframes.records.decoded import Index, Sections, problem_of
-from kafkaframes.records.fields import END_OF_TRANSACTION, control_type, coordinator_epoch
+from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
@@ -42,8 +42,8 @@ _GROUP_BYTES = 1 << 18
 _GROUP_BATCHES = 512
 
 
-_MAX_SHOWN_BYTES = 60
-_MAX_SHOWN_HEADERS = 5
+_MAX_PRINTED_BYTES = 60
+_MAX_PRINTED_HEADERS = 5
 
 
 def show_bytes(value: bytes | None) -> str:
@@ -52,9 +52,9 @@ def show_bytes(value: bytes | None) -> str:
     >>> show_bytes(b"paid"), show_bytes(None), show_bytes(b"x" * 1000)
     ("b'paid'", 'None', "b'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'... (1,000 bytes)")
     """
-    if value is None or len(value) <= _MAX_SHOWN_BYTES:
+    if value is None or len(value) <= _MAX_PRINTED_BYTES:
         return repr(value)
-    return f"{bytes(value[:_MAX_SHOWN_BYTES])!r}... ({len(value):,} bytes)"
+    return f"{bytes(value[:_MAX_PRINTED_BYTES])!r}... ({len(value):,} bytes)"
 
 
 class Header(NamedTuple):
@@ -92,8 +92,10 @@ class Record(NamedTuple):
 
     def __repr__(self) -> str:
         """Return a short line. Long keys, values and headers are truncated and followed by their size."""
-        headers = "".join(f", {header.key}={show_bytes(header.value)}" for header in self.headers[:_MAX_SHOWN_HEADERS])
-        rest = len(self.headers) - _MAX_SHOWN_HEADERS
+        headers = "".join(
+            f", {header.key}={show_bytes(header.value)}" for header in self.headers[:_MAX_PRINTED_HEADERS]
+        )
+        rest = len(self.headers) - _MAX_PRINTED_HEADERS
         more = f", and {rest} headers" if rest > 0 else ""
         fields = f"key={show_bytes(self.key)}, value={show_bytes(self.value)}, timestamp={self.timestamp}"
         return f"<Record {self.offset}: {fields}{headers[:400]}{more}>"
@@ -114,7 +116,7 @@ class Record(NamedTuple):
         Raises:
             CorruptRecordError: the record's key or value is invalid.
         """
-        is_marker = self.control_type in END_OF_TRANSACTION
+        is_marker = self.control_type in END_MARKER_TYPES
         return coordinator_epoch(self.value) if is_marker else None
 
 

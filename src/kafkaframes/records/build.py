@@ -43,13 +43,13 @@ from kafkaframes.wire.checksum import crc32, crc32c
 from kafkaframes.wire.integers import MAX_INT32
 
 DEFAULT_BATCH_BYTES = 16384
-_PORTION_BYTES = 2 * 1024 * 1024
-_PORTION_ROWS = 4096
+_CHUNK_BYTES = 2 * 1024 * 1024
+_CHUNK_ROWS = 4096
 _TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
 _OFFSET_BYTES = BATCH_V2.end_of("offset")
 _OFFSET_0 = bytes(_OFFSET_BYTES)
 _MAX_BODY_BYTES = MAX_INT32 - 1024
-_HEADER = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
+_HEADER_STRUCT = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
 Finish = Callable[[memoryview, list[int]], bytes]  # an uncompressed batch and its table row -> the compressed batch
 
@@ -308,7 +308,7 @@ def build_empty_batch(
     """Write a format 2 header without records, with which the cleaner keeps a producer's last sequence (KAFKA-5490)."""
     base_timestamp = -1 if fields.delete_horizon_ms is None else fields.delete_horizon_ms
     header = bytearray(
-        _HEADER.pack(
+        _HEADER_STRUCT.pack(
             base_offset,
             BATCH_V2.size - OVERHEAD_BYTES,
             fields.leader_epoch,
@@ -371,7 +371,7 @@ def _split(rows: Rows, magic: int, codec: Codec, fields: BatchFields, batch_byte
     if rows.size == 0:
         return np.zeros(0, np.int64)
     if magic < 2 and codec is Codec.NONE:  # independent messages, in portions of moderate size
-        return np.arange(0, rows.size, _PORTION_ROWS, dtype=np.int64)
+        return np.arange(0, rows.size, _CHUNK_ROWS, dtype=np.int64)
     starts = np.empty(rows.size, np.int64)
     count = kernels.split(
         *_lengths(rows),
@@ -455,7 +455,7 @@ def _fill_portions(
     if magic >= 2 or codec is not Codec.NONE:
         _check_sizes(table)
     scratch = np.empty(0, np.uint8)
-    for first, last in runs_of(table[:, kernels.SIZE], _PORTION_BYTES):
+    for first, last in runs_of(table[:, kernels.SIZE], _CHUNK_BYTES):
         portion = table[first:last].copy()
         portion[:, kernels.POSITION] -= portion[0, kernels.POSITION]
         size = int(portion[:, kernels.SIZE].sum())

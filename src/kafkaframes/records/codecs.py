@@ -55,7 +55,7 @@ CODECS: dict[Codec, CodecRow] = {
         ),
     )
 }
-_BY_NAME = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
+_CODEC_BY_NAME = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
 
 
 def codec_of(name: str | int) -> Codec:
@@ -68,7 +68,7 @@ def codec_of(name: str | int) -> Codec:
         OptionError: the codec is unknown.
     """
     try:
-        return Codec(name) if isinstance(name, int) else _BY_NAME[name.lower()]
+        return Codec(name) if isinstance(name, int) else _CODEC_BY_NAME[name.lower()]
     except (KeyError, ValueError):
         names = ", ".join(codec.name.lower() for codec in Codec)
         raise OptionError(f"unknown codec {name!r}; expected {names}") from None

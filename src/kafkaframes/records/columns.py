@@ -32,7 +32,7 @@ from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH, DROP, FAIL, KEEP, ON_DAMAGE
 from kafkaframes.records.scan import (
     CHUNK_BYTES,
-    DAMAGED_ENDS,
+    DAMAGED_END_REASONS,
     FILE,
     MEMORY,
     Batches,
@@ -71,12 +71,12 @@ class ReadError(NamedTuple):
         return CorruptRecordError(self.reason + where, file=self.file, position=self.position)
 
 
-_CACHED_BYTES = 2 << 20
-_TYPES = {name: column.type for name, column in COLUMNS.items()}
+_MAX_CACHED_BYTES = 2 << 20
+_ARROW_TYPES = {name: column.type for name, column in COLUMNS.items()}
 _NO_INTS: Ints = np.empty(0, np.int64)
-_NO_SIZES: Ints32 = np.empty(0, np.int32)
-_NO_POSITIONS = (_NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES)
-_NEED_SIZES = frozenset({"key_size", "value_size"})
+_NO_INTS32: Ints32 = np.empty(0, np.int32)
+_NO_POSITIONS = (_NO_INTS, _NO_INTS32, _NO_INTS, _NO_INTS32, _NO_INTS, _NO_INTS32)
+_COLUMNS_WITH_SIZES = frozenset({"key_size", "value_size"})
 DEFAULT_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
@@ -181,7 +181,7 @@ class RecordReader:
                 allocate=self._memory.array,
             )
         self._ratio = 1.0
-        self._maker = None if _NEED_SIZES.intersection(options.columns) else self._new_maker(options)
+        self._maker = None if _COLUMNS_WITH_SIZES.intersection(options.columns) else self._new_maker(options)
         self._is_bounded = options.first_offset is not None or options.end_offset is not None
         self._names = tuple(options.columns)
         self._is_fused = FUSED_COLUMNS.issuperset(self._names)
@@ -193,7 +193,7 @@ class RecordReader:
             limit_bytes=options.limit_bytes,
             target_bytes=min(options.chunk_bytes, options.part_bytes),
             allocate=self._memory.array,
-            types=_TYPES,
+            types=_ARROW_TYPES,
             text=java_text_array,
         )
 
@@ -205,7 +205,7 @@ class RecordReader:
         for chunk in self._chunks:
             yield from self._read_general(chunk) if self._maker is None else self._read_fast(chunk, self._maker)
         self.end = end = self._chunks.end
-        if end is not None and end.status in DAMAGED_ENDS:
+        if end is not None and end.status in DAMAGED_END_REASONS:
             self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
 
     def _read_fast(self, chunk: Chunk, maker: ColumnMaker) -> Iterator[pa.RecordBatch]:
@@ -248,7 +248,7 @@ class RecordReader:
     def _read_general(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[pa.RecordBatch]:
         target = self.options.chunk_bytes
         if self._ratio != 1.0:  # decompressed records should stay in the processor's cache
-            target = min(target, _CACHED_BYTES)
+            target = min(target, _MAX_CACHED_BYTES)
         for part in parts_of(chunk, self._ratio, target):
             for result in self._decode(part, is_healed=is_healed):
                 if result.index.offsets.size:

@@ -46,9 +46,9 @@ RECORD_BYTES, HEADER_BYTES = 52, 48
 # Smallest inner message of formats 0 and 1: offset, size field, and the smallest size.
 _MIN_MESSAGE_BYTES = 26
 # Memory is reserved (not touched) for records of this many times the size of their batches.
-_USUAL_RATIO = 4
+_EXPECTED_COMPRESSION_RATIO = 4
 
-NO_BUDGET = 1 << 62
+UNLIMITED_BUDGET = 1 << 62
 
 AnyBytes = bytes | bytearray | memoryview
 
@@ -68,7 +68,7 @@ def decode(
         total_bytes: largest decompressed size of all batches; None is no limit.
         lenient: check only what the Kafka iterator that skips keys and values checks.
     """
-    sections = open_sections(data, batches, limit_bytes=limit_bytes, total_bytes=total_bytes or NO_BUDGET)
+    sections = open_sections(data, batches, limit_bytes=limit_bytes, total_bytes=total_bytes or UNLIMITED_BUDGET)
     return Decoded(data, batches, sections, index_records(batches, sections, lenient=lenient), lenient=lenient)
 
 
@@ -147,7 +147,7 @@ def open_sections(
     batches: Batches,
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
-    total_bytes: int = NO_BUDGET,
+    total_bytes: int = UNLIMITED_BUDGET,
 ) -> Sections:
     """Return the position of each batch's records, decompressed if necessary.
 
@@ -160,7 +160,7 @@ def open_sections(
     sections, start, content = _sections(data, batches, None), 0, None
     while start < len(batches):  # without a budget, one step opens all
         sections, start, content = _open_until_full(
-            sections, batches, start, content, limit_bytes, NO_BUDGET, np.empty, total_bytes
+            sections, batches, start, content, limit_bytes, UNLIMITED_BUDGET, np.empty, total_bytes
         )
     return sections
 
@@ -213,7 +213,7 @@ def _open_until_full(
     limit: int,
     budget: int,
     allocate: Allocate,
-    total: int = NO_BUDGET,
+    total: int = UNLIMITED_BUDGET,
 ) -> tuple[Sections, int, AnyBytes | None]:
     """Open batches from ``first`` on until their records exceed the budget, at least one.
 
@@ -233,7 +233,7 @@ def _open_until_full(
     table = np.ascontiguousarray(batches.table)
     spans = sections.ends - sections.starts
     largest = native.usual_capacity(int(spans[first:].max()), limit)
-    arena_bytes = min(_USUAL_RATIO * int(spans[first:].sum()), budget) + largest
+    arena_bytes = min(_EXPECTED_COMPRESSION_RATIO * int(spans[first:].sum()), budget) + largest
     arena, row, size = allocate(arena_bytes, np.uint8), first, 0
     arrays = sections.starts, sections.ends, sections.kinds
     with native.borrow_calls() as calls:

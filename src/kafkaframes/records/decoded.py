@@ -29,9 +29,9 @@ from kafkaframes.records.scan import Batches, Bytes, Flags, Ints, check_crcs
 Ints32 = npt.NDArray[np.int32]
 Allocate = Callable[[int, Any], npt.NDArray[Any]]
 
-_TRUNCATED = (BAD_VARINT, FIELD_PAST_RECORD)
+_TRUNCATION_REASONS = (BAD_VARINT, FIELD_PAST_RECORD)
 # Cached values that belong to batches, so they are unchanged when records are selected.
-_BATCH_VALUES = ("base_offsets", "reached", "crc_ok")
+_CACHED_BATCH_VALUES = ("base_offsets", "reached", "crc_ok")
 
 
 class Problem(NamedTuple):
@@ -162,7 +162,7 @@ class Decoded:
         """Return the records for which ``keep`` is true. The values of their batches are unchanged."""
         selection = replace(self, index=self.index.take(keep, self.owners))
         selection.base_offsets, selection.reached = self.base_offsets, self.reached
-        vars(selection).update({name: value for name, value in vars(self).items() if name in _BATCH_VALUES})
+        vars(selection).update({name: value for name, value in vars(self).items() if name in _CACHED_BATCH_VALUES})
         return selection
 
     def part(self, batch: int, first: int, last: int) -> Decoded:
@@ -191,7 +191,7 @@ class Decoded:
         iterator notices it when it reads the whole record.
         """
         problem = problem_of(batch, self.index, self.sections)
-        if problem is not None and self.lenient and problem.status in _TRUNCATED:
+        if problem is not None and self.lenient and problem.status in _TRUNCATION_REASONS:
             return self.sections.problems.get(batch, problem)
         return problem
 

@@ -75,14 +75,14 @@ def check_options(magic: int, codec: Codec, fields: BatchFields, batch_bytes: in
 
 
 def _check_old(magic: int, fields: BatchFields) -> None:
-    for name, default in _ONLY_IN_V2.items():
+    for name, default in _V2_FIELD_DEFAULTS.items():
         if getattr(fields, name) != default:
             raise OptionError(f"{name} needs format 2, not {magic}")
 
 
-_IN_EVERY_FORMAT = ("timestamp_type", "last_offset", "max_timestamp")
-_ONLY_IN_V2 = {name: value for name, value in PLAIN._asdict().items() if name not in _IN_EVERY_FORMAT}
-_RANGES = {
+_FIELDS_OF_ALL_FORMATS = ("timestamp_type", "last_offset", "max_timestamp")
+_V2_FIELD_DEFAULTS = {name: value for name, value in PLAIN._asdict().items() if name not in _FIELDS_OF_ALL_FORMATS}
+_FIELD_RANGES = {
     "leader_epoch": (MIN_INT32, MAX_INT32),
     "producer_id": (-(2**63), 2**63 - 1),
     "producer_epoch": (-(2**15), 2**15 - 1),
@@ -92,7 +92,7 @@ _RANGES = {
 
 
 def _check_ranges(fields: BatchFields) -> None:
-    for name, (lowest, highest) in _RANGES.items():
+    for name, (lowest, highest) in _FIELD_RANGES.items():
         value = getattr(fields, name)
         if value is not None and not lowest <= value <= highest:
             raise OptionError(f"{name} is {value}; expected {lowest} to {highest}")
@@ -107,8 +107,8 @@ CONTROL_TYPES = (
     "KRAFT_VERSION",
     "KRAFT_VOTERS",
 )
-END_OF_TRANSACTION = frozenset({"ABORT", "COMMIT"})
-_KEY_BYTES = 4  # version int16, type int16
+END_MARKER_TYPES = frozenset({"ABORT", "COMMIT"})
+_CONTROL_KEY_BYTES = 4  # version int16, type int16
 _MARKER_BYTES = 6  # version int16, coordinator epoch int32
 
 
@@ -121,7 +121,7 @@ def control_type(key: bytes | None) -> str:
     Raises:
         CorruptRecordError: the key is too short or its version is negative.
     """
-    if key is None or len(key) < _KEY_BYTES:
+    if key is None or len(key) < _CONTROL_KEY_BYTES:
         raise CorruptRecordError("the key of a control record is shorter than 4 bytes")
     if key[0] & 0x80:
         raise CorruptRecordError("the version of a control record is negative")

@@ -30,15 +30,15 @@ TARGET_BYTES = 1 << 20
 MAX_BATCH_BYTES = 16 << 20
 _MAX_CONTENT_BYTES = 64 << 20
 _MIN_CONTENT_BYTES = 1 << 20
-_BYTES_PER_ROW = 16  # expected; if records are smaller, a part ends before its target size
+_EXPECTED_BYTES_PER_ROW = 16  # expected; if records are smaller, a part ends before its target size
 _MIN_LAYOUT_BYTES = 256 << 10
 _USUAL_RATIO = 4  # assumed for compressed batches at first
 _ALIGNMENT = 64
-_NO_GOAL = 1 << 62
+_NO_TARGET = 1 << 62
 _NOTHING: Bytes = np.empty(0, np.uint8)
 _POSITION, _SIZE, _ATTRIBUTES = COLUMN["position"], COLUMN["size"], COLUMN["attributes"]
 
-_SELECTED = {
+_SELECTION_BITS = {
     "timestamp_type": kernels.WANT_TYPES,
     "key": kernels.WANT_KEY,
     "value": kernels.WANT_VALUE,
@@ -63,7 +63,7 @@ class Area(NamedTuple):
 
 
 # The values come first: they have most of the bytes, and so are always in the same memory, whatever the part's size.
-_AREAS = (
+_BUFFER_AREAS = (
     Area(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
     Area(kernels.AT_OFFSETS, 0, 8, 0),
     Area(kernels.AT_STAMPS, 0, 8, 0),
@@ -169,7 +169,7 @@ class Layout:
         )
         self.plan[kernels.CHUNK_ROW] = self.plan[kernels.OPENED_ROW] = -1
         self.total = 0
-        for area in _AREAS:
+        for area in _BUFFER_AREAS:
             if area.selected & column_bits == area.selected:
                 self.plan[area.slot] = self.total
                 size_bytes = int(area.of_rows * rows + area.of_bytes * size) + SLACK_BYTES
@@ -195,7 +195,7 @@ class ColumnMaker:
         text: Callable[[pa.Array], pa.Array],
     ) -> None:
         self._names = frozenset(names)
-        self._column_bits = sum(bit for name, bit in _SELECTED.items() if name in names) + (
+        self._column_bits = sum(bit for name, bit in _SELECTION_BITS.items() if name in names) + (
             verify_crc and kernels.WANT_CRC
         )
         self._limit = limit_bytes
@@ -209,7 +209,7 @@ class ColumnMaker:
 
     def _lay_out(self, rows: int, size: int) -> None:
         """Plan buffers for a number of rows and of bytes of records."""
-        self._layout = Layout(self._column_bits, max(size // _BYTES_PER_ROW, rows + 1), size)
+        self._layout = Layout(self._column_bits, max(size // _EXPECTED_BYTES_PER_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
     def read(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[ColumnPart | Chunk]:
@@ -240,7 +240,7 @@ class ColumnMaker:
         plan, content = self._layout.plan.copy(), _NOTHING
         rest_bytes = (state.end - int(state.table[_POSITION, first])) * self._ratio
         parts = round(rest_bytes / self._target)  # of equal size
-        plan[kernels.GOAL] = int(rest_bytes / parts) if parts > 1 else _NO_GOAL
+        plan[kernels.GOAL] = int(rest_bytes / parts) if parts > 1 else _NO_TARGET
         plan[kernels.BATCH], plan[kernels.LAST], plan[kernels.LIMIT] = first, len(state.kinds), self._limit
         block, is_large = self._allocate(self._layout.total, np.uint8), False
         while True:
@@ -255,7 +255,7 @@ class ColumnMaker:
                 is_large = content.size > MAX_BATCH_BYTES
                 if is_large:
                     break
-            elif plan[kernels.NEEDED_BYTES] > _LIMITS[why]:
+            elif plan[kernels.NEEDED_BYTES] > _LIMIT_OF_STATUS[why]:
                 is_large = True
                 break
             elif why == native.TOO_SMALL:
@@ -306,11 +306,11 @@ class ColumnMaker:
 
     def _columns(self, block: _BlockSlicer, count: int, numbers: list[int]) -> dict[str, pa.Array]:
         names, columns = self._names, {}
-        for name, index, width in _PLAIN:
+        for name, index, width in _FIXED_WIDTH_COLUMNS:
             if name in names or width == 8:
                 buffers = [None, block(index, width * count)]
                 columns[name] = pa.Array.from_buffers(self._types[name], count, buffers, 0)
-        for name, positions, end, nulls in _BINARY:
+        for name, positions, end, nulls in _BINARY_COLUMN_AREAS:
             if name in names:
                 columns[name] = block.binary(_BYTES, positions, count, numbers[end], numbers[nulls])
         if "headers" in names:
@@ -320,26 +320,26 @@ class ColumnMaker:
     def _headers(self, block: _BlockSlicer, count: int, numbers: list[int]) -> pa.Array:
         headers, size, of_type = numbers[kernels.HEADERS], numbers[kernels.NAME_END], self._types["headers"]
         if numbers[kernels.NAME_BITS] < 0x80:  # ASCII needs no conversion
-            names = block.binary(_TEXT, _NAMES, headers, size, 0)
+            names = block.binary(_TEXT, _HEADER_NAME_AREAS, headers, size, 0)
         else:
-            names = self._text(block.binary(_BYTES, _NAMES, headers, size, 0))
+            names = self._text(block.binary(_BYTES, _HEADER_NAME_AREAS, headers, size, 0))
         contents = block.binary(
-            _BYTES, _CONTENTS, headers, numbers[kernels.CONTENT_END], numbers[kernels.CONTENT_NULLS]
+            _BYTES, _HEADER_VALUE_AREAS, headers, numbers[kernels.CONTENT_END], numbers[kernels.CONTENT_NULLS]
         )
         pairs = pa.Array.from_buffers(of_type.value_type, headers, [None], 0, 0, [names, contents])
         return pa.Array.from_buffers(of_type, count, [None, block(kernels.AT_LISTS, 4 * count + 4)], 0, 0, [pairs])
 
 
-_LIMITS = {native.TOO_SMALL: _MAX_CONTENT_BYTES, kernels.FULL: MAX_BATCH_BYTES}
+_LIMIT_OF_STATUS = {native.TOO_SMALL: _MAX_CONTENT_BYTES, kernels.FULL: MAX_BATCH_BYTES}
 _BYTES, _TEXT = pa.binary(), pa.string()
-_PLAIN = (
+_FIXED_WIDTH_COLUMNS = (
     ("offset", kernels.AT_OFFSETS, 8),
     ("timestamp", kernels.AT_STAMPS, 8),
     ("timestamp_type", kernels.AT_TYPES, 4),
 )
-_NAMES = kernels.AT_NAME_OFFSETS, kernels.AT_NAMES, kernels.AT_NAMES  # never null
-_CONTENTS = kernels.AT_CONTENT_OFFSETS, kernels.AT_CONTENTS, kernels.AT_CONTENT_VALID
-_BINARY = (
+_HEADER_NAME_AREAS = kernels.AT_NAME_OFFSETS, kernels.AT_NAMES, kernels.AT_NAMES  # never null
+_HEADER_VALUE_AREAS = kernels.AT_CONTENT_OFFSETS, kernels.AT_CONTENTS, kernels.AT_CONTENT_VALID
+_BINARY_COLUMN_AREAS = (
     ("key", (kernels.AT_KEY_OFFSETS, kernels.AT_KEYS, kernels.AT_KEY_VALID), kernels.KEY_END, kernels.KEY_NULLS),
     (
         "value",

@@ -20,7 +20,7 @@ from kafkaframes.records.build import READER_COLUMNS
 from kafkaframes.records.rows import reject_unknown_columns
 
 JsonBytes = str | dict[str, str] | None
-_BASE64: Final = "base64"
+_BASE64_SUFFIX: Final = "base64"
 _MAX_ERROR_CHARS: Final = 60  # of a value in an error message
 _OLD_TIMESTAMP: Final = "timestamp_ms"  # timestamp column of older versions, which wrote base64 without marking it
 
@@ -36,7 +36,7 @@ def to_json_bytes(raw: bytes | None) -> JsonBytes:
     try:
         return bytes(raw).decode()
     except UnicodeDecodeError:
-        return {_BASE64: b64encode(raw).decode()}
+        return {_BASE64_SUFFIX: b64encode(raw).decode()}
 
 
 def from_json_bytes(value: Any) -> bytes | None:
@@ -52,11 +52,11 @@ def from_json_bytes(value: Any) -> bytes | None:
             return value.encode()
         except UnicodeEncodeError:
             raise EncodeError("the text has an unpaired surrogate, which UTF-8 cannot encode") from None
-    if isinstance(value, dict) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
+    if isinstance(value, dict) and value.keys() == {_BASE64_SUFFIX} and isinstance(value[_BASE64_SUFFIX], str):
         try:
-            return b64decode(value[_BASE64], validate=True)
+            return b64decode(value[_BASE64_SUFFIX], validate=True)
         except ValueError as error:
-            raise EncodeError(f"the text is not base64: {error}").within(_BASE64) from None
+            raise EncodeError(f"the text is not base64: {error}").within(_BASE64_SUFFIX) from None
     text = json.dumps(value, default=repr)
     text = text if len(text) <= _MAX_ERROR_CHARS else f"{text[:_MAX_ERROR_CHARS]}..."
     raise EncodeError(f'{text} is neither text, {{"base64": "..."}} nor null')

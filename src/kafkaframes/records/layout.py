@@ -47,14 +47,14 @@ class HeaderLayout:
         return self._bounds[name][1]
 
 
-_OVERHEAD = (
+_OVERHEAD_FIELDS = (
     HeaderField("offset", "q", "outside every CRC, so that a broker can assign offsets (KIP-31)"),
     HeaderField("size", "i", "bytes after this field"),
 )
 
 # One message of a message set; the key's length comes next.
 MESSAGE_V0 = HeaderLayout(
-    *_OVERHEAD,
+    *_OVERHEAD_FIELDS,
     HeaderField("crc", "I", "CRC-32 of what follows it"),
     HeaderField("magic", "b"),
     HeaderField("attributes", "b", "bits 0-2 codec"),
@@ -65,7 +65,7 @@ MESSAGE_V1 = HeaderLayout(
 )
 # Magic 2 (KIP-98).
 BATCH_V2 = HeaderLayout(
-    *_OVERHEAD,
+    *_OVERHEAD_FIELDS,
     HeaderField("leader_epoch", "i", "set by the broker; outside the CRC"),
     HeaderField("magic", "b", "outside the CRC"),
     HeaderField("crc", "I", "CRC-32C of what follows it"),

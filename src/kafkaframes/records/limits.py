@@ -17,7 +17,7 @@ DEFAULT_BUDGET_BYTES = 256 << 20
 # The largest decompressed size of all batches of a request is the larger of MAX_CONTENT_BYTES and REQUEST_RATIO times
 # the request.
 MAX_CONTENT_BYTES, REQUEST_RATIO = 256 << 20, 16
-_LONG_STREAM_BYTES = 4096  # compressed; shorter gzip streams decompress to at most 4 MiB
+_MIN_LONG_STREAM_BYTES = 4096  # compressed; shorter gzip streams decompress to at most 4 MiB
 OpenedT = TypeVar("OpenedT")
 _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAULT_BUDGET_BYTES)
 
@@ -47,7 +47,7 @@ class ContentBudget:
         return self.spent_bytes >= self.most_bytes
 
 
-CONTENT: ContextVar[ContentBudget | None] = ContextVar("kafkaframes_content", default=None)
+CONTENT_BUDGET: ContextVar[ContentBudget | None] = ContextVar("kafkaframes_content", default=None)
 
 
 class ApartError(Exception):
@@ -69,8 +69,8 @@ def open_content(name: str, size_bytes: int, work: Callable[[], OpenedT]) -> Ope
     Raises:
         ApartError: the stream is long, and the context's budget leaves it to the caller.
     """
-    budget = CONTENT.get()
-    if budget is None or not budget.opens_apart or size_bytes < _LONG_STREAM_BYTES:
+    budget = CONTENT_BUDGET.get()
+    if budget is None or not budget.opens_apart or size_bytes < _MIN_LONG_STREAM_BYTES:
         return work()
     if name not in budget.open_contents:
         raise ApartError(name, work)

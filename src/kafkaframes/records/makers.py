@@ -23,13 +23,13 @@ from kafkaframes.records.arrays import flags, texts
 from kafkaframes.records.decoded import Allocate, Decoded, Index, Ints32, Sections
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
-from kafkaframes.records.scan import CUT, BatchSource, Bytes, Chunk, Chunks, Ints, timestamp_types
+from kafkaframes.records.scan import SHORTENED_SOURCE, BatchSource, Bytes, Chunk, Chunks, Ints, timestamp_types
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
-TIMESTAMP = pa.timestamp("ms", tz="UTC")
-CODEC = pa.dictionary(pa.int8(), pa.string())
+TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
+CODEC_TYPE = pa.dictionary(pa.int8(), pa.string())
 
 
 def binary_array(buf: Bytes, positions: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
@@ -107,7 +107,7 @@ def _flag(mask: int) -> Callable[[Decoded], Any]:
 
 def _delete_horizons(result: Decoded) -> pa.Array:
     has_horizon = result.of_batch(result.batches.flag(DELETE_HORIZON))
-    return pa.array(result.of_batch(result.batches.column("base_timestamp")), mask=~has_horizon).cast(TIMESTAMP)
+    return pa.array(result.of_batch(result.batches.column("base_timestamp")), mask=~has_horizon).cast(TIMESTAMP_TYPE)
 
 
 class ColumnFactory(NamedTuple):
@@ -119,7 +119,7 @@ class ColumnFactory(NamedTuple):
 
 COLUMNS: dict[str, ColumnFactory] = {
     "offset": ColumnFactory(pa.int64(), lambda result: result.index.offsets),
-    "timestamp": ColumnFactory(TIMESTAMP, lambda result: result.index.timestamps),
+    "timestamp": ColumnFactory(TIMESTAMP_TYPE, lambda result: result.index.timestamps),
     "timestamp_type": ColumnFactory(
         pa.int32(),
         lambda result: result.of_batch(
@@ -134,7 +134,7 @@ COLUMNS: dict[str, ColumnFactory] = {
         pa.int64(), lambda result: result.of_batch(result.batches.column("position") + result.base)
     ),
     "magic": ColumnFactory(pa.int8(), _numbers("magic", np.int8)),
-    "codec": ColumnFactory(CODEC, lambda result: codec_array(result.of_batch(result.batches.column("attributes")))),
+    "codec": ColumnFactory(CODEC_TYPE, lambda result: codec_array(result.of_batch(result.batches.column("attributes")))),
     "producer_id": ColumnFactory(pa.int64(), _numbers("producer_id", np.int64)),
     "producer_epoch": ColumnFactory(pa.int16(), _numbers("producer_epoch", np.int16)),
     "sequence": ColumnFactory(pa.int32(), _sequences),
@@ -144,7 +144,7 @@ COLUMNS: dict[str, ColumnFactory] = {
     "crc_ok": ColumnFactory(pa.bool_(), lambda result: result.of_batch(result.crc_ok)),
     "last_offset": ColumnFactory(pa.int64(), _numbers("last_offset", np.int64)),
     "batch_size": ColumnFactory(pa.int32(), _numbers("size", np.int32)),
-    "delete_horizon": ColumnFactory(TIMESTAMP, _delete_horizons),
+    "delete_horizon": ColumnFactory(TIMESTAMP_TYPE, _delete_horizons),
     "key_size": ColumnFactory(pa.int32(), lambda result: np.maximum(result.index.key_size, -1)),
     "value_size": ColumnFactory(pa.int32(), lambda result: np.maximum(result.index.value_size, -1)),
 }
@@ -223,12 +223,12 @@ def _header_blobs(sections: Sections, index: Index, total: int) -> tuple[Int64s,
     return lists.astype(np.int64), _blobs(sections, key_at, key_size), _blobs(sections, value_at, value_size)
 
 
-_PLAIN = {
+_PLAIN_TYPES = {
     "base_offset": pa.int64(),
     "last_offset": pa.int64(),
     "count": pa.int32(),
-    "base_timestamp": TIMESTAMP,
-    "max_timestamp": TIMESTAMP,
+    "base_timestamp": TIMESTAMP_TYPE,
+    "max_timestamp": TIMESTAMP_TYPE,
     "producer_id": pa.int64(),
     "producer_epoch": pa.int16(),
     "base_sequence": pa.int32(),
@@ -240,12 +240,12 @@ SCHEMA = pa.schema(
         ("position", pa.int64()),
         ("size", pa.int32()),
         ("magic", pa.int8()),
-        ("codec", CODEC),
+        ("codec", CODEC_TYPE),
         ("timestamp_type", pa.int32()),
         ("transactional", pa.bool_()),
         ("control", pa.bool_()),
-        ("delete_horizon", TIMESTAMP),
-        *_PLAIN.items(),
+        ("delete_horizon", TIMESTAMP_TYPE),
+        *_PLAIN_TYPES.items(),
     ]
 )
 
@@ -267,10 +267,10 @@ def batches_table(source: BatchSource, *, rules: str, start: int = 0, end: int |
     chunks = Chunks(source, rules=rules, start=start, end=end, whole=False)
     tables = []
     for chunk in chunks:
-        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN.items()} | _flag_columns(chunk)
+        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN_TYPES.items()} | _flag_columns(chunk)
         tables.append(pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA))
     assert chunks.end is not None
-    if chunks.end.status == CUT:
+    if chunks.end.status == SHORTENED_SOURCE:
         raise LogDirError(chunks.end.reason, position=chunks.end.position, file=source.name)
     metadata = {
         "end_position": str(chunks.end.position),
@@ -304,5 +304,5 @@ def _flag_columns(chunk: Chunk) -> dict[str, Any]:
         "timestamp_type": pa.array(timestamp_types(magics, attributes)),
         "transactional": pa.array(batches.is_transactional),
         "control": pa.array(batches.is_control),
-        "delete_horizon": pa.array(batches.column("base_timestamp"), mask=no_horizon).cast(TIMESTAMP),
+        "delete_horizon": pa.array(batches.column("base_timestamp"), mask=no_horizon).cast(TIMESTAMP_TYPE),
     }

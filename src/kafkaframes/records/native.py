@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 # Longer than one zstd block: libzstd decompresses such a frame by another path than a short one.
-_SAMPLE = b"".join(b"%d, " % number for number in range(25_000))
+_TRIAL_SAMPLE = b"".join(b"%d, " % number for number in range(25_000))
 
 
 _INDEXES = {
@@ -62,9 +62,9 @@ _INDEXES = {
     "libdeflate_alloc_decompressor": GZIP_CONTEXT,
 }
 # The compressor and the sample sizes for the trial of each codec.
-_TRIALS: dict[str, tuple[Callable[[bytes, int | None, int], bytes], tuple[int, ...]]] = {
+_CODEC_TRIALS: dict[str, tuple[Callable[[bytes, int | None, int], bytes], tuple[int, ...]]] = {
     "lz4": (_lz4.compress, (1000,)),
-    "zstd": (_zstd.compress, (1000, len(_SAMPLE))),
+    "zstd": (_zstd.compress, (1000, len(_TRIAL_SAMPLE))),
     "gzip": (_gzip.compress, (1000,)),
 }
 _CONTEXTS = (ZSTD_CONTEXT, GZIP_CONTEXT)  # slots of functions that create a context
@@ -90,12 +90,12 @@ def functions() -> dict[int, int]:
 
 
 def _is_right(codec: str, addresses: dict[int, int]) -> bool:
-    compress, sizes = _TRIALS[codec]
-    out, calls = np.empty(len(_SAMPLE), np.uint8), _new_calls(addresses)
+    compress, sizes = _CODEC_TRIALS[codec]
+    out, calls = np.empty(len(_TRIAL_SAMPLE), np.uint8), _new_calls(addresses)
     for size in sizes:
-        payload = np.frombuffer(compress(_SAMPLE[:size], None, 2), np.uint8)
+        payload = np.frombuffer(compress(_TRIAL_SAMPLE[:size], None, 2), np.uint8)
         result = _kernels_codecs.decompress_into(CODECS.index(codec), payload, out, size, calls)
-        if result != size or out[:size].tobytes() != _SAMPLE[:size]:
+        if result != size or out[:size].tobytes() != _TRIAL_SAMPLE[:size]:
             return False
     return True
 

@@ -18,9 +18,9 @@ from kafkaframes.records.arrays import int64_values, numbers
 from kafkaframes.records.rows import Blobs, Int64s, blobs_of
 from kafkaframes.wire.integers import MAX_INT32
 
-UNASSIGNED: Final = -1
-_WORD: Final = 2**32 - 1
-_M: Final = 0x5BD1E995
+NO_PARTITION: Final = -1
+_UINT32_MASK: Final = 2**32 - 1
+_MURMUR_MULTIPLIER: Final = 0x5BD1E995
 
 
 def murmur2(key: bytes) -> int:
@@ -32,12 +32,12 @@ def murmur2(key: bytes) -> int:
     h = 0x9747B28C ^ len(key)
     whole = len(key) // 4 * 4
     for position in range(0, whole, 4):
-        k = int.from_bytes(key[position : position + 4], "little") * _M & _WORD
-        k = (k ^ k >> 24) * _M & _WORD
-        h = (h * _M & _WORD) ^ k
+        k = int.from_bytes(key[position : position + 4], "little") * _MURMUR_MULTIPLIER & _UINT32_MASK
+        k = (k ^ k >> 24) * _MURMUR_MULTIPLIER & _UINT32_MASK
+        h = (h * _MURMUR_MULTIPLIER & _UINT32_MASK) ^ k
     if whole < len(key):
-        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _WORD
-    h = (h ^ h >> 13) * _M & _WORD
+        h = (h ^ int.from_bytes(key[whole:], "little")) * _MURMUR_MULTIPLIER & _UINT32_MASK
+    h = (h ^ h >> 13) * _MURMUR_MULTIPLIER & _UINT32_MASK
     h ^= h >> 15
     return h - (1 << 32) if h >> 31 else h
 
@@ -48,7 +48,7 @@ def partition_of(key: bytes, count: int) -> int:
 
 
 def assign_by_key(keys: Blobs, counts: Int64s, partitions: Int64s) -> None:
-    """Fill ``partitions`` where it is ``UNASSIGNED`` and the row has a key; ``counts`` are of the rows' topics."""
+    """Fill ``partitions`` where it is ``NO_PARTITION`` and the row has a key; ``counts`` are of the rows' topics."""
     starts, lengths = np.ascontiguousarray(keys.starts), np.ascontiguousarray(keys.lengths)
     kernels.partition_keys(keys.data, starts, lengths, counts, partitions)
 
@@ -56,16 +56,16 @@ def assign_by_key(keys: Blobs, counts: Int64s, partitions: Int64s) -> None:
 def partitions_of_rows(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = True) -> tuple[Int64s, int | None]:
     """Return the partition of each row, and the first row whose own partition is none of ``count``, if there is one.
 
-    A row goes where its column ``partition`` says, else where its ``key`` belongs; ``UNASSIGNED`` if it says neither,
+    A row goes where its column ``partition`` says, else where its ``key`` belongs; ``NO_PARTITION`` if it says neither,
     or if it has a key and ``hashes_keys`` is False.
 
     Raises:
         EncodeError: the column ``partition`` has no integers.
     """
-    partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
+    partitions = np.full(rows.num_rows, NO_PARTITION, np.int64)
     if "partition" in rows.schema.names:
-        partitions = int64_values(_int64s(rows.column("partition")), missing=UNASSIGNED).copy()
-        wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
+        partitions = int64_values(_int64s(rows.column("partition")), missing=NO_PARTITION).copy()
+        wrong = np.flatnonzero((partitions >= count) | (partitions < NO_PARTITION))
         if len(wrong):
             return partitions, int(wrong[0])
     if hashes_keys and "key" in rows.schema.names:

@@ -15,7 +15,7 @@ END_REASONS = {
     BAD_MAGIC: "the magic of a batch is none of 0, 1, 2",
 }
 # These end the batches with an error in Kafka; END and TORN are no error.
-CORRUPT_ENDS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})
+CORRUPT_END_REASONS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})
 
 # How the records of a batch end.
 (

@@ -314,19 +314,19 @@ def _timestamps(array: pa.Array | None, count: int, *, negative: bool) -> Int64s
     return timestamps
 
 
-_VARIABLE = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
+_OFFSET_TYPES = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
 
 
 def blobs_of(name: str, array: pa.Array) -> Blobs:
     """Convert an array to byte strings. Types without offsets into bytes are cast first."""
     kind = array.type
-    if kind not in _VARIABLE:
+    if kind not in _OFFSET_TYPES:
         array = _cast_to_binary(name, array)
     count = len(array)
     if count == 0:
         return _NO_BLOBS
     validity, ends, data = array.buffers()
-    bounds = np.frombuffer(ends, _VARIABLE[array.type])[array.offset : array.offset + count + 1].astype(np.int64)
+    bounds = np.frombuffer(ends, _OFFSET_TYPES[array.type])[array.offset : array.offset + count + 1].astype(np.int64)
     lengths = np.diff(bounds)
     if validity is not None and array.null_count:
         lengths[np.asarray(array.is_null())] = -1
@@ -343,7 +343,7 @@ def _cast_to_binary(name: str, array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return _cast_to_binary(name, array.dictionary_decode())
     view = pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
-    if kind in _VARIABLE or pa.types.is_null(kind) or pa.types.is_fixed_size_binary(kind) or view:
+    if kind in _OFFSET_TYPES or pa.types.is_null(kind) or pa.types.is_fixed_size_binary(kind) or view:
         return array.cast(pa.large_binary())
     raise EncodeError(f"{kind} is neither binary nor string").within(name)
 

@@ -32,19 +32,19 @@ from kafkaframes.records.layout import (
     OVERHEAD_BYTES,
     TRANSACTIONAL,
 )
-from kafkaframes.records.reasons import CORRUPT_ENDS, END_REASONS, FULL, MORE
+from kafkaframes.records.reasons import CORRUPT_END_REASONS, END_REASONS, FULL, MORE
 
 MEMORY, FILE = "memory", "file"
-RULES = {MEMORY: 1, FILE: 0}
+RULES_OF_SOURCE = {MEMORY: 1, FILE: 0}
 # Status of a scan whose source had fewer bytes than its size; the kernels never return it.
-CUT = -1
+SHORTENED_SOURCE = -1
 # Rows of a scan's table. A scan continues with another table, so this bounds memory, not the size of logs.
 TABLE_ROWS = 16_384
 # The status codes that mean lost bytes: Kafka's iterator ends with an error, or the source was truncated.
-DAMAGED_ENDS = CORRUPT_ENDS | {CUT}
+DAMAGED_END_REASONS = CORRUPT_END_REASONS | {SHORTENED_SOURCE}
 _MIN_BATCH_BYTES = 26
 
-_REASONS = END_REASONS | {CUT: "the file became shorter while it was read"}
+_END_REASONS = END_REASONS | {SHORTENED_SOURCE: "the file became shorter while it was read"}
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -70,12 +70,12 @@ class End(NamedTuple):
     @property
     def corrupt(self) -> bool:
         """Whether Kafka's iterator ends with an error here."""
-        return self.status in CORRUPT_ENDS
+        return self.status in CORRUPT_END_REASONS
 
     @property
     def reason(self) -> str:
         """The reason for the end, in words."""
-        return _REASONS.get(self.status, "more to read")
+        return _END_REASONS.get(self.status, "more to read")
 
 
 class Batches(NamedTuple):
@@ -166,7 +166,7 @@ def scan(
     end = array.size if end is None else end
     capacity = min(TABLE_ROWS, max(array.size - position, 0) // _MIN_BATCH_BYTES + 1)
     table: Ints = allocate(len(BATCH_COLUMNS) * capacity, np.int64).reshape(len(BATCH_COLUMNS), capacity)
-    rows, stopped, status = _kernels_scan.scan_batches(array, position, end, RULES[rules], int(whole), table)
+    rows, stopped, status = _kernels_scan.scan_batches(array, position, end, RULES_OF_SOURCE[rules], int(whole), table)
     return Batches(table[:, :rows], End(int(stopped), int(status)))
 
 
@@ -320,7 +320,7 @@ class Chunks:
                     break
                 if status != FULL:
                     is_cut = is_cut and not batches.end.corrupt
-                    self.end = End(base + position, CUT if is_cut else status)
+                    self.end = End(base + position, SHORTENED_SOURCE if is_cut else status)
                     return
             read_bytes = self._chunk_bytes if position else self._next_read_bytes(data, read_bytes)
             base += position

@@ -18,8 +18,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import int64_values, repeat_value
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
-INSTANT = pa.timestamp("us", tz="UTC")
-FAR_TIMES = "timestampMs"  # column of the timestamps that INSTANT cannot represent, if there are any
+INSTANT_TYPE = pa.timestamp("us", tz="UTC")
+FAR_TIMESTAMPS_COLUMN = "timestampMs"  # column of the timestamps that INSTANT cannot represent, if there are any
 MAX_INSTANT_MS = (2**63 - 1) // 1000
 NULL_REMEDY = "`timestamp_errors`=null reads it as null"
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -31,7 +31,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "smallint": pa.int16(),
     "int": pa.int32(),
     "bigint": pa.int64(),
-    "timestamp": INSTANT,
+    "timestamp": INSTANT_TYPE,
     HEADERS_TYPE: pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
 }
 
@@ -57,7 +57,7 @@ class Origin(Protocol):
 
 
 # Columns that have the same value in all records of an origin.
-_OF_ORIGIN: dict[str, Callable[[Origin], Any]] = {
+_ORIGIN_VALUES: dict[str, Callable[[Origin], Any]] = {
     "topic": lambda origin: origin.topic,
     "partition": lambda origin: origin.partition,
     "file": lambda origin: origin.path,
@@ -75,8 +75,8 @@ class Conversion:
 
     Args:
         columns: Columns of the result.
-        timestamp_errors: ``raise`` or ``null``: raise an error for a timestamp that ``INSTANT`` cannot represent, or
-            convert it to null.
+        timestamp_errors: ``raise`` or ``null``: raise an error for a timestamp that ``INSTANT_TYPE`` cannot represent,
+            or convert it to null.
 
     Attributes:
         schema: Schema of the batches for Spark.
@@ -90,7 +90,7 @@ class Conversion:
         if (self._has_strict_times or not sources) and "offset" not in sources:
             sources.append("offset")
         self.sources = tuple(sources)
-        self._steps = [(column, _CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
+        self._steps = [(column, _COLUMN_CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
 
     def batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
         """Return the rows of ``batch``, which are records of ``origin``, with the columns for Spark.
@@ -110,7 +110,7 @@ class Conversion:
 
 def repeat_origin(origin: Origin, column: Column, rows: int) -> pa.Array:
     """Return a column of the origin, such as the topic, repeated for each row."""
-    return repeat_value(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
+    return repeat_value(_ORIGIN_VALUES[column.name](origin), ARROW_TYPES[column.type], rows)
 
 
 def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
@@ -121,7 +121,7 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     """
     beyond = (milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS)
     there = pa.py_buffer(np.packbits(~beyond, bitorder="little")) if beyond.any() else None
-    return pa.Array.from_buffers(INSTANT, milliseconds.size, [there, pa.py_buffer(milliseconds * 1000)])
+    return pa.Array.from_buffers(INSTANT_TYPE, milliseconds.size, [there, pa.py_buffer(milliseconds * 1000)])
 
 
 def instants_of(times: pa.Array) -> pa.Array:
@@ -197,16 +197,16 @@ def separate_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
 
 
 def merge_far_times(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows with all timestamps in milliseconds, including those of the column ``FAR_TIMES``."""
+    """Return the rows with all timestamps in milliseconds, including those of the column ``FAR_TIMESTAMPS_COLUMN``."""
     index = rows.schema.get_field_index("timestamp")
     times = rows.column(index)
     if pa.types.is_timestamp(times.type):
         times = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
-    if FAR_TIMES in rows.schema.names:
+    if FAR_TIMESTAMPS_COLUMN in rows.schema.names:
         import pyarrow.compute as pc
 
-        times = pc.coalesce(times, rows.column(FAR_TIMES))
-        rows = rows.drop_columns([FAR_TIMES])
+        times = pc.coalesce(times, rows.column(FAR_TIMESTAMPS_COLUMN))
+        rows = rows.drop_columns([FAR_TIMESTAMPS_COLUMN])
     return rows.set_column(index, pa.field("timestamp", pa.int64()), times)
 
 
@@ -222,7 +222,7 @@ def _null_where_empty(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(ARROW_TYPES[HEADERS_TYPE], len(array), buffers, children=[array.values])
 
 
-_CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
+_COLUMN_CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
     "timestamp": instants_of,
     "string": lambda array: array.cast(pa.string()),
     HEADERS_TYPE: _null_where_empty,

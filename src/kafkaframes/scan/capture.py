@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.capture.columns import TABLES
+from kafkaframes.capture.columns import TABLE_COLUMNS
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import find_files, natural
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic
@@ -21,7 +21,7 @@ from kafkaframes.scan.rows import check_names
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
 
-_WORTH_A_TASK: Final = 32 << 20  # bytes; each task reads all packet headers, so more tasks than cores do not help
+_MIN_TASK_BYTES: Final = 32 << 20  # bytes; each task reads all packet headers, so more tasks than cores do not help
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class CaptureWork(NamedTuple):
 def plan_works(files: Sequence[str], options: SourceOptions, *, cores: int) -> list[CaptureWork]:
     """Divide the connections among tasks. Each task reads all packet headers, but only payloads of its connections."""
     size_bytes = sum(os.path.getsize(path) for path in files)
-    shares = options.min_partitions or max(min(cores, -(-size_bytes // _WORTH_A_TASK)), 1)
+    shares = options.min_partitions or max(min(cores, -(-size_bytes // _MIN_TASK_BYTES)), 1)
     return [CaptureWork(tuple(files), replace(options.read, share=share, shares=shares)) for share in range(shares)]
 
 
@@ -83,7 +83,7 @@ def find_finished_files(options: SourceOptions, *, now: float) -> list[str]:
 
 
 # The column of each table that conditions on time apply to.
-_TIMES: Final = {
+_TIME_COLUMNS: Final = {
     "calls": "requestTime",
     "connections": "firstTime",
     "gaps": "time",
@@ -111,7 +111,7 @@ class CaptureSource(Source):
     def check_columns(self, columns: Sequence[str], where: Where) -> None:
         """Check that the table has these columns, and the columns of the conditions."""
         table = self.options.read.table
-        check_names(columns, [column.name for column in TABLES[table]])
+        check_names(columns, [column.name for column in TABLE_COLUMNS[table]])
         if table != "records" and where != Where(timestamps_ms=where.timestamps_ms):
             raise OptionError(
                 f"table {table} has no topics, partitions and offsets of records; `where` takes timestamp"
@@ -132,7 +132,7 @@ class CaptureSource(Source):
         self, work: CaptureWork, columns: Sequence[str], where: Where, errors: list[Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share. Finally, append the unread data that may contain calls to ``errors``."""
-        conditions = list(_conditions(where, _TIMES[self.options.read.table]))
+        conditions = list(_conditions(where, _TIME_COLUMNS[self.options.read.table]))
         columns_to_read = dict.fromkeys([*columns, *(name for name, _ in conditions)])
         read = replace(work.options, columns=tuple(columns_to_read))
         coverage = Coverage()

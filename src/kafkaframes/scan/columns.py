@@ -2,7 +2,7 @@
 
 The first eight columns of the table ``records`` are those of Spark's own Kafka source, in its order. The others are
 batch metadata, which is read only if the option ``columns`` names it. The table ``batches`` has all of its columns by
-default. With ``decode=internal``, records have the columns ``INTERNAL``: decoded columns replace key and value.
+default. With ``decode=internal``, records have the columns ``INTERNAL_COLUMNS``: decoded columns replace key and value.
 
 The Arrow types are in ``arrow.py``. Spark plans with names alone, in processes that do not import Arrow.
 """
@@ -37,8 +37,8 @@ class Column:
     source: str = ""
 
 
-SOURCE = Column("source", "string", "the log directory that the copy lies in")
-RECORDS = (
+SOURCE_COLUMN = Column("source", "string", "the log directory that the copy lies in")
+RECORD_COLUMNS = (
     Column("key", "binary", "null where the record has none", "key"),
     Column("value", "binary", "null for a tombstone", "value"),
     Column("topic", "string", "from the directory's name"),
@@ -61,9 +61,9 @@ RECORDS = (
     Column("control", "boolean", "a transaction marker (see includeControlRecords)", "control"),
     Column("crcOk", "boolean", "the batch's checksum is right", "crc_ok"),
     Column("file", "string", "path of the segment"),
-    SOURCE,
+    SOURCE_COLUMN,
 )
-BATCHES = (
+BATCH_COLUMNS = (
     Column("topic", "string", "from the directory's name"),
     Column("partition", "int", "from the directory's name"),
     Column("file", "string", "path of the segment"),
@@ -85,10 +85,10 @@ BATCHES = (
     Column("control", "boolean", "a transaction marker, or another control record"),
     Column("crcOk", "boolean", "the checksum is right; null with verifyCrc=false"),
     Column("error", "string", "what is wrong: the checksum, the framing; with deepIteration the records too"),
-    SOURCE,
+    SOURCE_COLUMN,
 )
-INTERNAL = (
-    *RECORDS[2:6],
+INTERNAL_COLUMNS = (
+    *RECORD_COLUMNS[2:6],
     Column(
         "recordType",
         "string",
@@ -100,10 +100,10 @@ INTERNAL = (
     ),
     Column("value", "string", "Kafka's JSON form of the value; null for a tombstone"),
     Column("error", "string", "why the record cannot be decoded (on_damage=keep)"),
-    *RECORDS[6:],
+    *RECORD_COLUMNS[6:],
 )
-DECODED = ("recordType", "version", "key", "value", "error")
-SEGMENTS = (
+DECODED_COLUMNS = ("recordType", "version", "key", "value", "error")
+SEGMENT_COLUMNS = (
     Column("topic", "string", "from the directory's name"),
     Column("partition", "int", "from the directory's name"),
     Column("file", "string", "path of the segment"),
@@ -121,20 +121,20 @@ SEGMENTS = (
     Column("records", "bigint", "with deepIteration, as the headers say; null with formats 0 and 1"),
     Column("beside", NAMES_TYPE, "names of the index and snapshot files of this segment"),
     Column("error", "string", "why it could not be read"),
-    SOURCE,
+    SOURCE_COLUMN,
 )
-TABLES: Mapping[str, tuple[Column, ...]] = {
-    "records": RECORDS,
-    "batches": BATCHES,
-    "segments": SEGMENTS,
-    "internal": INTERNAL,
+TABLE_COLUMNS: Mapping[str, tuple[Column, ...]] = {
+    "records": RECORD_COLUMNS,
+    "batches": BATCH_COLUMNS,
+    "segments": SEGMENT_COLUMNS,
+    "internal": INTERNAL_COLUMNS,
 }
-SPARKS_OWN = tuple(column.name for column in RECORDS[:7])
-_DEFAULTS = {
-    "records": SPARKS_OWN,
-    "batches": tuple(column.name for column in BATCHES if column is not SOURCE),
-    "internal": (*(column.name for column in RECORDS[2:6]), *DECODED),
-    "segments": tuple(column.name for column in SEGMENTS if column is not SOURCE),
+SPARK_COLUMNS = tuple(column.name for column in RECORD_COLUMNS[:7])
+_DEFAULT_COLUMNS = {
+    "records": SPARK_COLUMNS,
+    "batches": tuple(column.name for column in BATCH_COLUMNS if column is not SOURCE_COLUMN),
+    "internal": (*(column.name for column in RECORD_COLUMNS[2:6]), *DECODED_COLUMNS),
+    "segments": tuple(column.name for column in SEGMENT_COLUMNS if column is not SOURCE_COLUMN),
 }
 
 
@@ -148,12 +148,12 @@ def choose_columns(
     Raises:
         OptionError: A name is unknown or given twice.
     """
-    names = list(names_or_none or _DEFAULTS[table])
+    names = list(names_or_none or _DEFAULT_COLUMNS[table])
     if include_headers and table in ("records", "internal") and "headers" not in [name.lower() for name in names]:
         names.append("headers")
-    if source and SOURCE.name not in [name.lower() for name in names]:
-        names.append(SOURCE.name)
-    columns_by_name = {column.name.lower(): column for column in TABLES[table]}
+    if source and SOURCE_COLUMN.name not in [name.lower() for name in names]:
+        names.append(SOURCE_COLUMN.name)
+    columns_by_name = {column.name.lower(): column for column in TABLE_COLUMNS[table]}
     columns = tuple(_column(name, columns_by_name) for name in names)
     for position, column in enumerate(columns):
         if column in columns[:position]:

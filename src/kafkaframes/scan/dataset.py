@@ -22,38 +22,38 @@ from pyarrow.fs import LocalFileSystem
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.scan.arrow import FAR_TIMES, INSTANT, separate_instants
+from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, INSTANT_TYPE, separate_instants
 from kafkaframes.scan.slices import Rows, warn_at_end
 from kafkaframes.scan.where import Interval, Where
 from kafkaframes.wire.integers import MAX_INT32
 
-_TIMESTAMP: Final = "timestamp"
+_TIMESTAMP_COLUMN: Final = "timestamp"
 _MILLISECOND_TYPE: Final = pa.timestamp("ms", tz="UTC")
 _MayKeep = Callable[[ds.Expression], bool]
-_OFFSETS: Final = range(2**63 - 1)
-_PARTITIONS: Final = range(-1, MAX_INT32)  # -1: partition of a file whose name does not contain one
-_LOG: Final = logging.getLogger("kafkaframes.scan")
-_MILLISECONDS: Final = range(-1, 2**53)
+_OFFSET_RANGE: Final = range(2**63 - 1)
+_PARTITION_RANGE: Final = range(-1, MAX_INT32)  # -1: partition of a file whose name does not contain one
+_LOGGER: Final = logging.getLogger("kafkaframes.scan")
+_MILLISECOND_RANGE: Final = range(-1, 2**53)
 _MAX_PARTITIONS: Final = 1_000  # each is tested by itself, in about 40 us
-_NAME: Final = re.compile(r'"([\w.-]+)"')
+_NAME_PATTERN: Final = re.compile(r'"([\w.-]+)"')
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
     """A scan as a pyarrow dataset, with the methods that DuckDB calls.
 
     DuckDB stores instants in microseconds. Timestamps out of that range are null, and integers in the column
-    ``FAR_TIMES``. A dataset without this column logs a warning if it reads such a timestamp.
+    ``FAR_TIMESTAMPS_COLUMN``. A dataset without this column logs a warning if it reads such a timestamp.
 
     Args:
         scan: The scan that the dataset reads.
-        has_far_times: Whether the dataset has the column ``FAR_TIMES``.
+        has_far_times: Whether the dataset has the column ``FAR_TIMESTAMPS_COLUMN``.
     """
 
     def __init__(self, scan: Rows, *, has_far_times: bool = False) -> None:
         self._scan = scan
         self._schema = _in_microseconds(scan.schema)
         if has_far_times:
-            self._schema = self._schema.append(pa.field(FAR_TIMES, pa.int64()))
+            self._schema = self._schema.append(pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64()))
 
     @property
     def schema(self) -> pa.Schema:
@@ -75,9 +75,11 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
             with suppress(OptionError, pa.ArrowException):
                 reading = reading.with_conditions(where_of_filter(filter, self.schema))
         names_to_read = names_to_read or schema_names[:1]
-        sources = dict.fromkeys(name if name in self._scan.schema.names else _TIMESTAMP for name in names_to_read)
+        sources = dict.fromkeys(
+            name if name in self._scan.schema.names else _TIMESTAMP_COLUMN for name in names_to_read
+        )
         schema = pa.schema([self._schema.field(name) for name in names_to_read])
-        has_far_times = FAR_TIMES in schema_names
+        has_far_times = FAR_TIMESTAMPS_COLUMN in schema_names
         rows = warn_at_end(reading.select(*sources).to_batches())
         batches = (_select_schema(batch, schema, has_far_times=has_far_times) for batch in rows)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
@@ -85,27 +87,27 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
 
 
 def _in_microseconds(schema: pa.Schema) -> pa.Schema:
-    index = schema.get_field_index(_TIMESTAMP)
+    index = schema.get_field_index(_TIMESTAMP_COLUMN)
     if index < 0 or schema.field(index).type != _MILLISECOND_TYPE:
         return schema
-    return schema.set(index, schema.field(index).with_type(INSTANT))
+    return schema.set(index, schema.field(index).with_type(INSTANT_TYPE))
 
 
 def _select_schema(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) -> pa.RecordBatch:
     """Return the columns of a schema, with instants in microseconds."""
     columns = {name: batch.column(name) for name in batch.schema.names}
-    if _TIMESTAMP in columns and columns[_TIMESTAMP].type == _MILLISECOND_TYPE:
-        columns[_TIMESTAMP], far = separate_instants(columns[_TIMESTAMP])
+    if _TIMESTAMP_COLUMN in columns and columns[_TIMESTAMP_COLUMN].type == _MILLISECOND_TYPE:
+        columns[_TIMESTAMP_COLUMN], far = separate_instants(columns[_TIMESTAMP_COLUMN])
         if far is not None and not has_far_times:
             count = len(far) - far.null_count
-            _LOG.warning(
+            _LOGGER.warning(
                 "%s beyond the range of microseconds %s null; register the scan again, and the column %s has the "
                 "milliseconds",
                 count_text(count, "timestamp"),
                 verb_text(count),
-                FAR_TIMES,
+                FAR_TIMESTAMPS_COLUMN,
             )
-        columns[FAR_TIMES] = pa.nulls(batch.num_rows, pa.int64()) if far is None else far
+        columns[FAR_TIMESTAMPS_COLUMN] = pa.nulls(batch.num_rows, pa.int64()) if far is None else far
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
@@ -121,10 +123,10 @@ def where_of_filter(condition: ds.Expression, schema: pa.Schema) -> Where:
 
     columns = {name for name in schema.names if name in str(condition) and not may_keep(ds.field(name).is_null())}
     return Where(
-        _topics(may_keep, sorted(set(_NAME.findall(str(condition))))) if "topic" in columns else None,
+        _topics(may_keep, sorted(set(_NAME_PATTERN.findall(str(condition))))) if "topic" in columns else None,
         _partitions(may_keep) if "partition" in columns else None,
-        _interval(may_keep, "offset", _OFFSETS) if "offset" in columns else (None, None),
-        _interval(may_keep, "timestamp", _MILLISECONDS) if "timestamp" in columns else (None, None),
+        _interval(may_keep, "offset", _OFFSET_RANGE) if "offset" in columns else (None, None),
+        _interval(may_keep, "timestamp", _MILLISECOND_RANGE) if "timestamp" in columns else (None, None),
     )
 
 
@@ -141,8 +143,8 @@ def _interval(may_keep: _MayKeep, name: str, values: range) -> Interval:
 
 
 def _partitions(may_keep: _MayKeep) -> frozenset[int] | None:
-    first, end = _interval(may_keep, "partition", _PARTITIONS)
-    first = _PARTITIONS[0] if first is None else first
+    first, end = _interval(may_keep, "partition", _PARTITION_RANGE)
+    first = _PARTITION_RANGE[0] if first is None else first
     if end is None or end - first > _MAX_PARTITIONS:
         return None
     return frozenset(number for number in range(first, end) if may_keep(ds.field("partition") == number))

@@ -14,9 +14,9 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, OptionError, path_error_text
 from kafkaframes.records.arrays import repeat_value
 from kafkaframes.scan.values.columns import decode_to_struct, prepend_schema_ids
-from kafkaframes.scan.values.decoding import JSON, MODES, PROTOBUF, Decoding, subject_schema
+from kafkaframes.scan.values.decoding import DECODE_MODES, JSON, PROTOBUF, Decoding, subject_schema
 
-ERROR: Final = "_error"  # the column with the reason why a value could not be decoded
+ERROR_COLUMN: Final = "_error"  # the column with the reason why a value could not be decoded
 Schema = str | bytes | Mapping[str, Any] | os.PathLike[str] | None
 
 
@@ -39,7 +39,7 @@ class ValueDecoding:
 
     def schema(self, plain: pa.Schema, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of decoded rows."""
-        types = {"value": pa.struct(self.decoding.decoder().fields), ERROR: pa.string()}
+        types = {"value": pa.struct(self.decoding.decoder().fields), ERROR_COLUMN: pa.string()}
         return pa.schema([pa.field(name, types[name]) if name in types else plain.field(name) for name in columns])
 
     def batch(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
@@ -61,7 +61,7 @@ class ValueDecoding:
         errors = repeat_value(None, pa.string(), batch.num_rows)
         if reasons:
             errors = pa.array([reasons.get(row) for row in range(batch.num_rows)], pa.string())
-        new_columns = {"value": values, ERROR: errors}
+        new_columns = {"value": values, ERROR_COLUMN: errors}
         return pa.RecordBatch.from_arrays(
             [new_columns[name] if name in new_columns else batch.column(name) for name in columns], schema=schema
         )
@@ -83,8 +83,8 @@ class SchemaChoice:
         Raises:
             OptionError, MissingExtraError, NetworkError: As for ``Scan.decode``.
         """
-        if mode not in MODES:
-            raise OptionError(f"`value` is {', '.join(MODES)}, not {mode!r}")
+        if mode not in DECODE_MODES:
+            raise OptionError(f"`value` is {', '.join(DECODE_MODES)}, not {mode!r}")
         if self.schema is not None and self.registry is not None:
             raise OptionError("only one of `schema` and `registry` can be given")
         if self.registry is not None:
@@ -104,7 +104,7 @@ def _subject(topics: Collection[str]) -> str:
     return f"{next(iter(topics))}-value"
 
 
-_JSON_BEGINS: Final = ("", "{", "[", '"')  # first characters of a schema in JSON
+_JSON_FIRST_CHARACTERS: Final = ("", "{", "[", '"')  # first characters of a schema in JSON
 
 
 def _text(schema: Schema) -> bytes | None:
@@ -113,7 +113,7 @@ def _text(schema: Schema) -> bytes | None:
     if isinstance(schema, Mapping):
         return json.dumps(schema).encode()
     if isinstance(schema, str) and not os.path.isfile(schema):
-        if schema.lstrip()[:1] not in _JSON_BEGINS and schema.strip() not in ("true", "false"):
+        if schema.lstrip()[:1] not in _JSON_FIRST_CHARACTERS and schema.strip() not in ("true", "false"):
             raise OptionError(f"`schema` {schema}: neither JSON nor a file")
         return schema.encode()
     try:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
-from kafkaframes.scan.arrow import FAR_TIMES
+from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
 from kafkaframes.scan.slices import Rows, ScanPlan, read_plan, warn_at_end
-from kafkaframes.scan.where import EVERYTHING, Interval, Where, milliseconds
+from kafkaframes.scan.where import NO_CONDITIONS, Interval, Where, milliseconds
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -35,8 +35,13 @@ if TYPE_CHECKING:
 # again, so an ignored part costs time but does not change the result. Polars evaluates constant expressions.
 
 _Node = Mapping[str, Any]
-_FLIPPED: Final = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
-_BETWEEN: Final = {"Both": ("GtEq", "LtEq"), "Left": ("GtEq", "Lt"), "Right": ("Gt", "LtEq"), "None": ("Gt", "Lt")}
+_MIRRORED_OPERATORS: Final = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
+_BETWEEN_OPERATORS: Final = {
+    "Both": ("GtEq", "LtEq"),
+    "Left": ("GtEq", "Lt"),
+    "Right": ("Gt", "LtEq"),
+    "None": ("Gt", "Lt"),
+}
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -45,8 +50,8 @@ def where_of_expression(expression: pl.Expr, polars: Any) -> Where:
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
     except Exception:  # not serializable as JSON (a Python function): only Polars applies it
-        return EVERYTHING
-    where = EVERYTHING
+        return NO_CONDITIONS
+    where = NO_CONDITIONS
     for part in _conjuncts(tree):
         where &= _condition(part, lambda node: _constant(node, polars))
     return where
@@ -63,14 +68,14 @@ def _conjuncts(node: _Node) -> Iterator[_Node]:
 
 def _condition(node: _Node, constant: Callable[[_Node], Any]) -> Where:
     binary, function = node.get("BinaryExpr"), node.get("Function")
-    if isinstance(binary, dict) and binary.get("op") in _FLIPPED:
+    if isinstance(binary, dict) and binary.get("op") in _MIRRORED_OPERATORS:
         first, right, comparison = binary["left"], binary["right"], binary["op"]
         if _column(first) is None:
-            first, right, comparison = right, first, _FLIPPED[comparison]
+            first, right, comparison = right, first, _MIRRORED_OPERATORS[comparison]
         return _where_of_comparison(_column(first), comparison, constant(right))
     if isinstance(function, dict):
         return _of_function(function, constant)
-    return EVERYTHING
+    return NO_CONDITIONS
 
 
 def _column(node: _Node) -> str | None:
@@ -88,17 +93,17 @@ def _of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
     column, *values = function.get("input", [{}])
     compared_column = _column(column)
     if not isinstance(name, dict) or compared_column is None:
-        return EVERYTHING
+        return NO_CONDITIONS
     if "IsIn" in name and len(values) == 1:
         return _among(compared_column, constant(values[0]))
     if "IsBetween" in name and len(values) == 2:
-        least, most = _BETWEEN.get(name["IsBetween"].get("closed"), ("", ""))
+        least, most = _BETWEEN_OPERATORS.get(name["IsBetween"].get("closed"), ("", ""))
         comparisons = (
             _where_of_comparison(compared_column, *part)
             for part in zip((least, most), map(constant, values), strict=True)
         )
         return next(comparisons) & next(comparisons)
-    return EVERYTHING
+    return NO_CONDITIONS
 
 
 def _where_of_comparison(column: object, comparison: str, value: object) -> Where:
@@ -108,7 +113,7 @@ def _where_of_comparison(column: object, comparison: str, value: object) -> Wher
         return Where(offsets=_interval(comparison, value, value + 1))
     if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
         return Where(timestamps_ms=_interval(comparison, milliseconds(value), milliseconds(value + _MICROSECOND)))
-    return EVERYTHING
+    return NO_CONDITIONS
 
 
 def _interval(comparison: str, least: int, after: int) -> Interval:
@@ -124,12 +129,12 @@ def _interval(comparison: str, least: int, after: int) -> Interval:
 
 def _among(column: object, values: object) -> Where:
     if not isinstance(values, list):
-        return EVERYTHING
+        return NO_CONDITIONS
     if column == "topic" and all(isinstance(value, str) for value in values):
         return Where(topics=frozenset(values))
     if column == "partition" and all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return Where(partitions=frozenset(values))
-    return EVERYTHING
+    return NO_CONDITIONS
 
 
 def _constant(node: _Node, polars: Any) -> Any:
@@ -146,7 +151,7 @@ def _constant(node: _Node, polars: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-_ROWS_AT_ONCE: Final = 100_000  # rows of a frame for Polars; with fewer, the calls cost more than the read
+_ROWS_PER_FRAME: Final = 100_000  # rows of a frame for Polars; with fewer, the calls cost more than the read
 
 
 def to_pandas(table: pa.Table, **options: Any) -> pd.DataFrame:
@@ -177,7 +182,7 @@ def lazy(scan: Rows) -> pl.LazyFrame:
         if predicate is None and rows is not None:
             reading = reading.limit(rows)
         batches = reading.to_batches()
-        for table in _group_batches(warn_at_end(batches), batches.schema, batch_rows or _ROWS_AT_ONCE):
+        for table in _group_batches(warn_at_end(batches), batches.schema, batch_rows or _ROWS_PER_FRAME):
             frame = polars.from_arrow(table)
             frame = frame if predicate is None else frame.filter(predicate)
             yield (frame if rows is None else frame.head(rows)).select(names)
@@ -237,6 +242,6 @@ def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> d
 
 def _has_far_times(scan: Rows) -> bool:
     """Return whether the source reports timestamps out of the range of microseconds."""
-    if "timestamp" not in scan.schema.names or FAR_TIMES in scan.schema.names:
+    if "timestamp" not in scan.schema.names or FAR_TIMESTAMPS_COLUMN in scan.schema.names:
         return False
     return scan.source.has_far_times([part.work for part in scan.plan().slices])

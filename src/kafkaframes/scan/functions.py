@@ -83,7 +83,7 @@ def scan_log(
     from kafkaframes.scan.ranges import check_batch_start
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.selection import Selection, check_choice
-    from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+    from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
 
     check_choice("replicas", replicas, ("merge", "all"))
     selection = Selection(
@@ -96,8 +96,8 @@ def scan_log(
         on_damage=on_damage,
     )
     check_batch_start(selection.log_range[0])
-    keys: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
-    links = {FOLLOW_LINKS: True} if follow_links else {}
+    keys: dict[str, Any] = {KEY_FILES_OPTION: tuple(key_files)} if key_files else {}
+    links = {FOLLOW_LINKS_OPTION: True} if follow_links else {}
     options = ReadOptions(
         _paths(paths),
         **selection.log_fields(),
@@ -286,11 +286,11 @@ def read_records(
         CorruptRecordError: While iterating: the log is damaged and ``on_damage`` is ``fail``.
     """
     from kafkaframes.records.columns import DEFAULT_COLUMNS
-    from kafkaframes.scan.log.memory import IN_MEMORY, read_bytes
+    from kafkaframes.scan.log.memory import BYTES_TYPES, read_bytes
     from kafkaframes.scan.selection import ISOLATIONS, Selection, check_choice
 
     check_choice("isolation", isolation, ISOLATIONS)
-    if isinstance(source, IN_MEMORY):
+    if isinstance(source, BYTES_TYPES):
         selection = Selection(
             topics=topics,
             partitions=partitions,
@@ -343,10 +343,10 @@ def read_batches(
     Raises:
         LogDirError: A file cannot be read.
     """
-    from kafkaframes.scan.log.memory import IN_MEMORY
+    from kafkaframes.scan.log.memory import BYTES_TYPES
     from kafkaframes.scan.log.memory import read_batches as read
 
-    return read(source if isinstance(source, IN_MEMORY) else _paths(source), key_files=key_files)
+    return read(source if isinstance(source, BYTES_TYPES) else _paths(source), key_files=key_files)
 
 
 def read_capture(

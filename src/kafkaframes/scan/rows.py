@@ -24,8 +24,8 @@ _ORIGIN_FIELDS: Final = {
 }
 TOPIC_COLUMNS: Final = ("topic", "partition")
 LOG_COLUMNS: Final = (*TOPIC_COLUMNS, *DEFAULT_COLUMNS)  # default columns of a scan
-TIMES: Final = "timestamp"
-_PART_BYTES: Final = 1 << 20  # of decoded records per step of a search
+TIMESTAMP_COLUMN: Final = "timestamp"
+_STEP_BYTES: Final = 1 << 20  # of decoded records per step of a search
 
 
 class RowOrigin(NamedTuple):
@@ -115,14 +115,14 @@ def check_names(columns: Sequence[str], valid_names: Sequence[str]) -> tuple[str
 def sources_of(columns: Sequence[str], where: Where) -> tuple[str, ...]:
     """Return the record columns to read; at least one, since its length is the row count."""
     sources = [name for name in columns if name not in _ORIGIN_FIELDS]
-    if where.has_times and TIMES not in sources:
-        sources.append(TIMES)
+    if where.has_times and TIMESTAMP_COLUMN not in sources:
+        sources.append(TIMESTAMP_COLUMN)
     return tuple(sources) or DEFAULT_COLUMNS[:1]
 
 
 def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], where: Where) -> pa.RecordBatch | None:
     """Return the columns of the rows that fulfil the conditions; None if no row does."""
-    is_kept = where.rows(batch.column(TIMES)) if where.has_times else None
+    is_kept = where.rows(batch.column(TIMESTAMP_COLUMN)) if where.has_times else None
     if is_kept is not None:
         batch = batch.filter(flags(is_kept))
     if batch.num_rows == 0:
@@ -199,7 +199,7 @@ def find_offset_at_time(source: BatchSource, time_ms: int, *, rules: str, end: i
     """
     where = Where(timestamps_ms=(time_ms, None))
     columns = ("offset", "timestamp")
-    options = ReadOptions(columns=columns, rules=rules, unwanted=where.batches_without_rows, part_bytes=_PART_BYTES)
+    options = ReadOptions(columns=columns, rules=rules, unwanted=where.batches_without_rows, part_bytes=_STEP_BYTES)
     for batch in RecordReader(source, options, end=end):
         matching_rows = np.flatnonzero(int64_values(batch.column("timestamp")) >= time_ms)
         if matching_rows.size:

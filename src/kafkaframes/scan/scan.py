@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.scan import frames
-from kafkaframes.scan.decoded import ERROR, Schema, SchemaChoice, ValueDecoding
+from kafkaframes.scan.decoded import ERROR_COLUMN, Schema, SchemaChoice, ValueDecoding
 from kafkaframes.scan.rows import RecordBatches
 from kafkaframes.scan.slices import (
     Running,
@@ -29,7 +29,7 @@ from kafkaframes.scan.slices import (
     show_progress,
     warn,
 )
-from kafkaframes.scan.where import EVERYTHING, OffsetRange, TimeRange, Where, where_of
+from kafkaframes.scan.where import NO_CONDITIONS, OffsetRange, TimeRange, Where, where_of
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import polars as pl
     import ray.data
 
-_SAMPLED_VALUES: Final = 1_000  # sample size for the inference of a schema
+_SAMPLE_SIZE: Final = 1_000  # sample size for the inference of a schema
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,7 +55,7 @@ class Scan:
 
     source: Source
     selected_columns: tuple[str, ...] | None = None
-    conditions: Where = EVERYTHING
+    conditions: Where = NO_CONDITIONS
     most: int | None = None
     decoding: ValueDecoding | None = None
 
@@ -156,11 +156,13 @@ class Scan:
         decoding = ValueDecoding(value_decoding, raises=errors == "raise")
         has_reasons = not decoding.raises and self.selected_columns is not None
         return replace(
-            self, decoding=decoding, selected_columns=(*self.columns, ERROR) if has_reasons else self.selected_columns
+            self,
+            decoding=decoding,
+            selected_columns=(*self.columns, ERROR_COLUMN) if has_reasons else self.selected_columns,
         )
 
     def _first_values(self) -> list[bytes | None]:
-        first = replace(self, selected_columns=("value",), decoding=None).limit(_SAMPLED_VALUES)
+        first = replace(self, selected_columns=("value",), decoding=None).limit(_SAMPLE_SIZE)
         return [value for batch in first.to_batches() for value in batch.column(0).to_pylist()]
 
     # ------------------------------------------------------------------------------------------ columns and text
@@ -171,7 +173,7 @@ class Scan:
         if self.selected_columns is not None:
             return self.selected_columns
         columns = self.source.default_columns
-        return columns if self.decoding is None or self.decoding.raises else (*columns, ERROR)
+        return columns if self.decoding is None or self.decoding.raises else (*columns, ERROR_COLUMN)
 
     @property
     def schema(self) -> pa.Schema:
@@ -189,11 +191,11 @@ class Scan:
         return (*names, *(name for name in more if name not in names))
 
     def _is_reason(self, name: str) -> bool:
-        return self.decoding is not None and name == ERROR
+        return self.decoding is not None and name == ERROR_COLUMN
 
     def __repr__(self) -> str:
         steps = [f"scan of {self.source.label}"]
-        if self.conditions != EVERYTHING:
+        if self.conditions != NO_CONDITIONS:
             steps.append(f"where {self.conditions}")
         steps.append(f"columns {', '.join(self.columns)}")
         if self.decoding is not None:

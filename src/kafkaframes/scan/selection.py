@@ -41,12 +41,12 @@ class Defaults:
 
 
 # Queries on DataFrames and tables rarely concern transactions, so aborted records are omitted.
-_FRAMES: Final = Defaults(None, control_records=False, on_damage="keep")
-_LIVE_FRAMES: Final = Defaults("read_committed", control_records=False, on_damage="keep")
+_FRAME_DEFAULTS: Final = Defaults(None, control_records=False, on_damage="keep")
+_LIVE_FRAME_DEFAULTS: Final = Defaults("read_committed", control_records=False, on_damage="keep")
 DEFAULTS: Final[Mapping[str, Defaults]] = MappingProxyType(
     {
-        "scan_log": _FRAMES,
-        "scan_topic": _LIVE_FRAMES,
+        "scan_log": _FRAME_DEFAULTS,
+        "scan_topic": _LIVE_FRAME_DEFAULTS,
         # An inspection tool, so all records are returned.
         "read_records": Defaults("read_uncommitted", control_records=True, on_damage="keep"),
     }

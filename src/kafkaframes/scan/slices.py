@@ -156,11 +156,13 @@ class ScanSlice:
         count = self.source.count(self.work, self.where)
         if count is not None:
             return count
-        cheapest = [name for name in self.source.default_columns if name in _CHEAP] or self.source.default_columns[:1]
+        cheapest = [
+            name for name in self.source.default_columns if name in _CHEAP_COLUMNS
+        ] or self.source.default_columns[:1]
         return sum(batch.num_rows for batch in self.source.read(self.work, cheapest[:1], self.where, []))
 
 
-_CHEAP = ("offset", "connection")
+_CHEAP_COLUMNS = ("offset", "connection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ class Rows(Protocol):
         ...
 
 
-_LOG = logging.getLogger("kafkaframes.scan")
+_LOGGER = logging.getLogger("kafkaframes.scan")
 _Result = tuple[list[pa.RecordBatch], list[Any]]
 
 
@@ -293,7 +295,7 @@ def read_plan(plan: ScanPlan) -> pa.Table:
 def warn(errors: Sequence[Any]) -> None:
     """Log damage and notes as warnings."""
     for error in errors:
-        _LOG.warning("%s", error.as_exception() if hasattr(error, "as_exception") else error)
+        _LOGGER.warning("%s", error.as_exception() if hasattr(error, "as_exception") else error)
 
 
 def warn_at_end(batches: RecordBatches) -> Iterator[pa.RecordBatch]:

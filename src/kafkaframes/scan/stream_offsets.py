@@ -24,11 +24,11 @@ from typing import Final, NamedTuple
 from kafkaframes.scan.fingerprints import Fingerprint
 from kafkaframes.scan.ranges import Name, Nested, flat, nest_by_topic
 
-_ID: Final = "@"  # these three characters are invalid in topic names
-_ABSENT: Final = "/"
-_OFFSET: Final = "="
-_FIELD: Final = ":"
-_NONE: Final = "-"
+_ID_SEPARATOR: Final = "@"  # these three characters are invalid in topic names
+_ABSENCE_MARK: Final = "/"
+_OFFSET_SEPARATOR: Final = "="
+_FIELD_SEPARATOR: Final = ":"
+_NULL_MARK: Final = "-"
 
 
 class AbsentPartition(NamedTuple):
@@ -63,15 +63,22 @@ class StreamOffsets:
         {'t': {'0': 42}, 't@a-b': {}, 'u@c-d/1=7': {}}
         """
         result: Nested = nest_by_topic(self.offsets)
-        names = [f"{topic}{_ID}{self.ids[topic]}" for topic in result if topic in self.ids]
+        names = [f"{topic}{_ID_SEPARATOR}{self.ids[topic]}" for topic in result if topic in self.ids]
         by_topic: dict[tuple[str, str], list[str]] = {}
         for (topic, partition), (topic_id, offset) in sorted(self.absent.items()):
-            by_topic.setdefault((topic, topic_id), []).append(f"{partition}{_OFFSET}{offset}")
-        names += [f"{topic}{_ID}{topic_id}{_ABSENT}{','.join(texts)}" for (topic, topic_id), texts in by_topic.items()]
+            by_topic.setdefault((topic, topic_id), []).append(f"{partition}{_OFFSET_SEPARATOR}{offset}")
+        names += [
+            f"{topic}{_ID_SEPARATOR}{topic_id}{_ABSENCE_MARK}{','.join(texts)}"
+            for (topic, topic_id), texts in by_topic.items()
+        ]
         records_by_topic: dict[str, list[str]] = {}
         for (topic, partition), rows in sorted(self.fingerprints.items()):
             records_by_topic.setdefault(topic, []).extend(_fingerprint_text(partition, row) for row in rows)
-        names += [f"{topic}{_ID}{_ABSENT}{','.join(texts)}" for topic, texts in records_by_topic.items() if texts]
+        names += [
+            f"{topic}{_ID_SEPARATOR}{_ABSENCE_MARK}{','.join(texts)}"
+            for topic, texts in records_by_topic.items()
+            if texts
+        ]
         return {**result, **{name: {} for name in names}}
 
     @classmethod
@@ -81,10 +88,10 @@ class StreamOffsets:
         absent: dict[Name, AbsentPartition] = {}
         fingerprints: dict[Name, tuple[Fingerprint, ...]] = {}
         for name, partitions in nested_offsets.items():
-            topic, mark, rest = name.partition(_ID)
+            topic, mark, rest = name.partition(_ID_SEPARATOR)
             if not mark or partitions:
                 continue
-            topic_id, is_absent, texts = rest.partition(_ABSENT)
+            topic_id, is_absent, texts = rest.partition(_ABSENCE_MARK)
             if not is_absent:
                 ids[topic] = topic_id
                 continue
@@ -93,7 +100,7 @@ class StreamOffsets:
                     name_of_row = topic, parsed[0]
                     fingerprints[name_of_row] = (*fingerprints.get(name_of_row, ()), parsed[1])
                     continue
-                partition, _, offset = text.partition(_OFFSET)
+                partition, _, offset = text.partition(_OFFSET_SEPARATOR)
                 if partition.isdecimal() and offset.isdecimal():
                     absent[topic, int(partition)] = AbsentPartition(topic_id, int(offset))
         return cls(flat(nested_offsets), ids, absent, fingerprints)
@@ -104,17 +111,17 @@ class StreamOffsets:
 
 
 def _fingerprint_text(partition: int, row: Fingerprint) -> str:
-    return _FIELD.join(_NONE if value is None else str(value) for value in (partition, *row))
+    return _FIELD_SEPARATOR.join(_NULL_MARK if value is None else str(value) for value in (partition, *row))
 
 
 def _parse_fingerprint(text: str) -> tuple[int, Fingerprint] | None:
     """Return the partition and the fingerprint of a text; None if it has another form."""
-    fields = text.split(_FIELD)
+    fields = text.split(_FIELD_SEPARATOR)
     if len(fields) != 1 + len(Fingerprint._fields):
         return None
     try:
         partition, offset = int(fields[0]), int(fields[1])
-        timestamp, key_size, value_size = (None if one == _NONE else int(one) for one in fields[2:5])
+        timestamp, key_size, value_size = (None if one == _NULL_MARK else int(one) for one in fields[2:5])
     except ValueError:
         return None
     return partition, Fingerprint(offset, timestamp, key_size, value_size, fields[5])

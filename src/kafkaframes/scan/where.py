@@ -118,7 +118,7 @@ class Where:
         return whole & batches.is_v2 if self.has_times else whole
 
 
-EVERYTHING = Where()
+NO_CONDITIONS = Where()
 
 
 def where_of(

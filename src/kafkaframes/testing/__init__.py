@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Control", "ExternalBroker", "SchemaRegistry", "assert_records", "seed"]
 
-_MODULES = {
+_MODULE_OF_NAME = {
     "Control": "control",
     "ExternalBroker": "plugin",
     "SchemaRegistry": "registry",
@@ -28,9 +28,9 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULE_OF_NAME[name]}"), name)
 
 
 def __dir__() -> list[str]:

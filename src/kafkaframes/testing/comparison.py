@@ -9,8 +9,8 @@ from typing import Any
 from kafkaframes.records.batch import show_bytes
 
 Expected = Mapping[str, Any] | bytes | str | None
-_FIELDS = ("key", "value", "headers", "timestamp", "partition", "offset")
-_MAX_SHOWN_EQUAL = 3
+_RECORD_FIELDS = ("key", "value", "headers", "timestamp", "partition", "offset")
+_MAX_PRINTED_EQUAL = 3
 
 
 def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_order: bool = True) -> None:
@@ -31,7 +31,7 @@ def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_o
     __tracebackhide__ = True
     targets = [_normalize_record(one) for one in expected]
     actual = list(records)
-    names = [name for name in _FIELDS if any(name in one for one in targets)] or ["value"]
+    names = [name for name in _RECORD_FIELDS if any(name in one for one in targets)] or ["value"]
     keys = [tuple(name for name in names if name in one) for one in targets]
     if in_order:
         matches = len(actual) == len(targets) and all(map(_matches, actual, targets))
@@ -49,8 +49,8 @@ def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_o
 def _normalize_record(record: Expected) -> dict[str, Any]:
     fields = dict(record) if isinstance(record, Mapping) else {"value": record}
     for name, content in fields.items():
-        if name not in _FIELDS:
-            raise TypeError(f"a record has no field {name!r}; expected {', '.join(_FIELDS)}")
+        if name not in _RECORD_FIELDS:
+            raise TypeError(f"a record has no field {name!r}; expected {', '.join(_RECORD_FIELDS)}")
         fields[name] = _normalize_field(name, content)
     return fields
 
@@ -110,9 +110,11 @@ def _difference_in_order(
     lines: list[str] = []
     for kind, first, last, start, stop in SequenceMatcher(None, remaining_targets, right, autojunk=False).get_opcodes():
         if kind == "equal":
-            lines += [f"  {at:>5}  {remaining_targets[at]}" for at in range(first, min(last, first + _MAX_SHOWN_EQUAL))]
-            lines += [f"         ... {last - first - _MAX_SHOWN_EQUAL} equal records"] * (
-                last - first > _MAX_SHOWN_EQUAL
+            lines += [
+                f"  {at:>5}  {remaining_targets[at]}" for at in range(first, min(last, first + _MAX_PRINTED_EQUAL))
+            ]
+            lines += [f"         ... {last - first - _MAX_PRINTED_EQUAL} equal records"] * (
+                last - first > _MAX_PRINTED_EQUAL
             )
             continue
         lines += [f"- {at:>5}  {remaining_targets[at]}" for at in range(first, last)]

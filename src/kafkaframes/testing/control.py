@@ -18,14 +18,14 @@ from kafkaframes.records.json_lines import from_json_record, to_json_bytes, to_j
 if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
-_SHOWN = 100  # default number of requests that GET /journal returns
+_DEFAULT_JOURNAL_LIMIT = 100  # default number of requests that GET /journal returns
 _MAX_BODY_BYTES = 256 << 20  # enough for a million records of 100 bytes; only requests with the token are read
-_TEXT = (str, type(None))
-_NUMBER = (int, float)
+_OPTIONAL_STR = (str, type(None))
+_NUMBER_TYPES = (int, float)
 # Actions of faults: the body's field with the action's argument, the rule's method, and the type of the field.
-_FAULTS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
+_FAULT_ACTIONS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
     "error": ("code", "error", (str, int)),
-    "delay": ("seconds", "delay", _NUMBER),
+    "delay": ("seconds", "delay", _NUMBER_TYPES),
     "throttle": ("milliseconds", "throttle", int),
     "close": None,
     "drop_reply": None,
@@ -34,10 +34,16 @@ _FAULTS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
     "hold": None,
     "observe": None,
 }
-_OCCASIONS = ("after", "times", "optional")
-_NARROWED_BY: Mapping[str, type] = {"version": int, "topic": str, "partition": int, "client_id": str, "node_id": int}
-_DISK_FAULTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
-    "slow": ("seconds", _NUMBER),
+_OCCURRENCE_FIELDS = ("after", "times", "optional")
+_CONDITION_TYPES: Mapping[str, type] = {
+    "version": int,
+    "topic": str,
+    "partition": int,
+    "client_id": str,
+    "node_id": int,
+}
+_DISK_FAULT_ACTIONS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
+    "slow": ("seconds", _NUMBER_TYPES),
     "full": ("after_bytes", int),
     "error": ("name", str),
     "torn": ("keep_bytes", int),
@@ -107,12 +113,17 @@ class Control:
                 ("node",),
             ),
             Route("GET", "/transactions", self._transactions, "transactional ids and what they write to", ()),
-            Route("POST", "/faults", self._fault, f"make a fault; do: {', '.join(_FAULTS)}"),
+            Route("POST", "/faults", self._fault, f"make a fault; do: {', '.join(_FAULT_ACTIONS)}"),
             Route("GET", "/faults", self._faults, "the faults, how many requests matched, and how often each happened"),
             Route("DELETE", "/faults", self._clear, "remove all, of the disk too"),
             Route("DELETE", "/faults/{}", self._remove, "remove one; what it holds goes on"),
             Route("POST", "/faults/{}/release", self._release, "let what it holds go on"),
-            Route("POST", "/disk-faults", self._disk_fault, f"make a fault of the disk; do: {', '.join(_DISK_FAULTS)}"),
+            Route(
+                "POST",
+                "/disk-faults",
+                self._disk_fault,
+                f"make a fault of the disk; do: {', '.join(_DISK_FAULT_ACTIONS)}",
+            ),
             Route("DELETE", "/disk-faults/{}", self._disk_remove, "remove one"),
             Route(
                 "GET",
@@ -226,14 +237,18 @@ class Control:
     # ---------------------------------------------------------------------------------------------- faults
 
     def _fault(self, request: HttpRequest) -> Any:
-        what = _one_of(request.field("do", str), _FAULTS)
+        what = _one_of(request.field("do", str), _FAULT_ACTIONS)
         expected = {
-            name: value for name, kind in _NARROWED_BY.items() if (value := request.field(name, kind, None)) is not None
+            name: value
+            for name, kind in _CONDITION_TYPES.items()
+            if (value := request.field(name, kind, None)) is not None
         }
-        argument = _FAULTS[what]
-        request.reject_unknown("do", "api", *_OCCASIONS, *_NARROWED_BY, *(() if argument is None else argument[:1]))
+        argument = _FAULT_ACTIONS[what]
+        request.reject_unknown(
+            "do", "api", *_OCCURRENCE_FIELDS, *_CONDITION_TYPES, *(() if argument is None else argument[:1])
+        )
         values = None if argument is None else request.field(argument[0], argument[2])
-        api, optional = request.field("api", _TEXT, None), request.field("optional", bool, False)
+        api, optional = request.field("api", _OPTIONAL_STR, None), request.field("optional", bool, False)
 
         def act(rule: Any) -> None:
             if argument is not None:
@@ -244,11 +259,11 @@ class Control:
         return self._create_rule(self._rules, lambda: self._broker.on(api, optional=optional, **expected), act, request)
 
     def _disk_fault(self, request: HttpRequest) -> Any:
-        what = _one_of(request.field("do", str), _DISK_FAULTS)
-        name, kind = _DISK_FAULTS[what]
-        request.reject_unknown("do", "effect", "path", *_OCCASIONS, name)
+        what = _one_of(request.field("do", str), _DISK_FAULT_ACTIONS)
+        name, kind = _DISK_FAULT_ACTIONS[what]
+        request.reject_unknown("do", "effect", "path", *_OCCURRENCE_FIELDS, name)
         values = request.field(name, kind)
-        effect, path = request.field("effect", _TEXT, None), request.field("path", _TEXT, None)
+        effect, path = request.field("effect", _OPTIONAL_STR, None), request.field("path", _OPTIONAL_STR, None)
         optional = request.field("optional", bool, False)
 
         def act(rule: Any) -> None:
@@ -321,14 +336,14 @@ class Control:
         result = self._broker.journal.requests(
             request.query.get("api"), version=request.number("version"), client_id=request.query.get("client_id")
         )
-        last = request.number("last", _SHOWN) or 0
+        last = request.number("last", _DEFAULT_JOURNAL_LIMIT) or 0
         return [_entry(one) for one in result[-last:]] if last > 0 else []
 
     def _now(self, request: HttpRequest) -> Any:
         return {"now_ms": self._broker.clock.now_ms}
 
     def _advance(self, request: HttpRequest) -> Any:
-        seconds = request.field("seconds", _NUMBER)
+        seconds = request.field("seconds", _NUMBER_TYPES)
         if not 0 <= seconds <= 1e9:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"time goes forward by 0 to a billion seconds, not {seconds}")
         self._broker.clock.advance(seconds)

@@ -49,8 +49,8 @@ def _skip(name: str) -> NoReturn:
     pytest.skip(f"kafka_broker.{name} needs the embedded broker, and the tests run against --kafka-bootstrap")
 
 
-_SHOWN = 40
-_BROKERS = pytest.StashKey[list[Any]]()
+_MAX_PRINTED_REQUESTS = 40
+_BROKERS_KEY = pytest.StashKey[list[Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -101,7 +101,7 @@ def _running(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Itera
 
     with Broker(**arguments) as broker:
         broker.rule_history.is_strict = True
-        brokers = request.node.stash.setdefault(_BROKERS, [])
+        brokers = request.node.stash.setdefault(_BROKERS_KEY, [])
         brokers.append(broker)
         yield broker
         brokers.remove(broker)
@@ -109,7 +109,7 @@ def _running(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Itera
 
 
 def _brokers_of(item: pytest.Item) -> list[Broker]:
-    return [*item.stash.get(_BROKERS, []), *item.session.stash.get(_BROKERS, [])]
+    return [*item.stash.get(_BROKERS_KEY, []), *item.session.stash.get(_BROKERS_KEY, [])]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -146,13 +146,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     try:
         return (yield)
     finally:
-        for broker in item.session.stash.get(_BROKERS, []):
+        for broker in item.session.stash.get(_BROKERS_KEY, []):
             broker.clear_faults()
             broker.rule_history.rules.clear()
 
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
+_PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY_DIRECTORIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
 
 
 def _end_at_caller(error: BaseException) -> None:
@@ -165,10 +165,10 @@ def _end_at_caller(error: BaseException) -> None:
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         deepest = trace
-        if not _file_of(trace).startswith((_PACKAGE, *_LIBRARIES)):
+        if not _file_of(trace).startswith((_PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES)):
             last_of_test = trace
         trace = trace.tb_next
-    if last_of_test is None or deepest is None or not _file_of(deepest).startswith(_PACKAGE):
+    if last_of_test is None or deepest is None or not _file_of(deepest).startswith(_PACKAGE_DIRECTORY):
         return
     last_of_test.tb_next = None
     if error.__cause__ is None:
@@ -185,9 +185,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.when == "call" and report.failed:
         is_session_used = "kafka_broker_session" in getattr(item, "fixturenames", ())
-        for broker in _brokers_of(item) if is_session_used else item.stash.get(_BROKERS, []):
+        for broker in _brokers_of(item) if is_session_used else item.stash.get(_BROKERS_KEY, []):
             if broker.has_journal:
                 report.sections.append(
-                    (f"requests of kafka_broker at {broker.bootstrap_servers}", broker.journal.text(last=_SHOWN))
+                    (
+                        f"requests of kafka_broker at {broker.bootstrap_servers}",
+                        broker.journal.text(last=_MAX_PRINTED_REQUESTS),
+                    )
                 )
     return report

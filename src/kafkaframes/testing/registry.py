@@ -17,8 +17,8 @@ from kafkaframes.broker.network.http_server import HttpError, HttpRequest, HttpS
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _BODY_TYPES = ("application/json", CONTENT_TYPE, "application/vnd.schemaregistry+json")
-TYPES = ("AVRO", "JSON", "PROTOBUF")
-_LEVEL = "NONE"
+SCHEMA_TYPES = ("AVRO", "JSON", "PROTOBUF")
+_COMPATIBILITY_LEVEL = "NONE"
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _BAD_SCHEMA, _BAD_VERSION, _BAD_LEVEL = 42201, 42202, 42203
 
@@ -40,7 +40,7 @@ class Schema:
     def to_json(self) -> dict[str, Any]:
         """Return the schema in the form of a response, which omits the type AVRO."""
         result: dict[str, Any] = {"schema": self.text}
-        if self.type != TYPES[0]:
+        if self.type != SCHEMA_TYPES[0]:
             result["schemaType"] = self.type
         if self.references != "[]":
             result["references"] = json.loads(self.references)
@@ -122,14 +122,14 @@ class SchemaRegistry:
             Route("GET", "/subjects/{}/versions/{}", self._version),
             Route("GET", "/subjects/{}/versions/{}/schema", self._bare),
             Route("DELETE", "/subjects/{}/versions/{}", self._delete_version),
-            Route("GET", "/schemas/types", lambda request: list(TYPES)),
+            Route("GET", "/schemas/types", lambda request: list(SCHEMA_TYPES)),
             Route("GET", "/schemas/ids/{}", lambda request: self._of_id(request.path[0]).to_json()),
             Route("GET", "/schemas/guids/{}", lambda request: self._of_guid(request.path[0]).to_json()),
             Route("GET", "/schemas/ids/{}/schema", lambda request: _load_schema(self._of_id(request.path[0]))),
             Route("GET", "/schemas/ids/{}/versions", self._where),
-            Route("GET", "/config", lambda request: {"compatibilityLevel": _LEVEL}),
+            Route("GET", "/config", lambda request: {"compatibilityLevel": _COMPATIBILITY_LEVEL}),
             Route("PUT", "/config", _set_level),
-            Route("GET", "/config/{}", lambda request: {"compatibilityLevel": _LEVEL}),
+            Route("GET", "/config/{}", lambda request: {"compatibilityLevel": _COMPATIBILITY_LEVEL}),
             Route("PUT", "/config/{}", _set_level),
             Route("GET", "/mode", lambda request: {"mode": "READWRITE"}),
             Route("POST", "/compatibility/subjects/{}/versions/{}", self._compatible),
@@ -226,12 +226,12 @@ def _guid_of(schema: Schema) -> str:
 
 def _read_schema(request: HttpRequest) -> Schema:
     text = request.field("schema", str)
-    return _schema_of(text, request.field("schemaType", str, TYPES[0]), request.field("references", list, []))
+    return _schema_of(text, request.field("schemaType", str, SCHEMA_TYPES[0]), request.field("references", list, []))
 
 
 def _schema_of(text: str, schema_type: str, references: list[Any]) -> Schema:
-    if schema_type not in TYPES:
-        _refuse(f"Invalid schema type {schema_type[:60]}, there are {', '.join(TYPES)}")
+    if schema_type not in SCHEMA_TYPES:
+        _refuse(f"Invalid schema type {schema_type[:60]}, there are {', '.join(SCHEMA_TYPES)}")
     if not text.strip():
         _refuse("Empty schema")
     if schema_type != "PROTOBUF":
@@ -264,7 +264,7 @@ def _version_of(text: str) -> int:
 
 def _set_level(request: HttpRequest) -> Any:
     level = request.field("compatibility", str)
-    if level != _LEVEL:
-        reason = f"this registry does not judge compatibility: {_LEVEL}, not {level[:60]}"
+    if level != _COMPATIBILITY_LEVEL:
+        reason = f"this registry does not judge compatibility: {_COMPATIBILITY_LEVEL}, not {level[:60]}"
         raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_LEVEL)
     return {"compatibility": level}

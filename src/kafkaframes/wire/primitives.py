@@ -88,10 +88,10 @@ FORMATS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-_FIXED: Final = {name: _make_fixed_size(f">{letter}", name) for name, letter in FORMATS.items() if name != "uuid"}
-read_int8, write_int8 = _FIXED["int8"]
-read_int16, _ = _FIXED["int16"]
-read_int32, write_int32 = _FIXED["int32"]
+_FIXED_SIZE_CODECS: Final = {name: _make_fixed_size(f">{letter}", name) for name, letter in FORMATS.items() if name != "uuid"}
+read_int8, write_int8 = _FIXED_SIZE_CODECS["int8"]
+read_int16, _ = _FIXED_SIZE_CODECS["int16"]
+read_int32, write_int32 = _FIXED_SIZE_CODECS["int32"]
 
 
 def read_uuid(buf: bytes, position: int) -> tuple[UUID, int]:
@@ -133,7 +133,7 @@ def uuid_from_text(text: str) -> UUID:
 # Python and Java both replace each longest malformed prefix by one U+FFFD. They differ in an encoded surrogate
 # (``ed a0..bf``): Java uses one for the whole sequence, and Python one for each byte. No
 # other sequence contains ``ed`` after its start.
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_SURROGATE_PATTERN = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def java_text(data: bytes) -> str:
@@ -145,7 +145,7 @@ def java_text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", data).decode(errors="replace")
+        return _SURROGATE_PATTERN.sub(b"\xff", data).decode(errors="replace")
 
 
 def text_to_utf8(text: str) -> bytes:
@@ -208,23 +208,23 @@ def _to_bytes(value: bytes) -> bytes:
     return bytes(value)
 
 
-FIXED_SIZE: Final = {name: struct.calcsize(f">{letter}") for name, letter in FORMATS.items()}
+SIZE_OF_FIXED_TYPE: Final = {name: struct.calcsize(f">{letter}") for name, letter in FORMATS.items()}
 INTEGER_RANGES: Final = {
     name: (0, (1 << 8 * size) - 1) if name.startswith("u") else (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1)
-    for name, size in FIXED_SIZE.items()
+    for name, size in SIZE_OF_FIXED_TYPE.items()
     if "int" in name
 }
 # type name in a spec -> (reader, writer); PRIMITIVES for versions that are not flexible, COMPACT_PRIMITIVES for others
 PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = {
-    **_FIXED,
+    **_FIXED_SIZE_CODECS,
     "uuid": (read_uuid, write_uuid),
-    "string": _make_nullable(_FIXED["int16"], java_text, text_to_utf8, "string"),
-    "bytes": _make_nullable(_FIXED["int32"], _to_bytes, _to_bytes, "bytes"),
-    "records": _make_nullable(_FIXED["int32"], _to_bytes, _to_bytes, "bytes"),  # KIP-482's RECORDS, encoded as bytes
+    "string": _make_nullable(_FIXED_SIZE_CODECS["int16"], java_text, text_to_utf8, "string"),
+    "bytes": _make_nullable(_FIXED_SIZE_CODECS["int32"], _to_bytes, _to_bytes, "bytes"),
+    "records": _make_nullable(_FIXED_SIZE_CODECS["int32"], _to_bytes, _to_bytes, "bytes"),  # KIP-482's RECORDS, encoded as bytes
 }
-_COMPACT_LENGTH: Final = (read_compact_length, write_compact_length)
+_COMPACT_LENGTH_CODEC: Final = (read_compact_length, write_compact_length)
 COMPACT_PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = PRIMITIVES | {
-    "string": _make_nullable(_COMPACT_LENGTH, java_text, text_to_utf8, "string"),
-    "bytes": _make_nullable(_COMPACT_LENGTH, _to_bytes, _to_bytes, "bytes"),
-    "records": _make_nullable(_COMPACT_LENGTH, _to_bytes, _to_bytes, "bytes"),
+    "string": _make_nullable(_COMPACT_LENGTH_CODEC, java_text, text_to_utf8, "string"),
+    "bytes": _make_nullable(_COMPACT_LENGTH_CODEC, _to_bytes, _to_bytes, "bytes"),
+    "records": _make_nullable(_COMPACT_LENGTH_CODEC, _to_bytes, _to_bytes, "bytes"),
 }

@@ -179,27 +179,29 @@ def write_varlong(out: bytearray, value: int) -> None:
     _append(out, _zigzag(value, 64))
 
 
-_SPREAD_STEPS: Final = (
+_BIT_SPREAD_STEPS: Final = (
     (16, 0x0000FFFF0000FFFF),
     (8, 0x00FF00FF00FF00FF),
     (4, 0x0F0F0F0F0F0F0F0F),
     (2, 0x3333333333333333),
     (1, 0x5555555555555555),
 )
-_UINT64: Final = (1 << 64) - 1
+_UINT64_MAX: Final = (1 << 64) - 1
 
 
 def _spread(value: int) -> int:
     """Return the 32 bits of ``value`` as the even bits of a 64-bit number."""
-    for shift, mask in _SPREAD_STEPS:
+    for shift, mask in _BIT_SPREAD_STEPS:
         value = (value | value << shift) & mask
     return value
 
 
 def _gather(value: int) -> int:
     """Return the even bits of ``value`` as a 32-bit number: the inverse of :func:`_spread`."""
-    value &= _SPREAD_STEPS[-1][1]
-    for (shift, _), (_, mask) in zip(reversed(_SPREAD_STEPS), (*_SPREAD_STEPS[-2::-1], (0, 0xFFFFFFFF)), strict=True):
+    value &= _BIT_SPREAD_STEPS[-1][1]
+    for (shift, _), (_, mask) in zip(
+        reversed(_BIT_SPREAD_STEPS), (*_BIT_SPREAD_STEPS[-2::-1], (0, 0xFFFFFFFF)), strict=True
+    ):
         value = (value | value >> shift) & mask
     return value
 
@@ -256,7 +258,7 @@ def _size_adopted(tag: int, length: int) -> int:
 
 def _read_interleaved(buf: bytes, position: int) -> tuple[int, int, int]:
     header, end = read_unsigned_varlong(buf, position)
-    return *deinterleave(header & _UINT64), end
+    return *deinterleave(header & _UINT64_MAX), end
 
 
 def _write_interleaved(out: bytearray, tag: int, length: int) -> None:

@@ -19,7 +19,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.ranges import LATEST, flat, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
-from kafkaframes.scan.where import EVERYTHING
+from kafkaframes.scan.where import NO_CONDITIONS
 from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
 
@@ -364,7 +364,7 @@ def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
 
 
 def appended(path):
-    return AppendedRows([str(path)], columns=("offset", "value"), where=EVERYTHING, storage={})
+    return AppendedRows([str(path)], columns=("offset", "value"), where=NO_CONDITIONS, storage={})
 
 
 def values_of(rows):

@@ -12,7 +12,7 @@ import kafkaframes
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import encode_coordinator_record
-from kafkaframes.scan.columns import INTERNAL, choose_columns
+from kafkaframes.scan.columns import INTERNAL_COLUMNS, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
@@ -67,7 +67,7 @@ def test_every_internal_record_of_a_cluster_is_decoded():
 
 
 def test_columns_can_be_chosen_facts_of_the_batch_too():
-    names = [column.name for column in INTERNAL]
+    names = [column.name for column in INTERNAL_COLUMNS]
     rows = read(LOG / "__consumer_offsets-0", *names)
     assert list(rows[0]) == names
     assert [list(row) for row in read(LOG, "offset", "recordType")][:1] == [["offset", "recordType"]]

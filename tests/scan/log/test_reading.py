@@ -19,7 +19,7 @@ import kafkaframes
 from kafkaframes.errors import CorruptRecordError, EncodeError, LogDirError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.arrow import rebatch
-from kafkaframes.scan.columns import BATCHES, RECORDS, choose_columns
+from kafkaframes.scan.columns import BATCH_COLUMNS, RECORD_COLUMNS, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
@@ -115,7 +115,7 @@ def test_every_format_and_codec(magic, codec, tmp_path):
             build(0, 1, codec, record_format=magic)
         return
     write_segment(tmp_path, build(7, 100, codec, record_format=magic))
-    rows = read(tmp_path, *[column.name for column in RECORDS])
+    rows = read(tmp_path, *[column.name for column in RECORD_COLUMNS])
     assert [(row["offset"], row["key"], row["codec"], row["magic"]) for row in rows] == [
         (n, b"k%d" % n, codec, magic) for n in range(7, 107)
     ]
@@ -226,7 +226,7 @@ def test_no_batch_of_rows_is_much_larger_than_a_megabyte(tmp_path):
 def check_bytes(raw, mode, table):
     with tempfile.TemporaryDirectory() as folder:
         write_segment(Path(folder), raw)
-        names = [column.name for column in (BATCHES if table == "batches" else RECORDS)]
+        names = [column.name for column in (BATCH_COLUMNS if table == "batches" else RECORD_COLUMNS)]
         with contextlib.suppress(*[CorruptRecordError] if mode == "fail" else []):
             # A timestamp beyond Spark's range is not damage, so by default it is an error even with on_damage=keep.
             read(folder, *names, on_damage=mode, table=table, deep=True, include_control=True, timestamp_errors="null")

@@ -74,7 +74,7 @@ def test_a_consumer_that_is_kept_asks_for_nothing(filled):
 
 
 def test_an_answer_that_opens_to_much_is_handed_on_in_parts(filled, monkeypatch):
-    monkeypatch.setattr(topic_reading, "_AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(topic_reading, "_MAX_BATCH_BYTES", 1)
     assert read(filled, 3, 99)["offset"].to_pylist() == list(range(3, 99))
 
 

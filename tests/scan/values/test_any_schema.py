@@ -15,14 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.scan.values.avro_values import AvroDecoder
-from kafkaframes.scan.values.columns import TAKEN, column_names, decode_to_struct
+from kafkaframes.scan.values.columns import RESERVED_COLUMNS, column_names, decode_to_struct
 from kafkaframes.scan.values.json_values import OTHER, JsonDecoder
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
 
 fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 
-NAMES = st.sampled_from(["a", "A", "b", "value", "value_key", "value_offset", "Value_Key", "TOPIC", *sorted(TAKEN)])
+NAMES = st.sampled_from(
+    ["a", "A", "b", "value", "value_key", "value_offset", "Value_Key", "TOPIC", *sorted(RESERVED_COLUMNS)]
+)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
@@ -35,7 +37,7 @@ def unlike(names):
     return st.lists(names, min_size=1, max_size=4, unique=True)
 
 
-def by_columns(row, reserved=TAKEN):
+def by_columns(row, reserved=RESERVED_COLUMNS):
     """Return a row, its fields in the schema's order, by the names of its columns."""
     names = column_names(row, reserved_names=reserved)
     return {names[name]: one for name, one in row.items()}
@@ -223,7 +225,7 @@ def test_json(kind, data, damage):
     decoder = JsonDecoder(schema)
     rows = data.draw(st.lists(values, max_size=3))
     written = [json.dumps(row).encode() for row in rows]
-    expected = [by_columns(given(row), {*TAKEN, OTHER}) | {OTHER: None} for row in rows]
+    expected = [by_columns(given(row), {*RESERVED_COLUMNS, OTHER}) | {OTHER: None} for row in rows]
     assert decoded(decoder, [*written, None]) == ([*expected, None], {})
     for one in written:
         result, _ = decoded(decoder, [one, damaged(one, *damage), one])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.avro_values import AvroDecoder
-from kafkaframes.scan.values.columns import REASON, separate_rows
+from kafkaframes.scan.values.columns import REASON_COLUMN, separate_rows
 from kafkaframes.scan.values.decoding import Decoding, avro_schema
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
@@ -69,7 +69,7 @@ def rows(decoder, *values):
         {"key": pa.array([b"k"] * len(values), pa.binary()), "value": pa.array(values, pa.binary())}
     )
     good, bad = separate_rows(batch, decoder, needs_key=False)
-    return good.to_pylist(), [] if bad is None else bad.column(REASON).to_pylist()
+    return good.to_pylist(), [] if bad is None else bad.column(REASON_COLUMN).to_pylist()
 
 
 @pytest.mark.parametrize("name", DECODERS)

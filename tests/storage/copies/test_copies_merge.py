@@ -11,7 +11,7 @@ from tests.storage.copies.cluster import TOPIC, Batch, Broker, Cluster, checks, 
 
 import kafkaframes
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.copies.decisions import CHECKS
+from kafkaframes.storage.copies.decisions import MERGE_CHECKS
 
 A, B = "AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB"
 
@@ -358,5 +358,5 @@ def test_what_is_damaged_or_lost_in_some_copies_is_taken_from_others(tmp_path_fa
 
 
 def test_every_decision_says_what_it_means():
-    assert all(meaning for _, meaning in CHECKS.values())
+    assert all(meaning for _, meaning in MERGE_CHECKS.values())
     assert TOPIC.topic == "orders"

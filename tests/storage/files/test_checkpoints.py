@@ -16,7 +16,7 @@ FORMATS = {
     names.LEADER_EPOCH_CHECKPOINT: (checkpoints.read_leader_epochs, checkpoints.write_leader_epochs),
     names.PARTITION_METADATA: (checkpoints.read_partition_metadata, checkpoints.write_partition_metadata),
     names.META_PROPERTIES: (checkpoints.read_meta_properties, checkpoints.write_meta_properties),
-    names.CLEAN_SHUTDOWN: (checkpoints.read_clean_shutdown, checkpoints.write_clean_shutdown),
+    names.CLEAN_SHUTDOWN_FILE: (checkpoints.read_clean_shutdown, checkpoints.write_clean_shutdown),
     **dict.fromkeys(
         names.OFFSET_CHECKPOINTS, (checkpoints.read_offset_checkpoint, checkpoints.write_offset_checkpoint)
     ),
@@ -75,8 +75,8 @@ def test_any_bytes_are_a_value_or_an_error_with_its_file(name, raw):
         (names.PARTITION_METADATA, b"version: 0\ntopic_id: short", "is not a topic id", 11),
         (names.PARTITION_METADATA, b"version: 7\ntopic_id: A5CClEyrSq6pn88EiHjJNw", "unknown version", 0),
         (names.META_PROPERTIES, b"version=1\nwhat\n", "is not a property", 10),
-        (names.CLEAN_SHUTDOWN, b"{}", "neither empty nor", 0),
-        (names.CLEAN_SHUTDOWN, b"[1]", "neither empty nor", 0),
+        (names.CLEAN_SHUTDOWN_FILE, b"{}", "neither empty nor", 0),
+        (names.CLEAN_SHUTDOWN_FILE, b"[1]", "neither empty nor", 0),
     ],
 )
 def test_what_is_wrong_is_named(name, raw, reason, position):

@@ -14,7 +14,7 @@ from kafkaframes.storage.files.local_disk import LocalDisk
 
 @pytest.fixture
 def files(tmp_path):
-    paths = [tmp_path / f"{number}.log" for number in range(local_disk.MANY)]
+    paths = [tmp_path / f"{number}.log" for number in range(local_disk.MIN_SYNCFS_FILES)]
     for path in paths:
         path.write_bytes(b"1")
     return [str(path) for path in paths]

@@ -137,7 +137,7 @@ def test_batches_in_columns_and_one_by_one_are_aborted_alike():
 
 @pytest.fixture
 def without_waiting(monkeypatch):
-    monkeypatch.setattr(filesystem, "RETRY_AFTER_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(filesystem, "RETRY_DELAYS_SECONDS", (0.0, 0.0, 0.0))
 
 
 class FailingStore:

@@ -10,7 +10,7 @@ DATA = bytes(range(200))
 
 
 def test_a_store_is_asked_for_large_ranges_and_never_behind_the_end(monkeypatch):
-    monkeypatch.setattr(open_segment, "STORE_BYTES", 50)
+    monkeypatch.setattr(open_segment, "MIN_STORE_READ_BYTES", 50)
     asked = []
 
     def read_at(position, length):

@@ -26,7 +26,7 @@ SIZES = st.lists(st.integers(1, 2**31 - 1), max_size=40)
 # ----------------------------------------------------------------------------------------------------------- names
 
 
-@given(st.integers(0, 2**63 - 1), st.uuids(), st.sampled_from(names.SUFFIXES))
+@given(st.integers(0, 2**63 - 1), st.uuids(), st.sampled_from(names.OBJECT_SUFFIXES))
 def test_an_objects_name_comes_back(offset, segment_id, suffix):
     text = base64.urlsafe_b64encode(segment_id.bytes).decode().rstrip("=")
     name = names.ObjectName.parse(f"{offset:020d}-{text}.{suffix}")
@@ -257,7 +257,7 @@ def test_frames_are_undone_or_refused(raw, size):
 
 
 def test_a_large_chunk_is_undone_piece_by_piece(monkeypatch):
-    monkeypatch.setattr(chunks, "AT_ONCE_BYTES", 1000)
+    monkeypatch.setattr(chunks, "MAX_WHOLE_CHUNK_BYTES", 1000)
     raw = bytes(range(256)) * 100
     assert chunks.decompress(zstandard.ZstdCompressor().compress(raw), len(raw)) == raw
     lying = zstandard.ZstdCompressor().compress(raw)[:-20]

@@ -12,7 +12,7 @@ from kafkaframes import read_records
 from kafkaframes.errors import DecodeError
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.tiered.lineage import (
-    DELETIONS,
+    DELETION_STATES,
     MetadataEntry,
     RemoteLogMetadata,
     custom_metadata,
@@ -48,7 +48,7 @@ def test_a_deleted_partition_takes_its_segments_with_it():
     entry = MetadataEntry(0, 0, "RemoteLogSegmentMetadata", "orders", "id", 3, "segment", "COPY_SEGMENT_FINISHED", {})
     found.apply(entry)
     assert found.is_valid(("id", 3), "segment")
-    found.apply(MetadataEntry(0, 1, "RemotePartitionDeleteMetadata", "orders", "id", 3, None, DELETIONS[0], {}))
+    found.apply(MetadataEntry(0, 1, "RemotePartitionDeleteMetadata", "orders", "id", 3, None, DELETION_STATES[0], {}))
     assert not found.is_valid(("id", 3), "segment")
 
 

@@ -24,7 +24,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 INITIAL, FINAL = 0, -1
 PartitionKey = tuple[UUID, int]
-_RENEWS_FROM: Final = 2
+_MIN_VERSION_WITH_RENEWALS: Final = 2
 _MAX_MEMBER_ID_LENGTH: Final = 36
 _LATEST, _EARLIEST = "latest", "earliest"
 
@@ -177,14 +177,14 @@ def _check_request(request: Request, broker: BrokerState, key: PartitionKey, bat
     if key[0] not in broker.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not _are_in_order(
-        batches, request.version, renews=request.version >= _RENEWS_FROM and request.body.is_renew_ack
+        batches, request.version, renews=request.version >= _MIN_VERSION_WITH_RENEWALS and request.body.is_renew_ack
     ):
         return ErrorCode.INVALID_REQUEST
     return find(request, broker, key)[1]
 
 
 def _are_in_order(batches: Sequence[AcknowledgedRun], version: int, *, renews: bool) -> bool:
-    most, before = RENEW if version >= _RENEWS_FROM else RENEW - 1, -1
+    most, before = RENEW if version >= _MIN_VERSION_WITH_RENEWALS else RENEW - 1, -1
     for first, last, types in batches:
         if first > last or first < before or len(types) not in (1, last - first + 1):
             return False

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     _AlterClientQuotas: TypeAlias = RequestOf[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
 
 
-_RULES_OF_A_ROW = 40  # matching them takes as long as a row of other APIs
+_ACLS_PER_ROW = 40  # matching them takes as long as a row of other APIs
 
 
 @Api(
@@ -122,7 +122,7 @@ def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
         partial(_delete, request, broker),
         answer,
         is_change=True,
-        size=lambda _: 1 + rules // _RULES_OF_A_ROW,  # a filter is compared with each ACL
+        size=lambda _: 1 + rules // _ACLS_PER_ROW,  # a filter is compared with each ACL
     )
 
 
@@ -152,10 +152,10 @@ def _delete(
 
 
 EXACT, DEFAULT, ANY = range(3)
-TYPES = ("user", "client-id", "ip")
+ENTITY_TYPES = ("user", "client-id", "ip")
 Entity = dict[str, str | None]
 # Quota keys of users and client ids, and of addresses -> whether the value is an integer.
-_KEYS = {
+_QUOTA_KEYS = {
     "producer_byte_rate": True,
     "consumer_byte_rate": True,
     "request_percentage": False,
@@ -163,7 +163,7 @@ _KEYS = {
 }
 _Key: TypeAlias = frozenset[tuple[str, str | None]]
 _Quotas: TypeAlias = dict[_Key, dict[str, Any]]
-_KEYS_OF_ADDRESSES = {"connection_creation_rate": True}
+_ADDRESS_QUOTA_KEYS = {"connection_creation_rate": True}
 
 
 def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
@@ -203,7 +203,7 @@ def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) ->
         kind = component.entity_type
         if kind in ("", *seen_types):
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"an entity type is empty, or comes twice: {kind!r}")
-        if kind not in TYPES:
+        if kind not in ENTITY_TYPES:
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, f"there is no entity type {kind!r}")
         if component.match_type not in (EXACT, DEFAULT, ANY) or (component.match is None) == (
             component.match_type == EXACT
@@ -312,7 +312,7 @@ def _change(
 
 def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
     """Return why a change of an entity's quotas is invalid; None if it is valid."""
-    if not entity or not set(entity).issubset(TYPES) or ("ip" in entity and len(entity) > 1):
+    if not entity or not set(entity).issubset(ENTITY_TYPES) or ("ip" in entity and len(entity) > 1):
         return f"Invalid quota entity combination: {', '.join(entity) or 'nobody'}"
     if "ip" in entity and not _is_address(entity["ip"]):
         return f"{entity['ip']} is not a valid IP or resolvable host."
@@ -333,5 +333,5 @@ def _is_address(text: str | None) -> bool:
 
 
 def _is_quota(operation: Any, entity: dict[str, Any]) -> bool:
-    is_whole = (_KEYS_OF_ADDRESSES if "ip" in entity else _KEYS).get(operation.key)
+    is_whole = (_ADDRESS_QUOTA_KEYS if "ip" in entity else _QUOTA_KEYS).get(operation.key)
     return is_whole is not None and operation.value > 0 and (not is_whole or operation.value.is_integer())

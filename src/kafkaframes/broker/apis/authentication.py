@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Encoded, Later, Right
+from kafkaframes.broker.requests.api import OMITTED, Answer, Api, Encoded, Later, Right
 from kafkaframes.broker.requests.failures import failure_response
-from kafkaframes.broker.requests.request import ANONYMOUS, Request, RequestOf, Session
+from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, RequestOf, Session
 from kafkaframes.broker.security.access import may
 from kafkaframes.broker.security.kerberos import KerberosExchange
 from kafkaframes.broker.security.scram import (
     MAX_ITERATIONS,
+    MECHANISM_OF_NUMBER,
     MIN_ITERATIONS,
-    NUMBERS,
     AuthenticationError,
     DelegationToken,
     Exchange,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     _Describe: TypeAlias = RequestOf[kafka.DescribeDelegationTokenRequest, kafka.DescribeDelegationTokenResponse]
 
 
-_NUMBER = {name: number for number, name in NUMBERS.items()}
+_MECHANISM_NUMBERS = {name: number for number, name in MECHANISM_OF_NUMBER.items()}
 
 
 @Api(
@@ -208,7 +208,7 @@ def _row(
     row = types.DescribeUserScramCredentialsResult(user=user, error_message=None)
     infos = [
         types.CredentialInfo(mechanism=number, iterations=credential.iterations)
-        for mechanism, number in sorted(_NUMBER.items())
+        for mechanism, number in sorted(_MECHANISM_NUMBERS.items())
         if (credential := broker.credentials.scram.get((user, mechanism))) is not None
     ]
     if is_twice:
@@ -263,31 +263,31 @@ def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: li
     for index, change in enumerate((*deletions, *upsertions)):  # the first invalid one is reported, in Kafka's order
         if index:
             return ErrorCode.DUPLICATE_RESOURCE, "a user is changed once in a request"
-        if change.mechanism not in NUMBERS:
+        if change.mechanism not in MECHANISM_OF_NUMBER:
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {change.mechanism}"
         is_deletion = index < len(deletions)
-        if is_deletion and (user, NUMBERS[change.mechanism]) not in scram:
+        if is_deletion and (user, MECHANISM_OF_NUMBER[change.mechanism]) not in scram:
             return ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential"
         if not is_deletion and not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
         if not is_deletion and not change.salted_password:  # Java's HMAC rejects an empty key: Kafka answers -1
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty"
     for change in deletions:
-        del scram[user, NUMBERS[change.mechanism]]
+        del scram[user, MECHANISM_OF_NUMBER[change.mechanism]]
     for change in upsertions:
-        name = NUMBERS[change.mechanism]
+        name = MECHANISM_OF_NUMBER[change.mechanism]
         scram[user, name] = credential_of_salted(name, change.salt, change.iterations, change.salted_password)
     return ErrorCode.NONE, None
 
 
-_USER = "User"
-_FIRST_WITH_REQUESTER = 3
+_USER_TYPE = "User"
+_FIRST_VERSION_WITH_REQUESTER = 3
 
 
 def _check_connection(request: Request) -> None:
     """Reject requests about tokens from clients that are anonymous or have authenticated with a token."""
     session = request.session
-    if session.principal == ANONYMOUS or session.memory.get("by_token"):
+    if session.principal == ANONYMOUS_PRINCIPAL or session.memory.get("by_token"):
         reason = "tokens are for connections that authenticated otherwise than by a token"
         raise RefusedError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, reason)
 
@@ -309,15 +309,15 @@ def _create(request: _Create, broker: BrokerState) -> Answer:
     body, requester = request.body, request.session.principal
     owner = f"{body.owner_principal_type}:{body.owner_principal_name}" if body.owner_principal_name else requester
     answer = request.response(principal_type=_parts(owner)[0], principal_name=_parts(owner)[1])
-    if request.version >= _FIRST_WITH_REQUESTER:
+    if request.version >= _FIRST_VERSION_WITH_REQUESTER:
         answer.token_requester_principal_type, answer.token_requester_principal_name = _parts(requester)
     try:
         _check_connection(request)
         if owner != requester and not may(request, broker.access, "USER", owner):
             raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "not allowed")
-        if any(renewer.principal_type != _USER for renewer in body.renewers):
+        if any(renewer.principal_type != _USER_TYPE for renewer in body.renewers):
             raise RefusedError(ErrorCode.INVALID_PRINCIPAL_TYPE, "renewers are users")
-        renewers = [f"{_USER}:{renewer.principal_name}" for renewer in body.renewers]
+        renewers = [f"{_USER_TYPE}:{renewer.principal_name}" for renewer in body.renewers]
         token = broker.credentials.tokens.create(owner, requester, renewers, body.max_lifetime_ms, broker.clock.now_ms)
     except RefusedError as error:
         answer.error_code = error.code
@@ -360,8 +360,8 @@ def _change_token(
     behaviour="Returns the client's own tokens, and tokens of other users that it may describe.",
     notes={"v3+": "the requester of a token"},
     rights=(
-        Right("DESCRIBE", "DELEGATION_TOKEN", each="tokens of other users", denied=LEFT_OUT),
-        Right("DESCRIBE_TOKENS", "USER", each="or their owner", denied=LEFT_OUT),
+        Right("DESCRIBE", "DELEGATION_TOKEN", each="tokens of other users", denied=OMITTED),
+        Right("DESCRIBE_TOKENS", "USER", each="or their owner", denied=OMITTED),
     ),
 )
 def _describe(request: _Describe, broker: BrokerState) -> Answer:
@@ -384,7 +384,7 @@ def _describe(request: _Describe, broker: BrokerState) -> Answer:
             hmac=broker.credentials.tokens.hmac_of(token),
         )
         row.principal_type, row.principal_name = _parts(token.owner)
-        if request.version >= _FIRST_WITH_REQUESTER:
+        if request.version >= _FIRST_VERSION_WITH_REQUESTER:
             row.token_requester_principal_type, row.token_requester_principal_name = _parts(token.requester)
         for renewer in token.renewers:
             kind, name = _parts(renewer)

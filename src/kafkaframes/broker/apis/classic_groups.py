@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     _LeaveGroup: TypeAlias = RequestOf[kafka.LeaveGroupRequest, kafka.LeaveGroupResponse]
     _DescribeGroups: TypeAlias = RequestOf[kafka.DescribeGroupsRequest, kafka.DescribeGroupsResponse]
 
-_FIRST_WITH_REBALANCE_TIMEOUT = 1
-_FIRST_WITH_REQUIRED_ID = 4
-_FIRST_WITH_NULL_PROTOCOL = 7
-_FIRST_WITH_SKIP = 9
-_FIRST_WITH_NAMES = 5
-_FIRST_WITH_MANY = 3
-_FIRST_WITH_ERROR = 6
-_DEAD = "Dead"
+_FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
+_FIRST_VERSION_WITH_REQUIRED_MEMBER_ID = 4
+_FIRST_VERSION_WITH_NULL_PROTOCOL = 7
+_FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
+_FIRST_VERSION_WITH_PROTOCOL_NAMES = 5
+_FIRST_VERSION_WITH_SEVERAL_MEMBERS = 3
+_FIRST_VERSION_WITH_GROUP_ERROR = 6
+_DEAD_STATE = "Dead"
 
 
 def _refuse(request: _JoinGroup, code: int) -> Answer:
-    name = "" if request.version < _FIRST_WITH_NULL_PROTOCOL else None
+    name = "" if request.version < _FIRST_VERSION_WITH_NULL_PROTOCOL else None
     return request.response(error_code=code, generation_id=-1, protocol_name=name)
 
 
@@ -71,7 +71,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
                 error_code=result.error,
                 generation_id=result.generation,
                 protocol_type=result.protocol_type,
-                protocol_name="" if name is None and version < _FIRST_WITH_NULL_PROTOCOL else name,
+                protocol_name="" if name is None and version < _FIRST_VERSION_WITH_NULL_PROTOCOL else name,
                 leader=result.leader,
                 skip_assignment=result.skip_assignment,
                 member_id=result.member_id,
@@ -88,7 +88,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     if code != ErrorCode.NONE:
         reply(JoinResult(code, body.member_id))
         return later
-    has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
+    has_timeout = version >= _FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     join = JoinRequest(
         group_id=body.group_id,
         member_id=body.member_id,
@@ -99,8 +99,8 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
         rebalance_timeout_ms=body.rebalance_timeout_ms if has_timeout else body.session_timeout_ms,
         protocol_type=body.protocol_type,
         protocols=tuple((one.name, one.metadata) for one in body.protocols),
-        needs_member_id=version >= _FIRST_WITH_REQUIRED_ID,
-        may_skip_assignment=version >= _FIRST_WITH_SKIP,
+        needs_member_id=version >= _FIRST_VERSION_WITH_REQUIRED_MEMBER_ID,
+        may_skip_assignment=version >= _FIRST_VERSION_WITH_SKIP_ASSIGNMENT,
     )
     try:
         broker.groups.join(join, reply)
@@ -139,7 +139,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
     code = elsewhere(request, broker, GROUP, body.group_id)
     if (
         code == ErrorCode.NONE
-        and request.version >= _FIRST_WITH_NAMES
+        and request.version >= _FIRST_VERSION_WITH_PROTOCOL_NAMES
         and None in (body.protocol_type, body.protocol_name)
     ):
         code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -190,7 +190,7 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     code = elsewhere(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    has_many = request.version >= _FIRST_WITH_MANY
+    has_many = request.version >= _FIRST_VERSION_WITH_SEVERAL_MEMBERS
     leaving = (
         [LeavingMember(one.member_id, one.group_instance_id) for one in body.members]
         if has_many
@@ -237,13 +237,15 @@ def _describe_group(
     try:
         group = broker.groups.group(name, ClassicGroup)
     except RefusedError as error:
-        if request.version < _FIRST_WITH_ERROR:
+        if request.version < _FIRST_VERSION_WITH_GROUP_ERROR:
             return types.DescribedGroup(
                 group_id=name,
-                group_state=_DEAD,
+                group_state=_DEAD_STATE,
                 authorized_operations=list_authorized_operations(request, broker, name),
             )
-        return types.DescribedGroup(group_id=name, group_state=_DEAD, error_code=error.code, error_message=error.reason)
+        return types.DescribedGroup(
+            group_id=name, group_state=_DEAD_STATE, error_code=error.code, error_message=error.reason
+        )
     is_stable = group.state is GroupState.STABLE
     return types.DescribedGroup(
         group_id=name,

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     _UpdateFeatures: TypeAlias = RequestOf[kafka.UpdateFeaturesRequest, kafka.UpdateFeaturesResponse]
 
 
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FIRST_WITH_SOFTWARE = 3
-_FIRST_WITH_ZERO_FEATURES = 4
+_SOFTWARE_NAME_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_VERSION_WITH_SOFTWARE = 3
+_FIRST_VERSION_WITH_ZERO_FEATURES = 4
 # A client that finds these APIs starts to push metrics (KIP-714).
-_TELEMETRY_KEYS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
+_TELEMETRY_API_KEYS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
 _BROKERS, _CONTROLLERS = 1, 2
-_FIRST_WITH_FENCED = 2
-_TOPIC = "__cluster_metadata"
-_FIRST_WITH_NODES = 2
-_FIRST_WITHOUT_ROWS = 2
+_FIRST_VERSION_WITH_FENCED_BROKERS = 2
+_METADATA_TOPIC = "__cluster_metadata"
+_FIRST_VERSION_WITH_NODES = 2
+_FIRST_VERSION_WITHOUT_ROWS = 2
 
 
 def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
@@ -61,9 +61,9 @@ def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
 )
 def _api_versions(request: _ApiVersions, broker: BrokerState) -> Answer:
     body = request.body
-    if request.version >= _FIRST_WITH_SOFTWARE:
+    if request.version >= _FIRST_VERSION_WITH_SOFTWARE:
         names = body.client_software_name, body.client_software_version
-        if not all(_SOFTWARE.fullmatch(name) for name in names):
+        if not all(_SOFTWARE_NAME_PATTERN.fullmatch(name) for name in names):
             return request.response(error_code=ErrorCode.INVALID_REQUEST)
         request.session.software = names
     has_subscriptions = bool(broker.metadata.entities.get("client_metrics"))
@@ -72,13 +72,13 @@ def _api_versions(request: _ApiVersions, broker: BrokerState) -> Answer:
         api_keys=[
             _range_row(request, key, low, high)
             for key, (low, high) in sorted(broker.advertised.items())
-            if has_subscriptions or key not in _TELEMETRY_KEYS
+            if has_subscriptions or key not in _TELEMETRY_API_KEYS
         ],
         finalized_features_epoch=0 if broker.features else -1,
         supported_features=[
             request.response.SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high, _) in broker.features.items()
-            if low > 0 or request.version >= _FIRST_WITH_ZERO_FEATURES
+            if low > 0 or request.version >= _FIRST_VERSION_WITH_ZERO_FEATURES
         ],
         finalized_features=[
             request.response.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
@@ -122,7 +122,7 @@ def _broker_row(
     request: _DescribeCluster, broker: BrokerState, node: Node
 ) -> kafka.DescribeClusterResponse.DescribeClusterBroker:
     row = request.response.DescribeClusterBroker(broker_id=node.node_id, **address_of(request, broker, node))
-    if request.version >= _FIRST_WITH_FENCED:
+    if request.version >= _FIRST_VERSION_WITH_FENCED_BROKERS:
         row.is_fenced = not node.is_up
     return row
 
@@ -136,7 +136,7 @@ def _broker_row(
 )
 def _describe_quorum(request: _DescribeQuorum, broker: BrokerState) -> Answer:
     is_right = [(one.topic_name, [row.partition_index for row in one.partitions]) for one in request.body.topics] == [
-        (_TOPIC, [0])
+        (_METADATA_TOPIC, [0])
     ]
     indexes = [row.partition_index for topic in request.body.topics for row in topic.partitions]
     return broker.changes.rows(
@@ -161,7 +161,7 @@ def _answer(
     controller = broker.nodes.controller_id
     node = broker.nodes.by_id.get(controller)
     nodes = []
-    if is_right and node is not None and request.version >= _FIRST_WITH_NODES:
+    if is_right and node is not None and request.version >= _FIRST_VERSION_WITH_NODES:
         at = broker.nodes.endpoint(node, request.session.listener)
         listener = types.Listener(name=request.session.listener, host=at.host, port=max(at.port, 0))
         nodes = [types.Node(node_id=controller, listeners=[listener])]
@@ -188,8 +188,8 @@ def _quorum_row(
     )
 
 
-_ALL_FAILED = "The update failed for all features since the following feature had an error: "
-_FIRST_WITH_UPGRADE_TYPE = 1
+_ALL_UPDATES_FAILED = "The update failed for all features since the following feature had an error: "
+_FIRST_VERSION_WITH_UPGRADE_TYPE = 1
 
 
 @Api(
@@ -208,7 +208,7 @@ def _update_features(request: _UpdateFeatures, broker: BrokerState) -> Answer:
     updates = request.body.feature_updates
     for update in updates:
         upgrade_type = update.upgrade_type
-        if request.version < _FIRST_WITH_UPGRADE_TYPE and update.allow_downgrade:
+        if request.version < _FIRST_VERSION_WITH_UPGRADE_TYPE and update.allow_downgrade:
             upgrade_type = features.SAFE_DOWNGRADE
         reason = features.check_update(
             broker.features,
@@ -218,11 +218,13 @@ def _update_features(request: _UpdateFeatures, broker: BrokerState) -> Answer:
             node=broker.nodes.controller_id,
         )
         if reason is not None:
-            return request.response(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=_ALL_FAILED + reason)
+            return request.response(
+                error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=_ALL_UPDATES_FAILED + reason
+            )
     if not request.body.validate_only:
         broker.set_feature_levels({update.feature: update.max_version_level for update in updates})
     rows: list[Any] = []
-    if request.version < _FIRST_WITHOUT_ROWS:
+    if request.version < _FIRST_VERSION_WITHOUT_ROWS:
         rows = [
             request.response.UpdatableFeatureResult(feature=update.feature, error_message=None) for update in updates
         ]

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     )
     _OffsetDelete: TypeAlias = RequestOf[kafka.OffsetDeleteRequest, kafka.OffsetDeleteResponse]
 
-_FIRST_WITH_EPOCHS = 9
-_FIRST_COMMIT_BY_ID = 10
-_FIRST_ABORTABLE = 4
-_FIRST_WITH_IMPLICIT_ADD = 5
-_FIRST_STAGED_BY_ID = 6
-_NOT_THE_CLIENT_S = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
-_NOT_ADDED = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
-_FIRST_WITH_ERROR = 2
-_FIRST_WITH_GROUPS = 8
-_FIRST_FETCH_BY_ID = 10
-_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
+_FIRST_COMMIT_VERSION_BY_TOPIC_ID = 10
+_FIRST_VERSION_WITH_ABORTABLE_ERROR = 4
+_FIRST_VERSION_WITH_IMPLICIT_ADD = 5
+_FIRST_TRANSACTIONAL_VERSION_BY_TOPIC_ID = 6
+_ERRORS_FOR_CLIENTS = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+_ERRORS_OF_OLD_VERSIONS = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+_FIRST_VERSION_WITH_GROUP_ERROR = 2
+_FIRST_VERSION_WITH_GROUPS = 8
+_FIRST_FETCH_VERSION_BY_TOPIC_ID = 10
+_UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @Api(
@@ -64,7 +64,7 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     refuse=failure_response,
 )
 def _offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
-    rows = OffsetRows(request, broker, by_id_since=_FIRST_COMMIT_BY_ID)
+    rows = OffsetRows(request, broker, by_id_since=_FIRST_COMMIT_VERSION_BY_TOPIC_ID)
     return rows.answer_rows(lambda: _commit(request, broker, rows))
 
 
@@ -78,7 +78,7 @@ def _commit(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> An
             body.member_id,
             body.group_instance_id,
             body.generation_id_or_member_epoch,
-            supports_epoch_errors=request.version >= _FIRST_WITH_EPOCHS,
+            supports_epoch_errors=request.version >= _FIRST_VERSION_WITH_MEMBER_EPOCHS,
         )
         try:
             if rows.offsets:
@@ -114,7 +114,7 @@ def _commit(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> An
     refuse=failure_response,
 )
 def _txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer:
-    rows = OffsetRows(request, broker, by_id_since=_FIRST_STAGED_BY_ID)
+    rows = OffsetRows(request, broker, by_id_since=_FIRST_TRANSACTIONAL_VERSION_BY_TOPIC_ID)
     return rows.answer_rows(lambda: _answer_staged(request, broker, rows))
 
 
@@ -136,13 +136,15 @@ def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRo
     producer = ProducerIdentity(body.producer_id, body.producer_epoch)
     where = offsets_partition(broker, body.group_id)
     try:
-        if request.version >= _FIRST_WITH_IMPLICIT_ADD:
+        if request.version >= _FIRST_VERSION_WITH_IMPLICIT_ADD:
             broker.transactions.add_partitions(body.transactional_id, *producer, [where], version=2)
         else:
             broker.transactions.verify_partition(body.transactional_id, *producer, where)
     except KafkaframesError as error:
-        code = _NOT_THE_CLIENT_S.get(error_of(error), error_of(error))
-        return code if request.version >= _FIRST_ABORTABLE else _NOT_ADDED.get(code, code)
+        code = _ERRORS_FOR_CLIENTS.get(error_of(error), error_of(error))
+        return (
+            code if request.version >= _FIRST_VERSION_WITH_ABORTABLE_ERROR else _ERRORS_OF_OLD_VERSIONS.get(code, code)
+        )
     committer = Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     try:
         return broker.groups.commits.commit_in_transaction(committer, rows.offsets, producer)
@@ -172,14 +174,14 @@ def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRo
 )
 def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
-    if request.version >= _FIRST_WITH_GROUPS:
+    if request.version >= _FIRST_VERSION_WITH_GROUPS:
         return broker.changes.rows(
             body.groups, partial(_group, request, broker), lambda rows: request.response(groups=rows)
         )
     committer = Committer(body.group_id, supports_epoch_errors=False)
     partition_type = types.OffsetFetchResponsePartition
     error, offsets = _fetch(request, broker, committer, body.topics)
-    if error != ErrorCode.NONE and request.version < _FIRST_WITH_ERROR:
+    if error != ErrorCode.NONE and request.version < _FIRST_VERSION_WITH_GROUP_ERROR:
         offsets = {
             TopicPartition(topic.name, index): CommittedOffset(error=error)
             for topic in body.topics or ()
@@ -187,7 +189,8 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
         }
     if request.version == 0:
         offsets = {
-            where: offset._replace(error=_UNKNOWN) if offset.offset < 0 else offset for where, offset in offsets.items()
+            where: offset._replace(error=_UNKNOWN_PARTITION) if offset.offset < 0 else offset
+            for where, offset in offsets.items()
         }
     topics = [
         types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, offsets))
@@ -242,11 +245,11 @@ def _group(
         group.member_id or "",
         None,
         group.member_epoch,
-        supports_epoch_errors=request.version >= _FIRST_WITH_EPOCHS,
+        supports_epoch_errors=request.version >= _FIRST_VERSION_WITH_MEMBER_EPOCHS,
         has_member_field=group.member_id is not None,
     )
     topics, unknown = group.topics, []
-    if request.version >= _FIRST_FETCH_BY_ID and topics is not None:
+    if request.version >= _FIRST_FETCH_VERSION_BY_TOPIC_ID and topics is not None:
         unknown = [topic for topic in topics if topic.topic_id not in broker.topics_by_id]
         topics = [topic for topic in topics if topic.topic_id in broker.topics_by_id]
         for topic in topics:
@@ -262,7 +265,7 @@ def _group(
         for name, indexes in _list_offsets(topics if error == ErrorCode.NONE else [], offsets)
     ]
     missing = CommittedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
-    if request.version >= _FIRST_FETCH_BY_ID:
+    if request.version >= _FIRST_FETCH_VERSION_BY_TOPIC_ID:
         rows = [row for row in rows if row.topic_id != NIL_UUID]
     for topic in unknown if error == ErrorCode.NONE else ():
         partitions = [_row(partition_type, index, missing) for index in topic.partition_indexes]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.settings.config_values import PASSWORD, UNKNOWN
-from kafkaframes.broker.settings.settings import TEXTS
+from kafkaframes.broker.settings.settings import SETTING_TEXTS
 from kafkaframes.broker.state.config_changes import alter_configs, alter_resources, replace_configs
 from kafkaframes.broker.state.configs import (
     BROKER,
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     ]
     _ListConfigResources: TypeAlias = RequestOf[kafka.ListConfigResourcesRequest, kafka.ListConfigResourcesResponse]
 
-_ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+_RESOURCE_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
-_SETTINGS_OF_A_ROW = 4  # take as long as a row of other APIs
+_SETTINGS_PER_ROW = 4  # take as long as a row of other APIs
 
 
 @Api(
@@ -64,7 +64,7 @@ def _describe_configs(request: _DescribeConfigs, broker: BrokerState) -> Answer:
         request.body.resources,
         partial(_result, request, broker),
         lambda rows: request.response(results=rows),
-        size=lambda row: 1 + len(row.configs) // _SETTINGS_OF_A_ROW,
+        size=lambda row: 1 + len(row.configs) // _SETTINGS_PER_ROW,
     )
 
 
@@ -107,7 +107,7 @@ def _row(request: _DescribeConfigs, row: ConfigRow) -> kafka.DescribeConfigsResp
             types.DescribeConfigsSynonym(name=name, value=None if is_sensitive else value, source=by)
             for name, value, by in synonyms
         ],
-        documentation=TEXTS.get(row.name) if row.is_known and request.body.include_documentation else None,
+        documentation=SETTING_TEXTS.get(row.name) if row.is_known and request.body.include_documentation else None,
     )
 
 
@@ -150,8 +150,8 @@ def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: Broker
     rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
 )
 def _list_config_resources(request: _ListConfigResources, broker: BrokerState) -> Answer:
-    kinds = set(request.body.resource_types or _ALL) if request.version else {CLIENT_METRICS}
-    if not kinds.issubset(_ALL):
+    kinds = set(request.body.resource_types or _RESOURCE_TYPES) if request.version else {CLIENT_METRICS}
+    if not kinds.issubset(_RESOURCE_TYPES):
         return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     nodes = [str(node_id) for node_id in broker.nodes.by_id]
     entities = broker.metadata.entities
@@ -165,7 +165,7 @@ def _list_config_resources(request: _ListConfigResources, broker: BrokerState) -
     return request.response(
         config_resources=[
             request.response.ConfigResource(resource_name=name, resource_type=kind)
-            for kind in _ALL
+            for kind in _RESOURCE_TYPES
             if kind in kinds
             for name in names[kind]
         ]

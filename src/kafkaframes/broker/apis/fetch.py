@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
 from kafkaframes.broker.state.changes import Steps, finish_steps, once
-from kafkaframes.broker.state.fetch_sessions import FIRST, SESSIONLESS, FetchedPartition, FetchSession, Key, is_news
+from kafkaframes.broker.state.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchedPartition,
+    FetchSession,
+    Key,
+    is_news,
+)
 from kafkaframes.broker.state.partitions import (
-    MAX_HELD_BYTES,
+    MAX_COPIED_BYTES,
+    MAX_FETCH_MEMORY_BYTES,
     NO_EPOCH,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    STRETCH_BYTES,
     Limits,
     Read,
     Wait,
@@ -40,14 +47,14 @@ if TYPE_CHECKING:
 
     _Fetch: TypeAlias = RequestOf[kafka.FetchRequest, kafka.FetchResponse]
 
-_FIRST_WITH_LIMIT = 3
-_FIRST_WITH_SESSIONS = 7
-_FIRST_BY_ID = 13
-_FIRST_WITH_RACK = 11
-_FIRST_WITH_LEADER = 12
-_FIRST_WITH_ENDPOINTS = 16
-_AT_ONCE = 500  # partitions between turns of other requests
-_READ_TOGETHER = 16  # partitions of a store that are read concurrently
+_FIRST_VERSION_WITH_MAX_BYTES = 3
+_FIRST_VERSION_WITH_SESSIONS = 7
+_FIRST_VERSION_BY_TOPIC_ID = 13
+_FIRST_VERSION_WITH_RACK = 11
+_FIRST_VERSION_WITH_LEADER = 12
+_FIRST_VERSION_WITH_ENDPOINTS = 16
+_PARTITIONS_PER_TURN = 500  # partitions between turns of other requests
+_CONCURRENT_READS = 16  # partitions of a store that are read concurrently
 # Kafka detects these errors before it reads. Their rows are last in the response, in this order, and have an empty
 # list of aborted transactions instead of null.
 _LAST_IN_ANSWERS: dict[int, int] = {
@@ -73,16 +80,16 @@ class Fetch:
         self._broker = broker
         self._session = session
         self._requested_partitions = requested_partitions
-        self._is_incremental = session is not None and body.session_epoch > FIRST
+        self._is_incremental = session is not None and body.session_epoch > INITIAL_EPOCH
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
-        has_limit = version >= _FIRST_WITH_LIMIT
+        has_limit = version >= _FIRST_VERSION_WITH_MAX_BYTES
         most = min(body.max_bytes if has_limit else MAX_INT32, broker.settings.number("fetch.max.bytes"))
         most = int(min(most, broker.quotas.most_bytes(request)))
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
-        self._may_follow = replica < 0 and version >= _FIRST_WITH_RACK and broker.nodes.has_racks
+        self._may_follow = replica < 0 and version >= _FIRST_VERSION_WITH_RACK and broker.nodes.has_racks
         isolation = isolation_of(body.isolation_level, replica)
-        stretch_bytes = STRETCH_BYTES if request.session.sends_files else None
+        stretch_bytes = MAX_COPIED_BYTES if request.session.sends_files else None
         self._limits = Limits(most, has_limit, isolation, magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, most)
         self.partitions: list[Partition] = []
@@ -115,7 +122,7 @@ class Fetch:
         self.partitions = []
         topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
         for number, key in enumerate(list(self._requested_partitions), start=1):
-            if number % _AT_ONCE == 0:
+            if number % _PARTITIONS_PER_TURN == 0:
                 yield
             requested_partition = self._requested_partitions.get(key)
             if requested_partition is None:  # removed in the meantime by another request of the session
@@ -127,7 +134,7 @@ class Fetch:
                     self._broker,
                     name,
                     topic_id,
-                    by_id=self._request.version >= _FIRST_BY_ID,
+                    by_id=self._request.version >= _FIRST_VERSION_BY_TOPIC_ID,
                     right=self._needs,
                 )
             topic, code = topics[name, topic_id]
@@ -141,14 +148,14 @@ class Fetch:
                 )
             except NotReadYetError as not_read:
                 missing += not_read.reads
-                if len(missing) >= _READ_TOGETHER:
+                if len(missing) >= _CONCURRENT_READS:
                     break
                 continue
             size += len(read.records)
             held_bytes += read.held_bytes
             urgent = (
                 urgent
-                or held_bytes >= MAX_HELD_BYTES
+                or held_bytes >= MAX_FETCH_MEMORY_BYTES
                 or read.error_code != ErrorCode.NONE
                 or read.diverging is not None
                 or read.preferred_replica >= 0
@@ -224,14 +231,14 @@ class Fetch:
 
     def _tells_leader(self, code: int) -> bool:
         wrong = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
-        return self._request.version >= _FIRST_WITH_LEADER and code in wrong
+        return self._request.version >= _FIRST_VERSION_WITH_LEADER and code in wrong
 
     def _answer(self, rows: list[tuple[Key, FetchedPartition, Any]]) -> Steps[Message]:
         session = self._session
         rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
         news = []
         for number, (key, requested_partition, row) in enumerate(rows, start=1):
-            if number % _AT_ONCE == 0:
+            if number % _PARTITIONS_PER_TURN == 0:
                 yield
             has_changed = self._session is not None and is_news(requested_partition, row)
             if has_changed or not self._is_incremental:
@@ -244,7 +251,7 @@ class Fetch:
                     session.partitions.move_to_end(key)
         leaders = {row.current_leader.leader_id for _, _, row in news if row.current_leader.leader_id >= 0}
         endpoints = []
-        if leaders and self._request.version >= _FIRST_WITH_ENDPOINTS:
+        if leaders and self._request.version >= _FIRST_VERSION_WITH_ENDPOINTS:
             endpoints = endpoints_of(self._request, self._broker, leaders)
         return self._request.response(
             session_id=0 if session is None else session.session_id,
@@ -303,7 +310,7 @@ def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
     that an old consumer never advances.
     """
     session_size = broker.fetch_sessions.count(request.body.session_id)
-    if broker.store is None and (request.may_be_long or session_size > _AT_ONCE):
+    if broker.store is None and (request.may_be_long or session_size > _PARTITIONS_PER_TURN):
         request.has_long_answer = True
         return broker.changes.beside(_answer_steps(request, broker))
     return finish_steps(_answer_steps(request, broker))
@@ -335,7 +342,7 @@ def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
 def _failure_of(request: _Fetch) -> Message:
     """Return UNKNOWN_SERVER_ERROR, in versions with topic names also for each partition."""
     code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
-    topics = request.body.topics if request.version < _FIRST_BY_ID else []
+    topics = request.body.topics if request.version < _FIRST_VERSION_BY_TOPIC_ID else []
     row = types.PartitionData
     rows = [
         types.FetchableTopicResponse(
@@ -366,20 +373,20 @@ def _read_session_steps(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartit
     for topic in request.body.topics:
         for number, partition in enumerate(topic.partitions, start=1):
             requested_partitions[topic.topic, topic.topic_id, partition.partition] = FetchedPartition(partition)
-            if number % _AT_ONCE == 0:
+            if number % _PARTITIONS_PER_TURN == 0:
                 yield
     return requested_partitions
 
 
 def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
     """Return the request's session (None without one) and an error code."""
-    body, by_id = request.body, request.version >= _FIRST_BY_ID
-    if request.version < _FIRST_WITH_SESSIONS or body.session_epoch == SESSIONLESS:
+    body, by_id = request.body, request.version >= _FIRST_VERSION_BY_TOPIC_ID
+    if request.version < _FIRST_VERSION_WITH_SESSIONS or body.session_epoch == FINAL_EPOCH:
         if body.session_id:
             broker.fetch_sessions.end(body.session_id)
         return None, ErrorCode.NONE
     requested_partitions = yield from _read_session_steps(request)
-    if body.session_epoch == FIRST:
+    if body.session_epoch == INITIAL_EPOCH:
         broker.fetch_sessions.end(body.session_id)
         return broker.fetch_sessions.begin(
             requested_partitions, uses_ids=by_id, principal=request.session.principal
@@ -388,7 +395,7 @@ def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSessio
     if session is None:
         return None, code
     for number, (key, partition) in enumerate(requested_partitions.items(), start=1):
-        if number % _AT_ONCE == 0:
+        if number % _PARTITIONS_PER_TURN == 0:
             yield
         known_partition = session.partitions.get(key)
         if known_partition is None:

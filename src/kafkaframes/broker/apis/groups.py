@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Right
+from kafkaframes.broker.requests.api import OMITTED, Answer, Api, Right
 from kafkaframes.broker.requests.request import Request, RequestOf
 from kafkaframes.broker.security.access import CLUSTER_NAME, bits_of, check_denied, may
 from kafkaframes.broker.state.state import BrokerState
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 GROUP, TRANSACTION = 0, 1
-_NOT_REQUESTED: Final = -(2**31)
-_ON_SETTINGS: Final = bits_of(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
-_RESOURCE = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
+_OMITTED_OPERATIONS: Final = -(2**31)
+_CONFIG_OPERATIONS: Final = bits_of(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
+_RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
 
 def check_rights(request: Request, broker: BrokerState, kind: int, key: str) -> int:
     """Return the error code if the client lacks permission or another node is the coordinator, else 0."""
-    return check_denied(request, broker.access, _RESOURCE[kind], key) or elsewhere(request, broker, kind, key)
+    return check_denied(request, broker.access, _RESOURCE_TYPES[kind], key) or elsewhere(request, broker, kind, key)
 
 
 def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
@@ -76,9 +76,9 @@ def client_host(request: Request) -> str:
 def list_authorized_operations(request: Request, broker: BrokerState, group_id: str) -> int:
     """Return the client's permitted operations on a group as bits, if the request asks for them."""
     if not request.body.include_authorized_operations:
-        return _NOT_REQUESTED
+        return _OMITTED_OPERATIONS
     may = broker.access.operations(request.session, "GROUP", group_id)
-    return may if broker.settings.groups_have_settings else may & ~_ON_SETTINGS
+    return may if broker.settings.groups_have_settings else may & ~_CONFIG_OPERATIONS
 
 
 class OffsetRows:
@@ -153,10 +153,10 @@ class OffsetRows:
 
 
 SHARE = 2
-_STATES_OF_A_ROW = 200
-_FIRST_WITH_LIST = 4
-_FIRST_WITH_SHARE = 6
-_RESOURCES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "CLUSTER"}
+_STATES_PER_ROW = 200
+_FIRST_VERSION_WITH_KEY_LIST = 4
+_FIRST_VERSION_WITH_SHARE_GROUPS = 6
+_COORDINATOR_RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "CLUSTER"}
 
 
 @Api(
@@ -178,7 +178,7 @@ _RESOURCES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "CLUSTER"}
 )
 def _find_coordinator(request: _FindCoordinator, broker: BrokerState) -> Answer:
     body = request.body
-    if request.version < _FIRST_WITH_LIST:
+    if request.version < _FIRST_VERSION_WITH_KEY_LIST:
         code, node_id, host, port = _find(request, broker, body.key)
         return request.response(error_code=code, error_message=None, node_id=node_id, host=host, port=port)
 
@@ -193,9 +193,13 @@ def _find_coordinator(request: _FindCoordinator, broker: BrokerState) -> Answer:
 
 def _find(request: _FindCoordinator, broker: BrokerState, key: str) -> tuple[int, int, str, int]:
     kind = request.body.key_type
-    if kind not in _RESOURCES or (kind == SHARE and request.version < _FIRST_WITH_SHARE):
+    if kind not in _COORDINATOR_RESOURCE_TYPES or (
+        kind == SHARE and request.version < _FIRST_VERSION_WITH_SHARE_GROUPS
+    ):
         return ErrorCode.INVALID_REQUEST, -1, "", -1
-    code = check_denied(request, broker.access, _RESOURCES[kind], CLUSTER_NAME if kind == SHARE else key)
+    code = check_denied(
+        request, broker.access, _COORDINATOR_RESOURCE_TYPES[kind], CLUSTER_NAME if kind == SHARE else key
+    )
     if code != ErrorCode.NONE:
         return code, -1, "", -1
     if kind == SHARE and not _is_share_partition(key):
@@ -224,7 +228,7 @@ def _is_share_partition(key: str) -> bool:
         "v4+": "by state (KIP-518)",
         "v5+": "by type (KIP-848), in any letter case",
     },
-    rights=(Right("DESCRIBE", "GROUP", each="each group", denied=LEFT_OUT, or_cluster="DESCRIBE"),),
+    rights=(Right("DESCRIBE", "GROUP", each="each group", denied=OMITTED, or_cluster="DESCRIBE"),),
 )
 def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     body = request.body
@@ -257,7 +261,7 @@ def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
         dict.fromkeys(request.body.groups_names),
         partial(_delete_group, request, broker),
         lambda rows: request.response(results=rows),
-        size=lambda _: 1 + states // _STATES_OF_A_ROW,  # a group's states are searched among all states
+        size=lambda _: 1 + states // _STATES_PER_ROW,  # a group's states are searched among all states
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.state.changes import ROWS_OF_A_TURN, Steps, finish_steps
+from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, finish_steps
 from kafkaframes.broker.state.partitions import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -32,9 +32,16 @@ if TYPE_CHECKING:
     _DescribeProducers: TypeAlias = RequestOf[kafka.DescribeProducersRequest, kafka.DescribeProducersResponse]
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-_NONE = -1
-_FIRST_WITH_EPOCH = 4
+_FIRST_VERSION_OF_TIMESTAMP = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_NO_OFFSET = -1
+_FIRST_VERSION_WITH_EPOCH = 4
 
 
 @Api(
@@ -75,7 +82,7 @@ def _looking_up(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
             is_twice = times[topic.name, row.partition_index] > 1
             of_topic[row.partition_index] = _answer_of(request, broker, known_topic, row, is_twice=is_twice)
             looked_up += 1
-            if looked_up % ROWS_OF_A_TURN == 0:
+            if looked_up % ROWS_PER_TURN == 0:
                 yield
                 known_topic = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
     of = request.response.ListOffsetsTopicResponse
@@ -119,7 +126,7 @@ def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
 
 def _is_known(timestamp: int, version: int) -> bool:
     """Return whether a timestamp is a time, or a special value that the version supports."""
-    return timestamp >= 0 or version >= _SINCE.get(timestamp, version + 1)
+    return timestamp >= 0 or version >= _FIRST_VERSION_OF_TIMESTAMP.get(timestamp, version + 1)
 
 
 def _offset_row(
@@ -137,8 +144,8 @@ def _offset_row(
             row.old_style_offsets = _old_style(partition, request_row.timestamp, request_row.max_num_offsets, now_ms)
         else:
             _look_up(request, row, partition, request_row.timestamp)
-            if request.version < _FIRST_WITH_EPOCH:
-                row.leader_epoch = _NONE
+            if request.version < _FIRST_VERSION_WITH_EPOCH:
+                row.leader_epoch = _NO_OFFSET
     except KafkaframesError as error:
         row.error_code = code_of(error)
     return row
@@ -156,7 +163,7 @@ def _look_up(
         row.offset = log.last_stable_offset if is_committed else log.high_watermark
         row.leader_epoch = partition.leader_epoch
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        row.offset, row.leader_epoch = _NONE, _NONE
+        row.offset, row.leader_epoch = _NO_OFFSET, _NO_OFFSET
     else:
         time = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
         record = log.offset_for_timestamp(time)
@@ -251,7 +258,7 @@ def _deleting(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
         for row in partitions.values():
             rows.append(_deletion_row(request, broker, known_topic.topic, known_topic.code, row))
             deleted_count += 1
-            if deleted_count % ROWS_OF_A_TURN == 0:
+            if deleted_count % ROWS_PER_TURN == 0:
                 yield
         topics.append(request.response.DeleteRecordsTopicResult(name=name, partitions=rows))
     broker.logs.checkpoint_start_offsets()

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
         kafka.DescribeTopicPartitionsRequest, kafka.DescribeTopicPartitionsResponse
     ]
 
-_FIRST_WITH_NULL = 1
-_FIRST_WITHOUT_NAME = 12
-NOT_REQUESTED = -(2**31)
+_FIRST_VERSION_WITH_NULL_TOPICS = 1
+_FIRST_VERSION_WITHOUT_NAME = 12
+OMITTED_OPERATIONS = -(2**31)
 _MAX_ROWS = 2_000
 
 
@@ -98,16 +98,18 @@ def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:
 def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Message:
     """Return the cluster, its topics, and the error codes of topics that could not be created."""
     body, version = request.body, request.version
-    if version < _FIRST_WITHOUT_NAME and any(one.name is None or one.topic_id != NIL_UUID for one in body.topics or ()):
+    if version < _FIRST_VERSION_WITHOUT_NAME and any(
+        one.name is None or one.topic_id != NIL_UUID for one in body.topics or ()
+    ):
         return _refuse_ids(request)
-    asks_all = body.topics is None or (version < _FIRST_WITH_NULL and not body.topics)
+    asks_all = body.topics is None or (version < _FIRST_VERSION_WITH_NULL_TOPICS and not body.topics)
     wants = bool(body.include_topic_authorized_operations)
     rows = _all_topics(request, broker) if asks_all else _find_topics(request, broker, failures)
     topics = list(rows)
     for row in topics:
         if wants and row.name is not None and row.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", row.name)
-    cluster = NOT_REQUESTED
+    cluster = OMITTED_OPERATIONS
     if body.include_cluster_authorized_operations:
         cluster = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
     return request.response(

@@ -19,7 +19,7 @@ from kafkaframes.broker.apis.groups import (
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import Request, RequestOf
 from kafkaframes.broker.security.access import all_denied, check_denied, viewer_of
-from kafkaframes.broker.state.changes import ROWS_OF_A_TURN, Steps, in_turns
+from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, in_turns
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assignment, ConsumerGroup, ConsumerMember, by_topic
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _GroupT = TypeVar("_GroupT", ConsumerGroup, ShareGroup, StreamsGroup)
 
-_FIRST_WITH_CLIENT_IDS = 1
+_FIRST_VERSION_WITH_CLIENT_MEMBER_IDS = 1
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 _HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe."
 
@@ -97,7 +97,7 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
         has_owned_rows=bool(rows),
         viewer=viewer_of(request.session, broker.access),
     )
-    may_lack_id = request.version < _FIRST_WITH_CLIENT_IDS
+    may_lack_id = request.version < _FIRST_VERSION_WITH_CLIENT_MEMBER_IDS
     return _heartbeat_response(request, lambda: broker.groups.consumer_heartbeat(heartbeat, may_lack_id=may_lack_id))
 
 
@@ -259,7 +259,7 @@ def descriptions(
         rows = []
         for number, name in enumerate(request.body.group_ids, 1):
             rows.append((yield from described(name)))
-            if number % ROWS_OF_A_TURN == 0:
+            if number % ROWS_PER_TURN == 0:
                 yield
         answer: Answer = request.response(groups=rows)
         return answer

@@ -19,7 +19,7 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP, Raw
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
-from kafkaframes.records.limits import CONTENT, ApartError, ContentBudget
+from kafkaframes.records.limits import CONTENT_BUDGET, ApartError, ContentBudget
 from kafkaframes.storage.files.headers import BatchHeader, first_header
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     _Produce: TypeAlias = RequestOf[kafka.ProduceRequest, kafka.ProduceResponse]
 
 
-_FIRST_BY_ID = 13
-_FIRST_WITH_LEADER = 10
-_FIRST_IMPLICIT = 12
-_FIRST_ABORTABLE = 11
-_ACKS = (-1, 0, 1)
+_FIRST_VERSION_BY_TOPIC_ID = 13
+_FIRST_VERSION_WITH_LEADER = 10
+_FIRST_VERSION_WITH_IMPLICIT_ADD = 12
+_FIRST_VERSION_WITH_ABORTABLE_ERROR = 11
+_VALID_ACKS = (-1, 0, 1)
 
 
 class _TopicRecords(NamedTuple):
@@ -97,7 +97,7 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
             broker,
             requested_topic.name,
             requested_topic.topic_id,
-            by_id=request.version >= _FIRST_BY_ID,
+            by_id=request.version >= _FIRST_VERSION_BY_TOPIC_ID,
         )
         outcomes = []
         for index, sent_records in requested_topic.partitions.items():
@@ -150,7 +150,9 @@ def respond(request: _Produce, broker: BrokerState, outcomes: list[TopicOutcomes
         )
         for one in outcomes
     ]
-    endpoints = endpoints_of(request, broker, leaders) if leaders and request.version >= _FIRST_WITH_LEADER else []
+    endpoints = (
+        endpoints_of(request, broker, leaders) if leaders and request.version >= _FIRST_VERSION_WITH_LEADER else []
+    )
     return request.response(responses=rows, node_endpoints=endpoints)
 
 
@@ -194,7 +196,7 @@ def _append(
     code = _transaction_code(request, broker, topic.name, partition, sent_records)
     if code != ErrorCode.NONE:
         return AppendOutcome(code)
-    if body.acks not in _ACKS:
+    if body.acks not in _VALID_ACKS:
         return refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
         return refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
@@ -239,7 +241,7 @@ def _transaction_code(
         or sent_records.header.producer_id < 0
     ):
         return ErrorCode.NONE
-    may_add = request.version >= _FIRST_IMPLICIT
+    may_add = request.version >= _FIRST_VERSION_WITH_IMPLICIT_ADD
     try:
         if not partition.log.producers.begin_verification(
             sent_records.header, from_zero=may_add, now_ms=broker.clock.now_ms
@@ -254,7 +256,7 @@ def _transaction_code(
         name,
         partition.index,
         may_add=may_add,
-        knows_abortable=request.version >= _FIRST_ABORTABLE,
+        knows_abortable=request.version >= _FIRST_VERSION_WITH_ABORTABLE_ERROR,
     )
 
 
@@ -276,21 +278,23 @@ def _row(
     )
     if outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         partition = topic.partition(index)
-        if partition is not None and request.version >= _FIRST_WITH_LEADER:
+        if partition is not None and request.version >= _FIRST_VERSION_WITH_LEADER:
             row.current_leader = current_leader(request, partition)
             leaders.add(partition.leader_id)
     return row
 
 
-ALL_REPLICAS = -1
+ACKS_ALL = -1
 _TURN_BYTES = 1 << 20  # bytes of batches between turns of other requests; the next limit is for decompressed bytes
 _TURN_CONTENT_BYTES = 8 << 20
 _TURN_APPENDS = 50  # a partition's first append creates its files: 0.5 ms, or more on a busy disk
-_FIRST_WITH_V2 = 3
-_FIRST_WITH_ZSTD = 7
+_FIRST_VERSION_WITH_FORMAT_2 = 3
+_FIRST_VERSION_WITH_ZSTD = 7
 
 # Errors whose response has no log start offset (ReplicaManager.appendToLocalLog).
-_WITHOUT_START = frozenset({"CorruptRecordException", "RecordTooLargeException", "RecordBatchTooLargeException"})
+_ERRORS_WITHOUT_LOG_START = frozenset(
+    {"CorruptRecordException", "RecordTooLargeException", "RecordBatchTooLargeException"}
+)
 
 
 class AppendOutcome(NamedTuple):
@@ -338,7 +342,7 @@ def check_form(version: int, sent_records: Produced) -> AppendOutcome | None:
 
     See Kafka's ProduceRequest.validateRecords.
     """
-    if version < _FIRST_WITH_V2:
+    if version < _FIRST_VERSION_WITH_FORMAT_2:
         return None
     records, header = sent_records
     if header is None:
@@ -351,8 +355,10 @@ def check_form(version: int, sent_records: Produced) -> AppendOutcome | None:
         )
     if header.size > len(records):
         return refuse(ErrorCode.INVALID_RECORD, "the batch ends before its size says so")
-    if version < _FIRST_WITH_ZSTD and header.codec == Codec.ZSTD:
-        return refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_WITH_ZSTD}, not {version}")
+    if version < _FIRST_VERSION_WITH_ZSTD and header.codec == Codec.ZSTD:
+        return refuse(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_VERSION_WITH_ZSTD}, not {version}"
+        )
     if header.size < len(records):
         return refuse(
             ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here are more"
@@ -411,11 +417,11 @@ def append(
     Raises:
         ApartError: a batch must be decompressed in a thread first (``opening``); nothing has changed.
     """
-    token = CONTENT.set(content)
+    token = CONTENT_BUDGET.set(content)
     try:
         return _append_to_log(broker, partition, sent_records, acks=acks)
     finally:
-        CONTENT.reset(token)
+        CONTENT_BUDGET.reset(token)
 
 
 def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Produced, *, acks: int) -> AppendOutcome:
@@ -424,7 +430,7 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Prod
     log = partition.log
     if log.is_closed:
         return refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
-    if acks == ALL_REPLICAS and partition.is_under_min_isr:
+    if acks == ACKS_ALL and partition.is_under_min_isr:
         reason = f"min.insync.replicas is {partition.min_insync_replicas}, in sync are {len(partition.in_sync)}"
         return refuse(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
     if broker.logs.is_offline:
@@ -439,7 +445,7 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Prod
     except AppendRefusedError as error:
         return AppendOutcome(
             code_of(error),
-            log_start_offset=-1 if error.exception in _WITHOUT_START else log.log_start_offset,
+            log_start_offset=-1 if error.exception in _ERRORS_WITHOUT_LOG_START else log.log_start_offset,
             record_errors=error.record_errors,
             error_message=error.reason,
         )

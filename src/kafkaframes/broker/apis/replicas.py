@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     _DescribeLogDirs: TypeAlias = RequestOf[kafka.DescribeLogDirsRequest, kafka.DescribeLogDirsResponse]
 
 _PREFERRED, _UNCLEAN = 0, 1
-_REASONS = {
+_LOG_DIR_REASONS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
     ErrorCode.ELECTION_NOT_NEEDED: "the replica leads already",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is down",
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is up",
 }
 # The directory of a partition that is being moved has the suffix ".", a unique id and "-future".
-_MAX_FUTURE_SUFFIX = len(".") + 32 + len("-future")
+_MAX_FUTURE_SUFFIX_LENGTH = len(".") + 32 + len("-future")
 _MAX_NAME_LENGTH = 255
 
 
@@ -90,7 +90,9 @@ def _row(
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition is not None:
         code = elect(broker, partition, is_unclean=is_unclean)
-    return request.response.PartitionResult(partition_id=index, error_code=code, error_message=_REASONS.get(code))
+    return request.response.PartitionResult(
+        partition_id=index, error_code=code, error_message=_LOG_DIR_REASONS.get(code)
+    )
 
 
 def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
@@ -174,7 +176,7 @@ def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
 )
 def _alter_replica_log_dirs(request: _AlterReplicaLogDirs, broker: BrokerState) -> Answer:
     def code_of(path: str, topic: str, index: int) -> int:
-        if len(f"{topic}-{index}") + _MAX_FUTURE_SUFFIX > _MAX_NAME_LENGTH:
+        if len(f"{topic}-{index}") + _MAX_FUTURE_SUFFIX_LENGTH > _MAX_NAME_LENGTH:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path != broker.logs.path:
             return ErrorCode.LOG_DIR_NOT_FOUND

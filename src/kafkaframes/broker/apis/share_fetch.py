@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     _ShareFetch: TypeAlias = RequestOf[kafka.ShareFetchRequest, kafka.ShareFetchResponse]
     _ShareAcknowledge: TypeAlias = RequestOf[kafka.ShareAcknowledgeRequest, kafka.ShareAcknowledgeResponse]
 
-_RENEWS_FROM: Final = 2
-_RECORD_LIMIT: Final = 1  # ShareAcquireMode
+_FIRST_VERSION_WITH_RENEWALS: Final = 2
+_RECORD_LIMIT_MODE: Final = 1  # ShareAcquireMode
 
 
 class _PartitionResult(NamedTuple):
@@ -75,7 +75,7 @@ def _share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access."""
     body, epoch = request.body, request.body.share_session_epoch
     code = _share.refusal(request)
-    is_renewal = request.version >= _RENEWS_FROM and body.is_renew_ack
+    is_renewal = request.version >= _FIRST_VERSION_WITH_RENEWALS and body.is_renew_ack
     if is_renewal and (body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms):
         code = ErrorCode.INVALID_REQUEST
     has_words = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
@@ -226,7 +226,7 @@ def _acquire_row(request: _ShareFetch, state: SharePartition, read: _AvailableRe
         read.offset,
         most,
         max(body.batch_size, 1),
-        record_limit=request.version >= _RENEWS_FROM and body.share_acquire_mode == _RECORD_LIMIT,
+        record_limit=request.version >= _FIRST_VERSION_WITH_RENEWALS and body.share_acquire_mode == _RECORD_LIMIT_MODE,
     )
     spans = list(_spans(headers, read.offset))
     acquired_records = state.acquire(fetch, spans)

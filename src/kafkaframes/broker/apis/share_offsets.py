@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         kafka.DeleteShareGroupOffsetsRequest, kafka.DeleteShareGroupOffsetsResponse
     ]
 
-_NONE = -1
-_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_NO_OFFSET = -1
+_UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refuse_groups(request: _DescribeShareGroupOffsets, code: int) -> Answer:
@@ -105,7 +105,7 @@ def _topic(
     states = broker.share_groups
     rows = []
     for index in indexes:
-        row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NONE)
+        row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NO_OFFSET)
         partition = None if topic is None else topic.partition(index)
         if refusal != ErrorCode.NONE:
             row.error_code = refusal
@@ -113,7 +113,7 @@ def _topic(
             stored_state = states.stored_states.get(ShareKey(group_id, topic.topic_id, index))
             if stored_state is not None:
                 row.start_offset = stored_state.start
-            if stored_state is not None and stored_state.start != _NONE and stored_state.finished_count != _NONE:
+            if stored_state is not None and stored_state.start != _NO_OFFSET and stored_state.finished_count != _NO_OFFSET:
                 row.lag = partition.log.high_watermark - stored_state.start - stored_state.finished_count
         rows.append(row)
     topic_id = NIL_UUID if topic is None or refusal else topic.topic_id
@@ -168,7 +168,9 @@ def _alter_offsets(
             types.AlterShareGroupOffsetsResponsePartition(
                 partition_index=row.partition_index,
                 error_code=refusal
-                or (ErrorCode.NONE if known_topic and known_topic.partition(row.partition_index) else _UNKNOWN),
+                or (
+                    ErrorCode.NONE if known_topic and known_topic.partition(row.partition_index) else _UNKNOWN_PARTITION
+                ),
             )
             for row in topic.partitions
         ]
@@ -179,7 +181,7 @@ def _alter_offsets(
 
 def _refusal(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
     return check_denied(request, broker.access, "TOPIC", name) or (
-        ErrorCode.NONE if name in broker.topics else _UNKNOWN
+        ErrorCode.NONE if name in broker.topics else _UNKNOWN_PARTITION
     )
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     _Heartbeat: TypeAlias = RequestOf[kafka.StreamsGroupHeartbeatRequest, kafka.StreamsGroupHeartbeatResponse]
     _Describe: TypeAlias = RequestOf[kafka.StreamsGroupDescribeRequest, kafka.StreamsGroupDescribeResponse]
 
-_DEFAULT: Final = -1  # of a CreateTopics request
+_BROKER_DEFAULT: Final = -1  # of a CreateTopics request
 
 
 @Api(
@@ -196,7 +196,7 @@ def _making(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
     row = types.CreatableTopic(
         name=topic.name,
         num_partitions=topic.partitions,
-        replication_factor=topic.replication_factor or _DEFAULT,
+        replication_factor=topic.replication_factor or _BROKER_DEFAULT,
         configs=[types.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs],
     )
     return None if topic.name in broker.topics else (yield from making_as_requested(broker, row))

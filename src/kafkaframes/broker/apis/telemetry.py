@@ -32,7 +32,7 @@ _MAX_TELEMETRY_BYTES: Final = 1_048_576  # Kafka's default of telemetry.max.byte
 _ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)  # in Kafka's order of preference
 _RESERVED_IDS: Final = frozenset({NIL_UUID, UUID(int=1)})
 _SESSION_KEY: Final = "telemetry"
-_REPEATS_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+_IMMEDIATE_RETRY_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class _ClientInstance:
         is_due = not times or now_ms - max(times) >= self.subscription.interval_ms
         if is_due:
             self.subscribed_at_ms = now_ms
-        return is_due or self.last_error in _REPEATS_AT_ONCE
+        return is_due or self.last_error in _IMMEDIATE_RETRY_ERRORS
 
     def may_push(self, now_ms: int) -> bool:
         """Return whether a push is not too early. The first one after a new subscription never is."""

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     _DeleteTopics: TypeAlias = RequestOf[kafka.DeleteTopicsRequest, kafka.DeleteTopicsResponse]
     _Changes: TypeAlias = _CreateTopics | _CreatePartitions | _DeleteTopics
 
-_DEFAULT = -1
+_BROKER_DEFAULT = -1
 _MAX_PARTITIONS = 10_000
-_FIRST_BY_ID = 6
+_FIRST_VERSION_BY_TOPIC_ID = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,9 @@ def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
 def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
     """Return the number of partitions and the replication factor of a topic without a manual assignment."""
     factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.by_id)
-    if factor != _DEFAULT and factor < 1:
+    if factor != _BROKER_DEFAULT and factor < 1:
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
-    if count == _DEFAULT:
+    if count == _BROKER_DEFAULT:
         count = broker.settings.number("num.partitions")
     if not 0 < count <= _MAX_PARTITIONS:
         raise RefusedError(
@@ -183,7 +183,7 @@ def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
     if factor > nodes:
         reason = f"the replication factor is {nodes} at most, the number of nodes, not {factor}"
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
-    return int(count), broker.default_factor if factor == _DEFAULT else int(factor)
+    return int(count), broker.default_factor if factor == _BROKER_DEFAULT else int(factor)
 
 
 def _check(request: _CreateTopics, broker: BrokerState, name: str, batch: _TopicCreations) -> None:
@@ -212,7 +212,7 @@ def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
     """Return the replicas of each partition of a manual assignment."""
     if not request_topic.assignments:
         return []
-    if request_topic.num_partitions != _DEFAULT or request_topic.replication_factor != _DEFAULT:
+    if request_topic.num_partitions != _BROKER_DEFAULT or request_topic.replication_factor != _BROKER_DEFAULT:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, "a manual assignment, and partitions or a replication factor beside it"
         )
@@ -336,7 +336,7 @@ def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> No
     ),
 )
 def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
-    if request.version >= _FIRST_BY_ID:
+    if request.version >= _FIRST_VERSION_BY_TOPIC_ID:
         requested_topics = [(one.name, one.topic_id) for one in request.body.topics]
     else:
         requested_topics = [(name, NIL_UUID) for name in request.body.topic_names]

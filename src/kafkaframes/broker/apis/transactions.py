@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.apis.groups import TRANSACTION, check_rights, elsewhere, error_of, transaction_refusal
-from kafkaframes.broker.requests.api import LEFT_OUT, Answer, Api, Right
+from kafkaframes.broker.requests.api import OMITTED, Answer, Api, Right
 from kafkaframes.broker.requests.failures import failure_response
 from kafkaframes.broker.requests.request import Request, RequestOf
 from kafkaframes.broker.security.access import check_denied, may
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     _WriteTxnMarkers: TypeAlias = RequestOf[kafka.WriteTxnMarkersRequest, kafka.WriteTxnMarkersResponse]
 
 
-_FIRST_INIT_WITH_FENCED = 4
-_NONE = -1
-_FIRST_WITH_FENCED = 2
-_FIRST_WITH_MANY = 4
+_FIRST_INIT_VERSION_WITH_FENCED = 4
+_NO_PRODUCER_ID = -1
+_FIRST_VERSION_WITH_FENCED = 2
+_FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS = 4
 _Codes = dict[TopicPartition, int]
-_FIRST_WITH_BUMP = 5
+_FIRST_VERSION_WITH_EPOCH_BUMP = 5
 
 
 def _refuse_id(request: _InitProducerId, code: int) -> Answer:
-    return request.response(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+    return request.response(error_code=code, producer_id=_NO_PRODUCER_ID, producer_epoch=_NO_PRODUCER_ID)
 
 
 @Api(
@@ -70,7 +70,7 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
     body = request.body
     code = _refusal(request, broker)
     if code == ErrorCode.NONE:
-        has_id = body.producer_id != _NONE
+        has_id = body.producer_id != _NO_PRODUCER_ID
         expected_producer = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
         try:
             producer = broker.transactions.init_producer_id(
@@ -79,10 +79,10 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
             return request.response(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
         except KafkaframesError as error:
             code = error_of(error)
-    return _refuse_id(request, _code_for_version(request, code, since=_FIRST_INIT_WITH_FENCED))
+    return _refuse_id(request, _code_for_version(request, code, since=_FIRST_INIT_VERSION_WITH_FENCED))
 
 
-def _code_for_version(request: Request, code: int, *, since: int = _FIRST_WITH_FENCED) -> int:
+def _code_for_version(request: Request, code: int, *, since: int = _FIRST_VERSION_WITH_FENCED) -> int:
     """Return the error code for the request's version: older ones have INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
     is_too_new = code == ErrorCode.PRODUCER_FENCED and request.version < since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code
@@ -98,13 +98,13 @@ def _refusal(request: _InitProducerId, broker: BrokerState) -> int:
             return code
     elif not broker.access.may_write_idempotently(request.session):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    if (body.producer_id == _NONE) != (body.producer_epoch == _NONE):
+    if (body.producer_id == _NO_PRODUCER_ID) != (body.producer_epoch == _NO_PRODUCER_ID):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
 
 
 def _refuse_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
-    if request.version >= _FIRST_WITH_MANY:
+    if request.version >= _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
         return request.response(error_code=code)
     topics = request.body.v3_and_below_topics
     codes = dict.fromkeys(_partitions(topics), code)
@@ -131,7 +131,7 @@ def _refuse_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
 )
 def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
-    if request.version < _FIRST_WITH_MANY:
+    if request.version < _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
         return _answer_client(request, broker)
 
     def row(
@@ -200,7 +200,7 @@ def _not_attempted(codes: _Codes) -> _Codes:
 
 
 def _partition_refusal(request: _AddPartitionsToTxn, broker: BrokerState, where: TopicPartition) -> int:
-    is_client = request.version < _FIRST_WITH_MANY
+    is_client = request.version < _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS
     if is_client and broker.is_internal(where.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     code = check_denied(request, broker.access, "TOPIC", where.topic) if is_client else ErrorCode.NONE
@@ -270,7 +270,7 @@ def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
 )
 def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
     body = request.body
-    bumps = request.version >= _FIRST_WITH_BUMP
+    bumps = request.version >= _FIRST_VERSION_WITH_EPOCH_BUMP
     code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
@@ -298,7 +298,7 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
         "v1+": "by duration (KIP-994)",
         "v2+": "by a pattern that must match the whole id (KIP-1152)",
     },
-    rights=(Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=LEFT_OUT),),
+    rights=(Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=OMITTED),),
 )
 def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
@@ -333,7 +333,7 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
     behaviour="Returns state, producer, timeout and partitions of transactional ids.",
     rights=(
         Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
-        Right("DESCRIBE", "TOPIC", each="each topic of a transaction", denied=LEFT_OUT),
+        Right("DESCRIBE", "TOPIC", each="each topic of a transaction", denied=OMITTED),
     ),
 )
 def _describe_transactions(request: _DescribeTransactions, broker: BrokerState) -> Answer:

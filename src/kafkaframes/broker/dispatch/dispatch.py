@@ -22,10 +22,10 @@ from kafkaframes.protocol.messages.headers import peek_request, read_request_hea
 from kafkaframes.wire.primitives import Part
 
 Buffers = list["bytes | memoryview | Part"]
-_LONG_BYTES: Final = 4096  # shorter parts are joined into one buffer
+_MIN_UNJOINED_BYTES: Final = 4096  # shorter parts are joined into one buffer
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _ID_BYTES: Final = 4
-_NO_TAGS: Final = b"\x00"
+_NO_TAGGED_FIELDS: Final = b"\x00"
 
 
 class Hook(Protocol):
@@ -162,7 +162,7 @@ def together(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
     buffers: Buffers = []
     short: list[bytes | memoryview] = []
     for part in parts:
-        if isinstance(part, Part) or len(part) >= _LONG_BYTES:
+        if isinstance(part, Part) or len(part) >= _MIN_UNJOINED_BYTES:
             if short:
                 buffers.append(b"".join(short))
                 short = []
@@ -177,7 +177,7 @@ def together(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
 def _tag_section(tags: list[tuple[int, bytes]]) -> bytes:
     """Return the tagged fields of a response header."""
     if not tags:
-        return _NO_TAGS
+        return _NO_TAGGED_FIELDS
     return response_header_class()(unknown_tags=sorted(tags)).encode(1)[_ID_BYTES:]
 
 

@@ -32,9 +32,9 @@ from kafkaframes.broker.requests.api import Answer, Later
 from kafkaframes.broker.requests.request import Request, Session
 from kafkaframes.broker.state.changes import Waiting
 from kafkaframes.broker.state.partitions import (
+    MAX_COPIED_BYTES,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    STRETCH_BYTES,
     Limits,
     Read,
     epoch_code,
@@ -49,15 +49,15 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header
 from kafkaframes.wire.primitives import Part
 
-_FIRST_FETCH = 4  # before it, records come in older formats
-_FIRST_FLEXIBLE_FETCH = 12
-_FIRST_WITH_START = 5
-_FIRST_WITH_SESSIONS = 7
-_FIRST_WITH_EPOCH = 9
-_FIRST_WITH_RACK = 11
-_FIRST_BY_ID = 13
-_FIRST_WITHOUT_REPLICA = 15
-_CONSUMER = -1
+_FIRST_FETCH_VERSION = 4  # before it, records come in older formats
+_FIRST_FLEXIBLE_FETCH_VERSION = 12
+_FIRST_VERSION_WITH_LOG_START = 5
+_FIRST_VERSION_WITH_SESSIONS = 7
+_FIRST_VERSION_WITH_LEADER_EPOCH = 9
+_FIRST_VERSION_WITH_RACK = 11
+_FIRST_VERSION_BY_TOPIC_ID = 13
+_FIRST_VERSION_WITHOUT_REPLICA_ID = 15
+_CONSUMER_REPLICA_ID = -1
 _NO_SESSION = (0, -1)
 _LIMITS, _SESSION, _INT32 = struct.Struct(">iiib"), struct.Struct(">ii"), struct.Struct(">i")
 # Of one partition: its number, the leader epoch, the offset, the epoch of the last record, the log's start, the most
@@ -69,7 +69,12 @@ _ROW_4, _ROW_5 = struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _NO_REPLICA = _NULL_ARRAY = struct.pack(">i", -1)
 _THROTTLE, _THROTTLE_ERROR_SESSION, _NO_TAGGED_FIELDS = bytes(4), bytes(10), b"\x00"
 # The list of aborted transactions, by whether the version is flexible and the list is asked for: empty or null.
-_ABORTED = {(False, True): bytes(4), (False, False): _NULL_ARRAY, (True, True): b"\x01", (True, False): b"\x00"}
+_EMPTY_ABORTED_LISTS = {
+    (False, True): bytes(4),
+    (False, False): _NULL_ARRAY,
+    (True, True): b"\x01",
+    (True, False): b"\x00",
+}
 
 
 class RequestedPartition(NamedTuple):
@@ -84,15 +89,15 @@ class RequestedPartition(NamedTuple):
 
 def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | Part]:
     """Return the body of the answer to an ordinary request; one of ``fast_reading.UNUSUAL`` for any other."""
-    if version < _FIRST_WITHOUT_REPLICA and cursor.numbers(_INT32)[0] != _CONSUMER:
+    if version < _FIRST_VERSION_WITHOUT_REPLICA_ID and cursor.numbers(_INT32)[0] != _CONSUMER_REPLICA_ID:
         raise UnusualError
     max_wait_ms, min_bytes, max_bytes, isolation = cursor.numbers(_LIMITS)
     if max_bytes < 0 or isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise UnusualError
-    if version >= _FIRST_WITH_SESSIONS and cursor.numbers(_SESSION) != _NO_SESSION:
+    if version >= _FIRST_VERSION_WITH_SESSIONS and cursor.numbers(_SESSION) != _NO_SESSION:
         raise UnusualError
     most = min(max_bytes, broker.settings.number("fetch.max.bytes"))
-    stretch_bytes = STRETCH_BYTES if session.sends_files else None
+    stretch_bytes = MAX_COPIED_BYTES if session.sends_files else None
     answer = _Answer(version, session, broker, Limits(most, True, isolation_of(isolation), stretch_bytes=stretch_bytes))
     answer.read(cursor)
     if max_wait_ms > 0 and answer.size < min(min_bytes, most):
@@ -105,7 +110,7 @@ class _Answer:
 
     def __init__(self, version: int, session: Session, broker: BrokerState, limits: Limits) -> None:
         self._version = version
-        self._is_flexible = version >= _FIRST_FLEXIBLE_FETCH
+        self._is_flexible = version >= _FIRST_FLEXIBLE_FETCH_VERSION
         self._session = session
         self._broker = broker
         self._limits = limits
@@ -115,14 +120,14 @@ class _Answer:
     def read(self, cursor: Cursor) -> None:
         """Read a request from its topics on, and the partitions that it asks for."""
         append = self.parts.append
-        append(_THROTTLE_ERROR_SESSION if self._version >= _FIRST_WITH_SESSIONS else _THROTTLE)
+        append(_THROTTLE_ERROR_SESSION if self._version >= _FIRST_VERSION_WITH_SESSIONS else _THROTTLE)
         count = cursor.count()
         append(array_start(count, is_flexible=self._is_flexible))
         topics = [self._topic(cursor) for _ in range(count)]
         all_different(topics)
-        if self._version >= _FIRST_WITH_SESSIONS:
+        if self._version >= _FIRST_VERSION_WITH_SESSIONS:
             cursor.no_elements()  # forgotten topics
-        if self._version >= _FIRST_WITH_RACK:
+        if self._version >= _FIRST_VERSION_WITH_RACK:
             rack, _ = cursor.text()
             if rack and self._broker.nodes.has_racks:
                 raise UnusualError
@@ -144,7 +149,7 @@ class _Answer:
     def _find(self, cursor: Cursor) -> tuple[Topic, bytes]:
         """Return the next topic, and what stands for it in the answer."""
         broker = self._broker
-        if self._version >= _FIRST_BY_ID:
+        if self._version >= _FIRST_VERSION_BY_TOPIC_ID:
             raw = cursor.uuid()
             topic = broker.topics_by_id.get(UUID(bytes=raw))
         else:
@@ -176,9 +181,11 @@ class _Answer:
     def _row(self, index: int, read: Read) -> None:
         version, is_flexible = self._version, self._is_flexible
         head = index, ErrorCode.NONE, read.high_watermark, read.last_stable_offset
-        row = _ROW_4.pack(*head) if version < _FIRST_WITH_START else _ROW_5.pack(*head, read.log_start_offset)
-        row += _ABORTED[is_flexible, read.aborted is not None]  # none there, or not asked for
-        if version >= _FIRST_WITH_RACK:
+        row = (
+            _ROW_4.pack(*head) if version < _FIRST_VERSION_WITH_LOG_START else _ROW_5.pack(*head, read.log_start_offset)
+        )
+        row += _EMPTY_ABORTED_LISTS[is_flexible, read.aborted is not None]  # none there, or not asked for
+        if version >= _FIRST_VERSION_WITH_RACK:
             row += _NO_REPLICA
         self.parts += (row + array_start(len(read.records), is_flexible=is_flexible), read.records)
         if is_flexible:
@@ -186,13 +193,13 @@ class _Answer:
 
 
 def _read_partition(cursor: Cursor, version: int) -> RequestedPartition:
-    if version >= _FIRST_FLEXIBLE_FETCH:
+    if version >= _FIRST_FLEXIBLE_FETCH_VERSION:
         index, epoch, offset, last, _, most = cursor.numbers(_PARTITION_12)
         return RequestedPartition(index, offset, most, epoch, last)
-    if version >= _FIRST_WITH_EPOCH:
+    if version >= _FIRST_VERSION_WITH_LEADER_EPOCH:
         index, epoch, offset, _, most = cursor.numbers(_PARTITION_9)
         return RequestedPartition(index, offset, most, epoch)
-    if version >= _FIRST_WITH_START:
+    if version >= _FIRST_VERSION_WITH_LOG_START:
         index, offset, _, most = cursor.numbers(_PARTITION_5)
         return RequestedPartition(index, offset, most)
     index, offset, most = cursor.numbers(_PARTITION_4)
@@ -202,7 +209,7 @@ def _read_partition(cursor: Cursor, version: int) -> RequestedPartition:
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _NO_RANGE: Final = (1, 0)
 _NO_TAGS: Final = b"\x00"
-_SMALL_BYTES: Final = 4096  # so small an answer has no part that is long or in a file
+_MAX_SMALL_RESPONSE_BYTES: Final = 4096  # so small an answer has no part that is long or in a file
 
 
 class Unfinished(NamedTuple):
@@ -221,7 +228,7 @@ class FastPath:
         ranges = {key: api.range for key, api in dispatcher.apis.items()}
         low, high = ranges.get(FETCH, _NO_RANGE)
         self._repeats = Repeats(self._broker)
-        self._ranges = {PRODUCE: ranges.get(PRODUCE, _NO_RANGE), FETCH: (max(low, _FIRST_FETCH), high)}
+        self._ranges = {PRODUCE: ranges.get(PRODUCE, _NO_RANGE), FETCH: (max(low, _FIRST_FETCH_VERSION), high)}
 
     def __call__(self, frame: memoryview, session: Session) -> Buffers | Unfinished | None:
         """Return the answer's frame in parts; None where the request is not ordinary."""
@@ -247,8 +254,12 @@ class FastPath:
     def _in_full(self, frame: memoryview, head: tuple[int, int, int], session: Session) -> Buffers | Unfinished | None:
         """Answer what is read word by word."""
         key, version, correlation_id = head
-        is_flexible = version >= (fast_produce.FIRST_FLEXIBLE if key == PRODUCE else _FIRST_FLEXIBLE_FETCH)
-        handy = frame.tobytes() if len(frame) < _SMALL_BYTES else frame  # a byte of a view costs twice that of bytes
+        is_flexible = version >= (
+            fast_produce.FIRST_FLEXIBLE_VERSION if key == PRODUCE else _FIRST_FLEXIBLE_FETCH_VERSION
+        )
+        handy = (
+            frame.tobytes() if len(frame) < _MAX_SMALL_RESPONSE_BYTES else frame
+        )  # a byte of a view costs twice that of bytes
         try:
             header, start = read_request_header(handy, 1 + is_flexible)
             if header.unknown_tags:
@@ -275,7 +286,7 @@ class FastPath:
             parts = list(fast_produce.write(topics_done, version))
         size = 4 + is_flexible + sum(map(len, parts))
         begin = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGS[: int(is_flexible)]
-        if size < _SMALL_BYTES:
+        if size < _MAX_SMALL_RESPONSE_BYTES:
             small: list[Any] = parts
             return [begin + b"".join(small)]
         return together((begin, *parts))

@@ -23,11 +23,11 @@ from kafkaframes.errors import ErrorCode
 from kafkaframes.records.limits import ApartError, ContentBudget
 from kafkaframes.wire.primitives import NIL_UUID
 
-FIRST_FLEXIBLE = 9
-_FIRST_WITH_TRANSACTIONS = 3
-_FIRST_BY_ID = 13
+FIRST_FLEXIBLE_VERSION = 9
+_FIRST_VERSION_WITH_TRANSACTIONS = 3
+_FIRST_VERSION_BY_TOPIC_ID = 13
 _ACKS_AND_TIMEOUT, _INDEX = struct.Struct(">hi"), struct.Struct(">i")
-_ORDINARY_ACKS = (1, -1)
+_FAST_PATH_ACKS = (1, -1)
 _THROTTLE, _THROTTLE_AND_TAGS = bytes(4), bytes(5)
 # A row of an answer: index, error code and base offset; the time of the log; its start; no errors of single records and
 # no message. What a version has of them, and what stands behind.
@@ -60,10 +60,10 @@ class CompletedTopic(NamedTuple):
 
 def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> tuple[list[RequestedTopic], int]:
     """Return what an ordinary request asks for, and its acks; nothing has changed yet."""
-    if version >= _FIRST_WITH_TRANSACTIONS:
+    if version >= _FIRST_VERSION_WITH_TRANSACTIONS:
         cursor.null_text()
     acks, _ = cursor.numbers(_ACKS_AND_TIMEOUT)
-    if acks not in _ORDINARY_ACKS:
+    if acks not in _FAST_PATH_ACKS:
         raise UnusualError
     topics = [_topic(cursor, version, session, broker) for _ in range(cursor.count())]
     all_different([one.raw for one in topics])
@@ -72,7 +72,7 @@ def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) ->
 
 def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> RequestedTopic:
     name, topic_id, topic = "", NIL_UUID, None
-    if version >= _FIRST_BY_ID:
+    if version >= _FIRST_VERSION_BY_TOPIC_ID:
         raw = cursor.uuid()
         topic_id = UUID(bytes=raw)
         topic = broker.topics_by_id.get(topic_id)
@@ -99,7 +99,7 @@ def topic_of(requested_topic: RequestedTopic, version: int, broker: BrokerState)
     """Return the topic that a request means now."""
     return (
         broker.topics_by_id.get(requested_topic.topic_id)
-        if version >= _FIRST_BY_ID
+        if version >= _FIRST_VERSION_BY_TOPIC_ID
         else broker.topics.get(requested_topic.name)
     )
 
@@ -141,12 +141,14 @@ def is_ordinary(topics_done: list[CompletedTopic]) -> bool:
 
 def write(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
     """Return the answer's body; nothing in it was refused."""
-    is_flexible = version >= FIRST_FLEXIBLE
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
     parts = [array_start(len(topics_done), is_flexible=is_flexible)]
     for topic in topics_done:
         requested_topic, outcomes = topic
         parts.append(
-            requested_topic.raw if version >= _FIRST_BY_ID else text_bytes(requested_topic.raw, is_flexible=is_flexible)
+            requested_topic.raw
+            if version >= _FIRST_VERSION_BY_TOPIC_ID
+            else text_bytes(requested_topic.raw, is_flexible=is_flexible)
         )
         parts.append(array_start(len(outcomes), is_flexible=is_flexible))
         parts += [row(index, outcome, version) for index, outcome in topic.by_index()]
@@ -166,7 +168,7 @@ def around(topic: CompletedTopic, version: int) -> tuple[bytes, bytes, bytes]:
 def row(index: int, outcome: AppendOutcome, version: int) -> bytes:
     """Return the row of one partition that was appended to."""
     code, offset, time_ms, start = outcome[:4]
-    if version >= FIRST_FLEXIBLE:
+    if version >= FIRST_FLEXIBLE_VERSION:
         return _ROW_5.pack(index, code, offset, time_ms, start) + _NO_ERRORS_AND_TAGS
     if version >= 5:
         packed_row = _ROW_5.pack(index, code, offset, time_ms, start)
@@ -174,10 +176,10 @@ def row(index: int, outcome: AppendOutcome, version: int) -> bytes:
     return _ROW_2.pack(index, code, offset, time_ms) if version >= 2 else _ROW_0.pack(index, code, offset)
 
 
-MAX_KNOWN_REQUESTS = 1024  # then all are forgotten, and known again as they come
+MAX_CACHED_REQUESTS = 1024  # then all are forgotten, and known again as they come
 MAX_HEAD_BYTES = 512  # before the records of a request that is kept
 _SIZE_AND_ID = struct.Struct(">ii")
-_TAKEN = AppendOutcome(base_offset=0, log_start_offset=0)
+_PLACEHOLDER_OUTCOME = AppendOutcome(base_offset=0, log_start_offset=0)
 _NO_RECORDS = produce.read_produced(b"")
 
 
@@ -202,7 +204,7 @@ class KnownRequest(NamedTuple):
     @property
     def is_flexible(self) -> bool:
         """Whether lengths are varints."""
-        return self.version >= FIRST_FLEXIBLE
+        return self.version >= FIRST_FLEXIBLE_VERSION
 
     def answer(self, correlation_id: int, outcome: AppendOutcome) -> bytes:
         """Return the answer's frame; nothing was refused."""
@@ -252,11 +254,11 @@ class Repeats:
             return
         ((partition, _),) = requested_topics[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
-        before, mark, after = around(CompletedTopic(requested_topics[0], [_TAKEN]), version)
+        before, mark, after = around(CompletedTopic(requested_topics[0], [_PLACEHOLDER_OUTCOME]), version)
         if cursor.is_flexible:
             before = b"\x00" + before  # of the response's header
         size = 4 + len(before) + len(mark) + len(after)
-        if len(self._known_requests) >= MAX_KNOWN_REQUESTS:
+        if len(self._known_requests) >= MAX_CACHED_REQUESTS:
             self._known_requests.clear()
         bare = requested_topics[0]._replace(partitions=[(partition, _NO_RECORDS)])
         self._known_requests[key] = KnownRequest(bare, index, acks, version, tail, size, before, after)

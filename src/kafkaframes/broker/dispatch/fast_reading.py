@@ -9,9 +9,9 @@ from kafkaframes.errors import DecodeError
 from kafkaframes.wire.varint import write_unsigned_varint
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
-_NULL = -1
+_NULL_LENGTH = -1
 _UUID_BYTES = 16
-_MAX_LENGTH_BYTES = 5  # of an unsigned varint
+_MAX_VARINT_BYTES = 5  # of an unsigned varint
 _MAX_ELEMENTS = 10_000
 
 
@@ -49,7 +49,7 @@ class Cursor:
             self.at += 1
             return value - 1
         value = shift = 0
-        for _ in range(_MAX_LENGTH_BYTES):
+        for _ in range(_MAX_VARINT_BYTES):
             byte = self._frame[self.at]
             self.at += 1
             value |= (byte & 0x7F) << shift
@@ -78,7 +78,7 @@ class Cursor:
 
     def null_text(self) -> None:
         """Pass a string that is null; give up at any other."""
-        if self._length(_INT16) != _NULL:
+        if self._length(_INT16) != _NULL_LENGTH:
             raise UnusualError
 
     def uuid(self) -> bytes:

@@ -84,24 +84,24 @@ def _rewrite_api(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
     return served_api
 
 
-_FORMAT = "log.message.format.version"
-_FIRST_WITH_GROUP_SETTINGS = (4,)
-_FIRST_OF_KRAFT = (3, 3)  # from here on the controller creates topics, and an answer does not wait for it
-_FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
+_MESSAGE_FORMAT_SETTING = "log.message.format.version"
+_FIRST_RELEASE_WITH_GROUP_SETTINGS = (4,)
+_FIRST_KRAFT_RELEASE = (3, 3)  # from here on the controller creates topics, and an answer does not wait for it
+_FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
 
 
 def play(name: str, settings: BrokerSettings) -> ServedApis:
     """Return the APIs of a known release, as far as they are served here; it decides a topic's default format."""
     release_info = release(name)
     version = tuple(int(part) for part in release_info.name.split(".")[:3])
-    settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
-    settings.groups_have_settings = version >= _FIRST_WITH_GROUP_SETTINGS
+    settings.writes_format_2 = version >= _FIRST_RELEASE_WITH_FORMAT_2
+    settings.groups_have_settings = version >= _FIRST_RELEASE_WITH_GROUP_SETTINGS
     settings.features = features_of_release(version)
-    is_by_controller = version >= _FIRST_OF_KRAFT
+    is_by_controller = version >= _FIRST_KRAFT_RELEASE
     settings.new_topic_error = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_by_controller else ErrorCode.LEADER_NOT_AVAILABLE
     )
-    settings.explicit.setdefault(_FORMAT, _format_of(version))
+    settings.explicit.setdefault(_MESSAGE_FORMAT_SETTING, _format_of(version))
     apis: dict[int, Api] = {}
     advertised = {}
     for key, api_range in release_info.apis().items():
@@ -121,4 +121,4 @@ def play(name: str, settings: BrokerSettings) -> ServedApis:
 
 def _format_of(version: tuple[int, ...]) -> str:
     """Return the ``message.format.version`` that a release writes by default."""
-    return "3.0-IV1" if version >= _FIRST_OF_FORMAT_2 else ".".join(str(number) for number in version)
+    return "3.0-IV1" if version >= _FIRST_RELEASE_WITH_FORMAT_2 else ".".join(str(number) for number in version)

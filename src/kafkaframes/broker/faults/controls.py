@@ -37,7 +37,7 @@ from kafkaframes.storage.partition.fetch import LOG_END
 _CHUNK_BYTES = 1 << 20
 
 
-_SHOWN_PARTITIONS = 10
+_MAX_PRINTED_PARTITIONS = 10
 
 
 class TopicInfo(NamedTuple):
@@ -51,8 +51,8 @@ class TopicInfo(NamedTuple):
 
     def __repr__(self) -> str:
         """Return one line: name, partitions, log end offsets and settings."""
-        ends = ", ".join(map(str, self.end_offsets[:_SHOWN_PARTITIONS]))
-        more = ", ..." if len(self.end_offsets) > _SHOWN_PARTITIONS else ""
+        ends = ", ".join(map(str, self.end_offsets[:_MAX_PRINTED_PARTITIONS]))
+        more = ", ..." if len(self.end_offsets) > _MAX_PRINTED_PARTITIONS else ""
         configs = "".join(f", {key}={value}" for key, value in sorted(self.configs.items()))
         return f"<Topic {self.name}: {count_text(self.partitions, 'partition')}, end offsets {ends}{more}{configs}>"
 
@@ -254,7 +254,7 @@ def transactions(state: BrokerState) -> dict[str, TransactionInfo]:
     }
 
 
-_KINDS: Final = {"group": 0, "transaction": 1, "share": 2}  # Kafka's coordinator types
+_COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1, "share": 2}  # Kafka's coordinator types
 Configs = Mapping[str, str | int | bool]
 
 
@@ -307,9 +307,9 @@ def move_leader(state: BrokerState, topic: str, partition: int, node_id: int) ->
 def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> None:
     """Move a group's or transactional id's coordinator to another node, as ``Broker.move_coordinator``."""
     node_of(state, node_id)
-    if kind not in _KINDS:
-        raise OptionError(f"no kind {kind!r} among {', '.join(_KINDS)}")
-    state.nodes.coordinators[_KINDS[kind], key] = node_id
+    if kind not in _COORDINATOR_TYPES:
+        raise OptionError(f"no kind {kind!r} among {', '.join(_COORDINATOR_TYPES)}")
+    state.nodes.coordinators[_COORDINATOR_TYPES[kind], key] = node_id
 
 
 def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> None:

@@ -23,7 +23,7 @@ from kafkaframes.storage.files.disk import Disk, DiskFile
 from kafkaframes.storage.files.filesystem import FileSystemOver
 from kafkaframes.storage.files.local_disk import LocalDisk
 
-EFFECTS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
+DISK_OPERATIONS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
 _Write = Callable[[int], None]  # writes the first N bytes
 
 
@@ -32,7 +32,7 @@ class DiskRule(Occasions):
     """A rule for disk operations, created by ``DiskFaults.on``.
 
     Attributes:
-        effect: one of ``EFFECTS``; None matches every operation.
+        effect: one of ``DISK_OPERATIONS``; None matches every operation.
         path: shell pattern for the whole path; None matches every path.
     """
 
@@ -127,8 +127,8 @@ class DiskFaults:
 
     def on(self, effect: str | None = None, *, path: str | None = None, optional: bool = False) -> DiskRule:
         """Create a rule for disk operations, as ``Broker.on_disk`` does."""
-        if effect is not None and effect not in EFFECTS:
-            raise OptionError(f"a disk has no effect {effect!r}; there are {', '.join(EFFECTS)}")
+        if effect is not None and effect not in DISK_OPERATIONS:
+            raise OptionError(f"a disk has no effect {effect!r}; there are {', '.join(DISK_OPERATIONS)}")
         rule = DiskRule(effect, path, is_optional=optional, origin=line_of_caller(), history=self.history)
         self.rules.append(rule)
         self.history.rules.append(rule)

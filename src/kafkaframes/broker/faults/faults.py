@@ -18,14 +18,14 @@ from kafkaframes.broker.requests.api import Answer, CloseConnection, Later, map_
 from kafkaframes.broker.requests.failures import failure_response, flip_bytes
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.state.clock import Clock
-from kafkaframes.broker.state.fetch_sessions import FIRST
+from kafkaframes.broker.state.fetch_sessions import INITIAL_EPOCH
 from kafkaframes.errors import ErrorCode, OptionError
 
 if TYPE_CHECKING:
     from kafkaframes.broker.state.state import BrokerState
 
 Pass = Callable[[], Answer]
-CONDITIONS = ("version", "topic", "partition", "client_id", "node_id", "where")
+FAULT_CONDITIONS = ("version", "topic", "partition", "client_id", "node_id", "where")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -135,7 +135,7 @@ class Rule(Occasions):
 
     def describe(self) -> str:
         """Return the calls that created the rule."""
-        conditions = {name: getattr(self, name) for name in CONDITIONS}
+        conditions = {name: getattr(self, name) for name in FAULT_CONDITIONS}
         return self._chain(show_call("on", self.api, **conditions, optional=self.is_optional))
 
     def remove(self) -> None:
@@ -222,10 +222,10 @@ class Faults:
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise OptionError(f"there is no API {api!r}; {hint}expected {', '.join(sorted(names))}")
         for name in conditions:
-            if name not in CONDITIONS:
-                near = get_close_matches(name, CONDITIONS, 1)
+            if name not in FAULT_CONDITIONS:
+                near = get_close_matches(name, FAULT_CONDITIONS, 1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
-                raise OptionError(f"requests are not chosen by {name}; {hint}expected {', '.join(CONDITIONS)}")
+                raise OptionError(f"requests are not chosen by {name}; {hint}expected {', '.join(FAULT_CONDITIONS)}")
         rule = Rule(
             api,
             self._clock,
@@ -269,12 +269,12 @@ def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tu
     for topics in ("topic_data", "topics", "v3_and_below_topics"):
         for topic in getattr(body, topics, None) or ():
             name = topic if isinstance(topic, str) else _name_of(topic, state)
-            rows = next((rows for key in _PARTITIONS if (rows := getattr(topic, key, None))), ())
+            rows = next((rows for key in _PARTITION_FIELDS if (rows := getattr(topic, key, None))), ())
             if not rows:
                 yield name, None
             for row in rows:
                 yield name, _index_of(row)
-    if state is not None and getattr(body, "session_epoch", -1) > FIRST and hasattr(body, "session_id"):
+    if state is not None and getattr(body, "session_epoch", -1) > INITIAL_EPOCH and hasattr(body, "session_id"):
         for (topic_name, topic_id, index), fetched_partition in state.fetch_sessions.partitions(body.session_id):
             yield fetched_partition.name or topic_name or _name_by_id(topic_id, state), index
 
@@ -289,7 +289,7 @@ def _name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
     return None if topic is None else topic.name
 
 
-_PARTITIONS = ("partition_data", "partitions", "partition_indexes")
+_PARTITION_FIELDS = ("partition_data", "partitions", "partition_indexes")
 
 
 def _index_of(row: Any) -> int | None:

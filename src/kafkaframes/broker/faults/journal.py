@@ -24,10 +24,10 @@ from kafkaframes.errors.sensitive import REQUEST, RESPONSE, redact_json, redact_
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.structs import Struct
 
-_KEPT = 10_000
-_MAX_BYTES = 64 << 20
-_SMALL = 512  # size of an entry without its bodies
-_SAMPLE = 32  # elements of a long list whose size is measured
+_MAX_ENTRIES = 10_000
+_MAX_JOURNAL_BYTES = 64 << 20
+_ENTRY_OVERHEAD_BYTES = 512  # size of an entry without its bodies
+_SAMPLED_ELEMENTS = 32  # elements of a long list whose size is measured
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Journal:
     The fast path is disabled while a broker has a journal, so that the journal contains every request.
     """
 
-    def __init__(self, monotonic_ms: Callable[[], int], *, keep: int = _KEPT) -> None:
+    def __init__(self, monotonic_ms: Callable[[], int], *, keep: int = _MAX_ENTRIES) -> None:
         self._monotonic_ms = monotonic_ms
         self._entries: deque[Entry] = deque(maxlen=keep)
         self._number = 0
@@ -109,7 +109,7 @@ class Journal:
             except CloseConnection as error:
                 entry.fault = f"not decoded: {error}"
         self._entries.append(entry)
-        self._weigh(entry, _SMALL + max(len(request.data), _memory_of(entry.body)))
+        self._weigh(entry, _ENTRY_OVERHEAD_BYTES + max(len(request.data), _memory_of(entry.body)))
         request.journal_entry = entry
         return None
 
@@ -137,7 +137,7 @@ class Journal:
             oldest.size_bytes = 0
 
     def _is_too_much(self) -> bool:
-        return self._bytes > _MAX_BYTES or len(self._with_bodies) > (self._entries.maxlen or 0)
+        return self._bytes > _MAX_JOURNAL_BYTES or len(self._with_bodies) > (self._entries.maxlen or 0)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.copy())  # a copy, because the broker's thread appends entries
@@ -218,7 +218,7 @@ class Journal:
 def _memory_of(value: Any) -> int:
     """Return the approximate memory of a body, in bytes. A sample of long lists is measured."""
     if isinstance(value, list | tuple):
-        step = max(len(value) // _SAMPLE, 1)
+        step = max(len(value) // _SAMPLED_ELEMENTS, 1)
         sample = value[::step]
         inside = sum(map(_memory_of, sample))
         return getsizeof(value) + (inside * len(value) // len(sample) if sample else 0)
@@ -234,7 +234,7 @@ def _record_bytes(answer: Any) -> int:
     return sum(len(getattr(row, "records", None) or b"") for row in rows)
 
 
-_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def open_request_log(path: str) -> TextIO:
@@ -281,7 +281,7 @@ class RequestLog:
                 "requestApiVersion": request.version,
                 "correlationId": request.correlation_id,
                 "clientId": request.client_id,
-                "requestApiKeyName": _WORD.sub("_", request.api.name).upper(),
+                "requestApiKeyName": _WORD_START.sub("_", request.api.name).upper(),
             },
             "request": body,
             "response": answer,

@@ -11,7 +11,7 @@ import threading
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import Disk
 
-_NEW = -1  # the file was never flushed
+_NEVER_FLUSHED = -1  # the file was never flushed
 
 
 class UnflushedFiles:
@@ -26,7 +26,7 @@ class UnflushedFiles:
         """Record that a file is about to be created."""
         if path not in self._flushed_sizes and self._disk.stat(path) is None:
             with self._lock:
-                self._flushed_sizes[path] = _NEW
+                self._flushed_sizes[path] = _NEVER_FLUSHED
 
     def before_change(self, path: str, end: int | None = None) -> None:
         """Record that content is about to be written, or that the file is about to be truncated at ``end``."""
@@ -41,7 +41,7 @@ class UnflushedFiles:
     def size_of(self, path: str) -> int:
         """Return the current size of a file; -1 if it does not exist."""
         info = self._disk.stat(path)
-        return _NEW if info is None else info.size_bytes
+        return _NEVER_FLUSHED if info is None else info.size_bytes
 
     def after_flush(self, path: str, size: int) -> None:
         """Record that a file was flushed. It had ``size`` bytes before the flush; bytes after them may be lost."""
@@ -68,7 +68,7 @@ class UnflushedFiles:
             if info is None or info.is_directory:
                 continue
             try:
-                if size == _NEW:
+                if size == _NEVER_FLUSHED:
                     self._disk.delete(path)
                 elif size < info.size_bytes:
                     self._disk.truncate(path, size)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from kafkaframes.errors.words import count_text
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 @dataclass(slots=True, eq=False)
@@ -172,7 +172,7 @@ def show_call(name: str, *arguments: object, **keywords: object) -> str:
 def line_of_caller() -> str:
     """Return the file and line of the nearest caller outside this package."""
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE + os.sep):
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_DIRECTORY + os.sep):
         frame = frame.f_back
     return "" if frame is None else f"{_short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 

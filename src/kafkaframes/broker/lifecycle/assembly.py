@@ -17,7 +17,7 @@ from kafkaframes.broker.faults.disk_faults import DiskFaults
 from kafkaframes.broker.lifecycle.opening import MEMORY_DIRECTORY, open_served
 from kafkaframes.broker.security.access import Access, EverybodyMay
 from kafkaframes.broker.security.options import Credentials
-from kafkaframes.broker.settings.config_values import TYPES, normalize_value
+from kafkaframes.broker.settings.config_values import CONFIG_TYPES, normalize_value
 from kafkaframes.broker.settings.properties import general_name
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state import coordinators
@@ -45,7 +45,7 @@ from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
 from kafkaframes.storage.partition import LogManager, LogSettings, ManagerSettings, open_log_directory
 from kafkaframes.wire.primitives import uuid_from_text, uuid_to_text
 
-NOBODY = -1
+NO_NODE_ID = -1
 
 
 def open_broker(
@@ -271,7 +271,7 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
         known_count = known_topic.partitions if known_topic is not None and is_ours else 0
         for index in missing:
             if state.is_read_only and (index >= known_count or logs.has_lost(TopicPartition(name, index))):
-                topic.partitions[index].leader_id, topic.partitions[index].is_offline = NOBODY, True
+                topic.partitions[index].leader_id, topic.partitions[index].is_offline = NO_NODE_ID, True
         state.topics[name] = topic
         state.topics_by_id[topic.topic_id] = topic
 
@@ -297,14 +297,14 @@ def _adopt_log(state: BrokerState, logs: LogManager, topic: Topic, index: int, r
     return partition
 
 
-_LOG = logging.getLogger("kafkaframes.broker")
+_LOGGER = logging.getLogger("kafkaframes.broker")
 
 
 def check_static(settings: BrokerSettings) -> None:
     """Raise an ``OptionError`` with the setting's name for an explicit setting that Kafka would reject at startup."""
     for name, value in settings.explicit.items():
         key = general_name(name)
-        if key not in TYPES:
+        if key not in CONFIG_TYPES:
             continue
         try:
             normalize_value(key, value)
@@ -337,7 +337,7 @@ def _readable(owner: str, configs: Mapping[str, str], check: Callable[[dict[str,
         try:
             check({name: value})
         except OptionError as error:
-            _LOG.warning("a stored setting of %s is left out: %s", owner, error)
+            _LOGGER.warning("a stored setting of %s is left out: %s", owner, error)
         else:
             kept_values[name] = value
     return kept_values

@@ -23,11 +23,11 @@ from kafkaframes.storage.files.producer_files import AbortedTransaction, write_t
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
+from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
 from kafkaframes.storage.partition.retention import path_of
 
 _CHUNK_BYTES = 1 << 20
-_NEWEST_FORMAT = 2
+_LATEST_FORMAT = 2
 
 
 class _StoppedError(Exception):
@@ -78,7 +78,7 @@ def _settings(due: Round) -> CleanerSettings:
     settings = due.log.settings
     return CleanerSettings(
         now_ms=due.now_ms,
-        broker_release=REWRITES_OLD if settings.record_format >= _NEWEST_FORMAT else KEEPS_FORMATS,
+        broker_release=REWRITES_OLD if settings.record_format >= _LATEST_FORMAT else KEEPS_FORMATS,
         delete_retention_ms=due.delete_retention_ms,
         segment_bytes=settings.segment_bytes,
         index_bytes=settings.segment_index_bytes,
@@ -125,10 +125,10 @@ def _write_indexes(
     path = path_of(directory, base, "log")
     file = disk.stat(path)
     size_bytes = 0 if file is None else file.size_bytes
-    tables = [np.empty((len(INDEXED), 0), np.int64)]
+    tables = [np.empty((len(INDEXED_COLUMNS), 0), np.int64)]
     with disk.open(path) as read_at:
         for window in scan_segment(read_at, size_bytes=size_bytes, position=0, whole=True, file=path):
-            tables.append(np.stack([window.batches.column(name) for name in INDEXED]))
+            tables.append(np.stack([window.batches.column(name) for name in INDEXED_COLUMNS]))
     columns = np.concatenate(tables, axis=1)
     if reaches_too_far(base, columns):
         raise LogDirError("offsets reach too far above the segment's base; a restart splits it", file=path)

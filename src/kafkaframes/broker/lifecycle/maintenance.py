@@ -15,8 +15,8 @@ from kafkaframes.storage.files.descriptors import count_reserved_descriptors, fr
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition.retention import remove_cleaned
 
-_EVERY_MS = 1_000
-_LOG = logging.getLogger("kafkaframes.broker")
+_MAINTENANCE_INTERVAL_MS = 1_000
+_LOGGER = logging.getLogger("kafkaframes.broker")
 
 
 @dataclass(slots=True)
@@ -76,10 +76,10 @@ class Cleaning:
             except StorageError as error:  # repeated in the next pass, unless the directory is offline
                 self.broker.disk_problems.report("compaction fails", error)
             except KafkaframesError as error:
-                _LOG.warning("%s is not compacted: %s", due.key, error)
+                _LOGGER.warning("%s is not compacted: %s", due.key, error)
                 self.uncleanable[due.key] = str(error)
             except Exception as error:  # an internal error must not stop the compaction of other logs
-                _LOG.exception("%s is not compacted", due.key)
+                _LOGGER.exception("%s is not compacted", due.key)
                 self.uncleanable[due.key] = str(error)
 
         def finish() -> None:
@@ -155,7 +155,7 @@ class Maintenance:
 
     def _schedule(self) -> None:
         if not self._broker.is_read_only:
-            self._broker.clock.call_later(_EVERY_MS, self._run)
+            self._broker.clock.call_later(_MAINTENANCE_INTERVAL_MS, self._run)
 
     def _run(self) -> None:
         broker = self._broker

@@ -16,11 +16,11 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.store_reads import StoreReads
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.storage.copies.decisions import MERGE, REPLICAS
+from kafkaframes.storage.copies.decisions import MERGE, REPLICA_MODES
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
 from kafkaframes.storage.files.disk import Disk
-from kafkaframes.storage.files.filesystem import VIEW_MARK, LocalFileSystem, join, plain_path, split_path
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, LocalFileSystem, join, plain_path, split_path
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
@@ -49,8 +49,8 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
         LogDirError: a path contains no Kafka data, or copies belong to different topics or clusters.
         OptionError: ``paths`` is empty, ``replicas`` is unknown, or there are several copies with ``all``.
     """
-    if not paths or replicas not in REPLICAS:
-        raise OptionError(f"directories are served with replicas {' or '.join(REPLICAS)}, not {replicas!r}")
+    if not paths or replicas not in REPLICA_MODES:
+        raise OptionError(f"directories are served with replicas {' or '.join(REPLICA_MODES)}, not {replicas!r}")
     storage = dict(options or {})
     directories = discover(paths, options=storage)
     plain = plain_path(paths[0]).rstrip("/")
@@ -101,7 +101,7 @@ def not_served(logs: LogManager) -> tuple[Remark, ...]:
 
 
 def _is_of_store(directory: LogDirectory) -> bool:
-    return any(VIEW_MARK in one.directory for one in directory.partitions)
+    return any(VIEW_SEPARATOR in one.directory for one in directory.partitions)
 
 
 async def open_in_thread(open_state: Callable[[], BrokerState]) -> BrokerState:
@@ -127,7 +127,7 @@ def _let_go_at_once(opening: asyncio.Future[BrokerState]) -> None:
 
 
 MEMORY_DIRECTORY = "/memory"
-_KEPT = (FILE_NAME, names.META_PROPERTIES, names.PARTITION_METADATA, names.LEADER_EPOCH_CHECKPOINT)
+_PRESERVED_FILES = (FILE_NAME, names.META_PROPERTIES, names.PARTITION_METADATA, names.LEADER_EPOCH_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,9 @@ def take_snapshot(state: BrokerState) -> Snapshot:
         inside = disk.list_directory(entry.path) if entry.is_directory else [entry]
         for file in inside:
             name = file.path[len(root) :].lstrip("/")
-            if file.name in (*_KEPT, names.LOG_START_CHECKPOINT) or file.name.endswith((".log", ".txnindex")):
+            if file.name in (*_PRESERVED_FILES, names.LOG_START_CHECKPOINT) or file.name.endswith(
+                (".log", ".txnindex")
+            ):
                 files[name] = disk.read(file.path)
     return Snapshot(files)
 

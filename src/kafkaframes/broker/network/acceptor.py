@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kafkaframes.storage.files.descriptors import (
-    NO_DESCRIPTORS,
+    TOO_MANY_FILES_ERRORS,
     count_reserved_descriptors,
     descriptor_limit,
     free_descriptors,
@@ -23,8 +23,8 @@ from kafkaframes.storage.files.descriptors import (
 
 BACKLOG: Final = 1024
 _MAX_ACCEPTS_PER_EVENT: Final = 100
-_RETRY_SECONDS: Final = 0.5
-_LOG = logging.getLogger("kafkaframes.broker")
+_ACCEPT_RETRY_SECONDS: Final = 0.5
+_LOGGER = logging.getLogger("kafkaframes.broker")
 
 
 class DescriptorBudget:
@@ -45,7 +45,7 @@ class DescriptorBudget:
             self._remaining = self._count_acceptable()
         self._remaining -= 1
         if self._remaining < 0 and not self._is_exhausted:
-            _LOG.warning(
+            _LOGGER.warning(
                 "connections wait: the process has reached its limit of %d file descriptors; raise it with ulimit -n",
                 descriptor_limit(),
             )
@@ -104,7 +104,7 @@ class Acceptor:
     def _wait(self) -> None:
         for listening in self._sockets:
             self._loop.remove_reader(listening.fileno())
-        self._retry = self._loop.call_later(_RETRY_SECONDS, self.resume)
+        self._retry = self._loop.call_later(_ACCEPT_RETRY_SECONDS, self.resume)
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_MAX_ACCEPTS_PER_EVENT):
@@ -116,8 +116,8 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in NO_DESCRIPTORS:
-                    _LOG.warning("a connection cannot be accepted: %s", error)
+                if error.errno not in TOO_MANY_FILES_ERRORS:
+                    _LOGGER.warning("a connection cannot be accepted: %s", error)
                 self._wait()
                 return
             client_socket.setblocking(False)
@@ -133,7 +133,7 @@ class Acceptor:
             if task.cancelled():
                 client_socket.close()
             elif (error := task.exception()) is not None:  # for example, the TLS handshake failed
-                _LOG.debug("a connection was not established: %s", error)
+                _LOGGER.debug("a connection was not established: %s", error)
                 client_socket.close()
 
         task.add_done_callback(finish)

@@ -32,10 +32,10 @@ from kafkaframes.errors import EncodeError, KafkaframesError
 from kafkaframes.errors.sensitive import redact_text
 from kafkaframes.records.strict_json import parse_json
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})
-_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
-_HTTP_PORT: Final = 80
+_LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_WILDCARD_HOSTS: Final = frozenset({"", "0.0.0.0", "::"})
+_METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+_DEFAULT_HTTP_PORT: Final = 80
 
 
 class HttpError(Exception):
@@ -75,7 +75,7 @@ class Guard:
             raise HttpError(HTTPStatus.FORBIDDEN, "requests of other sites are not answered (Origin)")
         if self.token is not None and not self._bears_token(headers.get_all("Authorization", ())):
             raise HttpError(HTTPStatus.UNAUTHORIZED, "this needs the header Authorization: Bearer TOKEN")
-        if has_body or method in _WITH_BODY:
+        if has_body or method in _METHODS_WITH_BODY:
             self._check_type(method, headers.get_content_type() if "Content-Type" in headers else "none")
 
     def _bears_token(self, values: list[str] | tuple[()]) -> bool:
@@ -98,14 +98,14 @@ class Guard:
         """
         try:
             parts = urlsplit(f"//{text}")
-            name, port = parts.hostname or "", parts.port or _HTTP_PORT
+            name, port = parts.hostname or "", parts.port or _DEFAULT_HTTP_PORT
         except ValueError:
             return False
         if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
             return False
-        if self.host in _ALL_ADDRESSES:  # a container's port may have another number outside
-            return name in _LOOPBACK or name == socket.gethostname().lower() or _is_address(name)
-        return port == self.port and (name in _LOOPBACK or name == self.host.lower())
+        if self.host in _WILDCARD_HOSTS:  # a container's port may have another number outside
+            return name in _LOOPBACK_HOSTS or name == socket.gethostname().lower() or _is_address(name)
+        return port == self.port and (name in _LOOPBACK_HOSTS or name == self.host.lower())
 
 
 def _is_address(name: str) -> bool:
@@ -120,7 +120,7 @@ def _is_address(name: str) -> bool:
 MAX_BODY_BYTES: Final = 64 << 20
 MAX_HEAD_BYTES: Final = 32 << 10
 MAX_CONNECTIONS: Final = 128
-SECONDS: Final = 30.0  # to send a request, to read an answer, and between two requests
+TIMEOUT_SECONDS: Final = 30.0  # to send a request, to read an answer, and between two requests
 
 
 class PlainTextAnswer(NamedTuple):
@@ -245,7 +245,7 @@ class HttpServer:
         self._server.shutdown()
         self._server.server_close()
         self._server.end_connections()
-        self._thread.join(SECONDS)
+        self._thread.join(TIMEOUT_SECONDS)
 
     def check_request(self, method: str, headers: Any, *, has_body: bool) -> tuple[int, Any] | None:
         """Return what refuses a request for its header, None if nothing does."""
@@ -327,7 +327,7 @@ class _HttpServer(ThreadingHTTPServer):
         with self._lock:
             if len(self._open) >= MAX_CONNECTIONS:
                 return False
-            self._open[request] = time.monotonic() + SECONDS
+            self._open[request] = time.monotonic() + TIMEOUT_SECONDS
         return True
 
     def await_request(self, connection: socket.socket, seconds: float) -> None:
@@ -391,7 +391,7 @@ class _HttpConnection(BaseHTTPRequestHandler):
     """One connection; the library makes it, in a thread."""
 
     protocol_version = "HTTP/1.1"
-    timeout = SECONDS
+    timeout = TIMEOUT_SECONDS
     server: _HttpServer
 
     def setup(self) -> None:
@@ -400,7 +400,7 @@ class _HttpConnection(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         self.rfile.left = MAX_HEAD_BYTES
-        self.server.await_request(self.connection, SECONDS)
+        self.server.await_request(self.connection, TIMEOUT_SECONDS)
         try:
             super().handle_one_request()
         except _TooLongError:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 # Prometheus' text format: of a broker's metrics, and of streams on Spark.
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
@@ -28,7 +28,7 @@ def labels(**values: str) -> str:
     >>> labels(topic='a"b', partition="0")
     '{topic="a\\\\"b",partition="0"}'
     """
-    return "{" + ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in values.items()) + "}"
+    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in values.items()) + "}"
 
 
 # Our counter -> the metric's name and what it says. Names are those of Kafka's JMX beans, as exporters write them.
@@ -43,7 +43,7 @@ _COUNTERS = {
     ),
     "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "PushTelemetry requests taken (KIP-714)"),
 }
-_LOST = "lost "
+_LOST_PREFIX = "lost "
 
 
 def prometheus_text(state: BrokerState, connections: int) -> str:
@@ -68,7 +68,9 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
     for key, (name, words) in _COUNTERS.items():
         yield from metric(name, "counter", words, [("", state.counters[key])])
     lost_partitions = [
-        (labels(what=key[len(_LOST) :]), count) for key, count in state.counters.items() if key.startswith(_LOST)
+        (labels(what=key[len(_LOST_PREFIX) :]), count)
+        for key, count in state.counters.items()
+        if key.startswith(_LOST_PREFIX)
     ]
     yield from metric(
         "kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost_partitions

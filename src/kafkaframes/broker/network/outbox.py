@@ -2,7 +2,8 @@
 
 The queue contains buffers and file ranges. File ranges are sent with sendfile. An element leaves the queue after the
 operating system has accepted all earlier ones. A client that does not read therefore only delays its own responses, and
-at most ``_NUDGE_BYTES`` of a file are in memory. TLS connections use the transport's buffer, and send no file ranges.
+at most ``_FLUSH_THRESHOLD_BYTES`` of a file are in memory. TLS connections use the transport's buffer, and send no
+file ranges.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from kafkaframes.storage.partition.segment import Stretch
 from kafkaframes.wire.primitives import Part
 
 CAN_SEND_FILES = hasattr(os, "sendfile")
-_JOINED_BYTES = 256 << 10  # consecutive short buffers are sent together
-_LONG_BYTES = 16 << 10
-_NUDGE_BYTES = 64 << 10
+_MAX_JOINED_BYTES = 256 << 10  # consecutive short buffers are sent together
+_MIN_UNJOINED_BYTES = 16 << 10
+_FLUSH_THRESHOLD_BYTES = 64 << 10
 
 Buffer = bytes | memoryview | Part
 
@@ -90,7 +91,7 @@ class Outbox:
             part = queue[0]
             if isinstance(part, Stretch):
                 self._send_stretch(part)
-            elif len(part) >= _LONG_BYTES:
+            elif len(part) >= _MIN_UNJOINED_BYTES:
                 queue.popleft()
                 self._transport.write(memoryview(bytes(part) if isinstance(part, Part) else part))
             else:
@@ -101,7 +102,12 @@ class Outbox:
     def _short_ones(self) -> bytes | memoryview:
         """Remove consecutive short buffers from the queue, and return them as one."""
         queue, parts, size = self._queue, [], 0
-        while queue and size < _JOINED_BYTES and not isinstance(queue[0], Part) and len(queue[0]) < _LONG_BYTES:
+        while (
+            queue
+            and size < _MAX_JOINED_BYTES
+            and not isinstance(queue[0], Part)
+            and len(queue[0]) < _MIN_UNJOINED_BYTES
+        ):
             part = queue.popleft()
             assert not isinstance(part, Part)
             parts.append(part)
@@ -126,7 +132,7 @@ class Outbox:
 
     def _nudge(self, stretch: Stretch) -> None:
         try:
-            chunk = stretch.read(_NUDGE_BYTES)
+            chunk = stretch.read(_FLUSH_THRESHOLD_BYTES)
         except OSError:
             chunk = b""
         if not chunk:  # the file was truncated: the announced response size cannot be sent
@@ -136,7 +142,7 @@ class Outbox:
         self._transport.write(chunk)
 
 
-_MAX_FLUSHED_AT_ONCE = 256
+_MAX_CONNECTIONS_PER_FLUSH = 256
 
 
 class GroupCommit:
@@ -203,7 +209,7 @@ class GroupCommit:
 
 def _count_parallel_flushes() -> int:
     """Return how many partitions to flush concurrently: each needs one or two file descriptors."""
-    return max(min(free_descriptors() // 4, _MAX_FLUSHED_AT_ONCE), 1)
+    return max(min(free_descriptors() // 4, _MAX_CONNECTIONS_PER_FLUSH), 1)
 
 
 def _run(flushes: list[Flush]) -> None:

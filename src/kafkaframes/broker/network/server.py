@@ -2,7 +2,7 @@
 
 It transfers bytes between connections and the dispatcher. As in Kafka, a connection's requests are handled one at a
 time. While a response is pending (``Later``), or not yet flushed (``fsync``), the next request waits in the buffer, and
-at most ``_READ_AHEAD`` bytes are read.
+at most ``_READ_AHEAD_BYTES`` bytes are read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkaframes.broker.dispatch.fast_path import Unfinished
 from kafkaframes.broker.network.acceptor import Acceptor, DescriptorBudget, bind
 from kafkaframes.broker.network.outbox import CAN_SEND_FILES, GroupCommit, Outbox
 from kafkaframes.broker.requests.api import Answer, CloseConnection, Encoded, Later
-from kafkaframes.broker.requests.request import ANONYMOUS, Request, Session
+from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
@@ -28,16 +28,16 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.wire.integers import MAX_INT32
 
-_READ_AHEAD = 256 << 10
+_READ_AHEAD_BYTES = 256 << 10
 _FREE_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
 _MAX_UNSENT_BYTES = 64 << 20  # bytes of unsent responses in memory, of all connections
-_RESTING_SECONDS = 5.0  # an idle connection then frees the memory that only large requests need
-_AT_ONCE = 64  # requests of one connection before other connections are served
-_LONG_ANSWER = 16 << 10  # a longer response is sent before the next request is handled
-_FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
-_SWEEP_SECONDS = 5.0
+_IDLE_SECONDS = 5.0  # an idle connection then frees the memory that only large requests need
+_REQUESTS_PER_TURN = 64  # requests of one connection before other connections are served
+_LONG_RESPONSE_BYTES = 16 << 10  # a longer response is sent before the next request is handled
+_MAX_FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
+_SWEEP_INTERVAL_SECONDS = 5.0
 _CLOSING_TURNS, _MAX_TURNS = 4, 100  # event loop iterations until ports and connections are closed
-_LOG = logging.getLogger("kafkaframes.broker")
+_LOGGER = logging.getLogger("kafkaframes.broker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
             listener=listener.name,
             node_id=listener.node_id,
             is_authenticated=not listener.needs_sasl,
-            principal=ANONYMOUS,
+            principal=ANONYMOUS_PRINCIPAL,
             sends_files=listener.tls is None and server.sends_files,
         )
         self.transport: asyncio.Transport | None = None
@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         except Exception:
-            _LOG.exception("a handler failed")
+            _LOGGER.exception("a handler failed")
             self.close()
             return
         self._send(out)
@@ -172,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answer_frames(self, out: Buffers) -> None:
         done_count = 0
         while not (self._later or self._is_held or self._is_muted or self._is_choked) and self.transport is not None:
-            if done_count >= _AT_ONCE:
+            if done_count >= _REQUESTS_PER_TURN:
                 self._give_turn()
                 return
             frame = self._frames.next_view()
@@ -289,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
             self._drop(str(later.error))
             return
         if later.error is not None:
-            _LOG.error("a handler failed", exc_info=later.error)
+            _LOGGER.error("a handler failed", exc_info=later.error)
             self.close()
             return
         if request.has_long_answer and isinstance(later.answer, Message):
@@ -326,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send a response, with ``fsync`` after the records are flushed."""
         if not self._server.commit.is_needed:
             out.extend(buffers)
-            if len(buffers) > 1 or len(buffers[0]) > _LONG_ANSWER:  # shorter ones are sent together
+            if len(buffers) > 1 or len(buffers[0]) > _LONG_RESPONSE_BYTES:  # shorter ones are sent together
                 self._send(out)
                 out.clear()
             return
@@ -353,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.frame_began = None if not waiting else self.frame_began or self._server.loop.time()
         must_wait = self._later or self._is_held or self._is_muted or self._is_choked
-        is_full = waiting >= _READ_AHEAD and bool(must_wait)
+        is_full = waiting >= _READ_AHEAD_BYTES and bool(must_wait)
         if is_full != self._is_paused:
             self._is_paused = is_full
             (self.transport.pause_reading if is_full else self.transport.resume_reading)()
@@ -422,7 +422,7 @@ class Alarm:
         try:
             self._clock.run_due()
         except KafkaframesError:
-            _LOG.exception("a task that was due failed")
+            _LOGGER.exception("a task that was due failed")
         self._schedule()
 
     def stop(self) -> None:
@@ -467,7 +467,7 @@ class Server:
         self.commit = GroupCommit(self.dispatcher.broker, self.loop)
         self._budget = DescriptorBudget(state.logs.disk.shrink_pool)
         self._alarms = [Alarm(clock, self.loop) for clock in (self.clock, self.dispatcher.broker.waits)]
-        self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
+        self._sweep = self.loop.call_later(_SWEEP_INTERVAL_SECONDS, self._look_around)
 
     async def listen(self, listener: Listener) -> int:
         """Bind a listener and return its port. Connections are accepted after ``accept_connections``.
@@ -565,7 +565,7 @@ class Server:
 
     def log_closed(self, session: Session, reason: str) -> None:
         """Log why a connection was closed."""
-        _LOG.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
+        _LOGGER.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
 
     def _look_around(self) -> None:
         """Close idle connections, and connections that do not complete a frame in time."""
@@ -573,16 +573,16 @@ class Server:
         for connection in tuple(self.connections):
             if connection.is_waiting:
                 continue
-            if now - connection.last_active > _RESTING_SECONDS:
+            if now - connection.last_active > _IDLE_SECONDS:
                 connection.rest()
             began = connection.frame_began
-            if began is not None and now - began > _FRAME_SECONDS:
+            if began is not None and now - began > _MAX_FRAME_SECONDS:
                 self.log_closed(connection.session, "a frame was not finished in time")
                 connection.abort()
             elif now - connection.last_active > self.max_idle_seconds:
                 self.log_closed(connection.session, "idle")
                 (connection.abort if connection.is_ending else connection.close)()
-        self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
+        self._sweep = self.loop.call_later(_SWEEP_INTERVAL_SECONDS, self._look_around)
 
     async def close(self) -> None:
         """Close all listeners and connections."""

@@ -101,7 +101,7 @@ def _in_catalog(name: str) -> catalog.Api:
     return catalog.api(name)
 
 
-LEFT_OUT: Final = "left out"
+OMITTED: Final = "left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Right:
         field: request field with the resource's name; empty for the cluster. Without the permission, the whole request
             is rejected before its handler runs. If the field is null, the permission is not required.
         each: name of the request's parts that require the permission. The handler checks each part.
-        denied: error of a part without the permission, or ``LEFT_OUT`` if the response omits the part. The default is
+        denied: error of a part without the permission, or ``OMITTED`` if the response omits the part. The default is
             the resource's error.
         or_cluster: operation on the cluster that is sufficient instead.
         since, until: first and last version that requires the permission.

@@ -9,7 +9,7 @@ from kafkaframes.broker.requests.request import Request
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 
 _MAX_TEXT_LENGTH = 1_000
-_AT_CRC = 17  # in format 2 a byte of the CRC (17 to 20); in formats 0 and 1 a byte of the timestamp or the key
+_CRC_POSITION = 17  # in format 2 a byte of the CRC (17 to 20); in formats 0 and 1 a byte of the timestamp or the key
 
 
 def failure_response(request: Request, code: int) -> Any:
@@ -126,8 +126,8 @@ def _flip_crcs(answer: Any) -> Any:
     for topic in getattr(answer, "responses", None) or ():
         for row in getattr(topic, "partitions", None) or ():
             records = getattr(row, "records", None)
-            if records and len(records) > _AT_CRC:
+            if records and len(records) > _CRC_POSITION:
                 new_records = bytearray(records)
-                new_records[_AT_CRC] ^= 0xFF
+                new_records[_CRC_POSITION] ^= 0xFF
                 row.records = bytes(new_records)
     return answer

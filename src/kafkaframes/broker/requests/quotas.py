@@ -19,14 +19,14 @@ from kafkaframes.wire.integers import MAX_INT32
 
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
-CONNECTION = "connection_creation_rate"
+CONNECTION_RATE = "connection_creation_rate"
 _SAMPLES, _SAMPLE_MS = 11, 1000  # quota.window.num, quota.window.size.seconds
 _MAX_THROTTLE_MS = 1000  # longest throttle time for request_percentage and connections: one sample
-_UNLIMITED = 1e18  # a second; replaces an infinite quota, which is allowed, and would make a bucket's refill NaN
-_STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
-_NOT_COUNTED = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
-_USER = "User:"
-_MAX_PAYERS = 10_000  # limited, because clients choose their client ids
+_UNLIMITED_RATE = 1e18  # a second; replaces an infinite quota, which is allowed, and would make a bucket's refill NaN
+_FIRST_STRICT_VERSIONS = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
+_UNCOUNTED_APIS = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
+_USER_PREFIX = "User:"
+_MAX_BUCKETS = 10_000  # limited, because clients choose their client ids
 _SamplesT = TypeVar("_SamplesT")
 _Entity: TypeAlias = frozenset[tuple[str, "str | None"]]
 _Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id whose usage is counted together
@@ -99,21 +99,21 @@ class Quotas:
         self.limits.clear()
         for entity_quotas in stored_quotas:
             for key, value in entity_quotas["values"].items():
-                self.limits.setdefault(key, {})[_entity(entity_quotas["entity"])] = min(float(value), _UNLIMITED)
+                self.limits.setdefault(key, {})[_entity(entity_quotas["entity"])] = min(float(value), _UNLIMITED_RATE)
         if not self.limits:
             self._rates.clear()
             self._buckets.clear()
 
     def count_connection(self, address: str, now_ms: float) -> int:
         """Count a new connection. Return 0, or the milliseconds after which it must be closed without a response."""
-        limits = self.limits.get(CONNECTION)
+        limits = self.limits.get(CONNECTION_RATE)
         if not limits:
             return 0
         address = _canonical(address)
         limit = limits.get(frozenset({("ip", address)}), limits.get(frozenset({("ip", None)})))
         if limit is None:
             return 0
-        rate = _get_or_create(self._rates, (CONNECTION, address, ""), Rate)
+        rate = _get_or_create(self._rates, (CONNECTION_RATE, address, ""), Rate)
         rate.add(1, now_ms)
         over_ms = min(rate.over_ms(limit, now_ms), _MAX_THROTTLE_MS)
         if over_ms:  # rejected connections are not counted
@@ -153,7 +153,7 @@ class Quotas:
         payer, limit = quota
         bucket = _get_or_create(self._buckets, payer, lambda: Bucket(limit * _SAMPLES, now_ms))
         bucket.refill(limit, now_ms)
-        only_waits = request.version < _STRICT_SINCE[request.api.name]
+        only_waits = request.version < _FIRST_STRICT_VERSIONS[request.api.name]
         may = bucket.left >= 0 or only_waits
         if may:
             bucket.left -= count
@@ -174,7 +174,7 @@ class Quotas:
 def _get_or_create(samples_by_payer: dict[_Payer, _SamplesT], payer: _Payer, new: Callable[[], _SamplesT]) -> _SamplesT:
     """Return the usage of a client. If there are too many clients, the oldest entry is removed."""
     if payer not in samples_by_payer:
-        if len(samples_by_payer) >= _MAX_PAYERS:
+        if len(samples_by_payer) >= _MAX_BUCKETS:
             del samples_by_payer[next(iter(samples_by_payer))]
         samples_by_payer[payer] = new()
     return samples_by_payer[payer]
@@ -196,12 +196,12 @@ def _canonical(address: str) -> str:
 
 def is_counted(request: Request) -> bool:
     """Return whether ``request_percentage`` counts a request."""
-    return request.api.name not in _NOT_COUNTED
+    return request.api.name not in _UNCOUNTED_APIS
 
 
 def _entities(session: Session, client: str) -> Iterator[tuple[_Entity, str, str]]:
     """Yield the entities whose quota may apply to a request, most specific first, with the payer of each."""
-    user = session.principal.removeprefix(_USER)
+    user = session.principal.removeprefix(_USER_PREFIX)
     for of_user in (user, None):
         for of_client in (client, None):
             yield frozenset({("user", of_user), ("client-id", of_client)}), user, client

@@ -12,11 +12,13 @@ from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
 
-ANONYMOUS = "User:ANONYMOUS"
-_LONG = 64 << 10  # bytes of a request
-_LONG_BYTES = {"Produce": 2 << 20}  # mostly records, which are not decoded
+ANONYMOUS_PRINCIPAL = "User:ANONYMOUS"
+_LONG_REQUEST_BYTES = 64 << 10  # bytes of a request
+_LONG_REQUEST_BYTES_OF_API = {"Produce": 2 << 20}  # mostly records, which are not decoded
 # A short request of these APIs can have a long response: all settings, all members.
-_LONG_BYTES |= dict.fromkeys(("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "ShareGroupDescribe"), 0)
+_LONG_REQUEST_BYTES_OF_API |= dict.fromkeys(
+    ("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "ShareGroupDescribe"), 0
+)
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -48,7 +50,7 @@ class Session:
     listener: str = "PLAINTEXT"
     node_id: int = 1
     peer: str = ""
-    principal: str = ANONYMOUS
+    principal: str = ANONYMOUS_PRINCIPAL
     is_authenticated: bool = True
     expires_ms: int | None = None
     software: tuple[str, str] = ("", "")
@@ -109,7 +111,9 @@ class RequestOf(Generic[RequestT, ResponseT]):
     @property
     def may_be_long(self) -> bool:
         """Whether the request, or its response, may be so large that it is decoded or encoded in a thread."""
-        return not self.is_unknown_version and len(self.data) > _LONG_BYTES.get(self.api.name, _LONG)
+        return not self.is_unknown_version and len(self.data) > _LONG_REQUEST_BYTES_OF_API.get(
+            self.api.name, _LONG_REQUEST_BYTES
+        )
 
     @property
     def response(self) -> type[ResponseT]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from kafkaframes.broker.requests.api import LEFT_OUT, Right
+from kafkaframes.broker.requests.api import OMITTED, Right
 from kafkaframes.broker.requests.request import Request, Session
 from kafkaframes.errors import ErrorCode
 
@@ -25,7 +25,7 @@ OPERATIONS: Mapping[str, int] = {
     "DESCRIBE_TOKENS": 14,
     "TWO_PHASE_COMMIT": 15,
 }
-OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
+OPERATIONS_OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "TOPIC": ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
     "GROUP": ("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
     "CLUSTER": (
@@ -42,7 +42,7 @@ OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
 CLUSTER_NAME: Final = "kafka-cluster"
-_HIDDEN: Final = -1  # instead of an error code: the response omits the part
+_OMIT_PART: Final = -1  # instead of an error code: the response omits the part
 
 
 class Access(Protocol):
@@ -86,7 +86,7 @@ class EverybodyMay:
 
     def operations(self, session: Session, resource: str, name: str) -> int:
         """Return all operations of the resource type."""
-        return bits_of(OF_RESOURCE[resource])
+        return bits_of(OPERATIONS_OF_RESOURCE[resource])
 
 
 class Viewer(NamedTuple):
@@ -134,7 +134,7 @@ def check_denied(request: Request, access: Access, resource: str, name: str, ope
     right = _find_right(request, resource, operation)
     if _has(request, access, right, name):
         return ErrorCode.NONE
-    return right.error if right.denied != LEFT_OUT else _HIDDEN
+    return right.error if right.denied != OMITTED else _OMIT_PART
 
 
 def may(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 from kafkaframes.broker.requests.api import CloseConnection
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.security.access import CLUSTER_NAME, OPERATIONS, OPERATIONS_OF_RESOURCE
 
 ANY, ALL = 1, 2
 MATCH, LITERAL, PREFIXED = 2, 3, 4
 DENY, ALLOW = 2, 3
-WILDCARD = "*"
+WILDCARD_NAME = "*"
 _ANY_NAME = "hardcode"  # the topic name with which Kafka checks for permissions on all topics
 RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5, "DELEGATION_TOKEN": 6, "USER": 7}
 _DESCRIBE, _DESCRIBE_CONFIGS = OPERATIONS["DESCRIBE"], OPERATIONS["DESCRIBE_CONFIGS"]
 # Operation -> the operations that imply it (AclEntry, StandardAuthorizerData).
-_IMPLY = {
+_IMPLYING_OPERATIONS = {
     _DESCRIBE: {OPERATIONS[name] for name in ("READ", "WRITE", "DELETE", "ALTER")},
     _DESCRIBE_CONFIGS: {OPERATIONS["ALTER_CONFIGS"]},
 }
@@ -44,17 +44,17 @@ class Acl(NamedTuple):
             return False
         if self.pattern_type == PREFIXED:
             return name.startswith(self.resource_name)
-        return self.resource_name in (name, WILDCARD)
+        return self.resource_name in (name, WILDCARD_NAME)
 
     def covers(self, other: Acl) -> bool:
         """Return whether this pattern matches every name that the other ACL's pattern matches."""
-        if self.pattern_type == LITERAL and self.resource_name != WILDCARD:
+        if self.pattern_type == LITERAL and self.resource_name != WILDCARD_NAME:
             return other.pattern_type == LITERAL and other.resource_name == self.resource_name
         return self.pattern_type == LITERAL or other.resource_name.startswith(self.resource_name)
 
     def is_for(self, principal: str, host: str) -> bool:
         """Return whether the ACL applies to a client."""
-        return self.principal in (principal, "User:*") and self.host in (host, WILDCARD)
+        return self.principal in (principal, "User:*") and self.host in (host, WILDCARD_NAME)
 
 
 class AclFilter(NamedTuple):
@@ -146,7 +146,7 @@ class AclAccess:
     def _about(self, kind: int, name: str) -> list[Acl]:
         """Return the ACLs of a resource: by its name, by the wildcard, and by each prefix of its name."""
         prefixes = [(kind, True, name[:length]) for length in self._prefix_lengths if length <= len(name)]
-        patterns = [(kind, False, name), (kind, False, WILDCARD), *prefixes]
+        patterns = [(kind, False, name), (kind, False, WILDCARD_NAME), *prefixes]
         return [acl for pattern in patterns for acl in self._by_pattern.get(pattern, ())]
 
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
@@ -161,7 +161,7 @@ class AclAccess:
         own = [acl for acl in about if acl.is_for(session.principal, host)]
         if any(acl.permission == DENY and acl.operation in (ALL, number) for acl in own):
             return False
-        enough = {ALL, number} | _IMPLY.get(number, set())
+        enough = {ALL, number} | _IMPLYING_OPERATIONS.get(number, set())
         return any(acl.permission == ALLOW and acl.operation in enough for acl in own)
 
     def may_write_idempotently(self, session: Session) -> bool:
@@ -183,7 +183,9 @@ class AclAccess:
         """Return the client's permitted operations as bits; 0 if it may not describe the resource."""
         if not self.allows(session, "DESCRIBE", resource, name):
             return 0
-        allowed_operations = (one for one in OF_RESOURCE[resource] if self.allows(session, one, resource, name))
+        allowed_operations = (
+            one for one in OPERATIONS_OF_RESOURCE[resource] if self.allows(session, one, resource, name)
+        )
         return sum(1 << OPERATIONS[one] for one in allowed_operations)
 
 
@@ -191,10 +193,10 @@ def _pattern(acl: Acl) -> _Pattern:
     return acl.resource_type, acl.pattern_type == PREFIXED, acl.resource_name
 
 
-_RULE = attrgetter(
+_ACL_FIELDS = attrgetter(
     *("resource_type", "resource_name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
 )
-_FILTER = attrgetter(
+_FILTER_FIELDS = attrgetter(
     *("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter"),
     *("operation", "permission_type"),
 )
@@ -202,12 +204,12 @@ _FILTER = attrgetter(
 
 def acl_of(row: Any) -> Acl:
     """Return the ACL of a CreateAcls row."""
-    return Acl(*_RULE(row))
+    return Acl(*_ACL_FIELDS(row))
 
 
 def filter_of(row: Any) -> AclFilter:
     """Return the filter of a DescribeAcls request or DeleteAcls row."""
-    return AclFilter(*_FILTER(row))
+    return AclFilter(*_FILTER_FIELDS(row))
 
 
 def check_elements(rows: Iterable[Acl | AclFilter]) -> None:

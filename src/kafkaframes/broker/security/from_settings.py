@@ -16,7 +16,15 @@ from kafkaframes.broker.security.options import OAUTHBEARER, PASSWORD_MECHANISMS
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import ClaimRules, KeySet, SignedTokens, unsecured_token
 from kafkaframes.broker.settings.listeners import ListenerOptions
-from kafkaframes.broker.settings.security_keys import JWKS, KERBEROS_RULES, KEYS, LOGIN, SERVICE, TOKEN_KEYS, UNSECURED
+from kafkaframes.broker.settings.security_keys import (
+    ALLOW_UNSECURED,
+    GSSAPI_LOGIN_PATTERN,
+    JWKS_URL,
+    KERBEROS_RULES,
+    KERBEROS_SERVICE_NAME,
+    SECURITY_KEYS,
+    TOKEN_KEYS,
+)
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
 
@@ -42,7 +50,7 @@ def security_of(
     Raises:
         OptionError: a user has no password, a store is not a PEM file, or a setting does not fit the listeners.
     """
-    texts = {name: known_settings.pop(name) for name in KEYS & known_settings.keys()}
+    texts = {name: known_settings.pop(name) for name in SECURITY_KEYS & known_settings.keys()}
     for store in ("keystore", "truststore"):
         if f"ssl.{store}.location" in texts and texts.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
             raise OptionError(f"ssl.{store}.location is read where ssl.{store}.type=PEM; other stores are Java's")
@@ -61,7 +69,7 @@ def security_of(
         authorities=known_clients,
         needs_client=client_auth == "required",
     )
-    logins = {known_settings.pop(name) for name in [*filter(LOGIN.fullmatch, known_settings)]}
+    logins = {known_settings.pop(name) for name in [*filter(GSSAPI_LOGIN_PATTERN.fullmatch, known_settings)]}
     mechanisms = _list(texts.get("sasl.enabled.mechanisms", ",".join(PASSWORD_MECHANISMS)))
     security = Security(
         users=dict(map(_user, users)),
@@ -102,7 +110,7 @@ def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos 
     return Kerberos(
         keytab=login.keytab,
         principal=None if principal == "*" else principal,
-        service=login.service_name(texts.get(SERVICE)),
+        service=login.service_name(texts.get(KERBEROS_SERVICE_NAME)),
         rules=_list(texts.get(KERBEROS_RULES, "")),
     )
 
@@ -113,12 +121,14 @@ def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken
         if texts:
             raise OptionError(f"{min(texts)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")
         return None
-    is_unsecured = texts.get(UNSECURED, "false").strip().lower() == "true"
+    is_unsecured = texts.get(ALLOW_UNSECURED, "false").strip().lower() == "true"
     if is_unsecured and len(texts) > 1:
-        raise OptionError(f"{UNSECURED}=true cannot be combined with other token settings: nothing else is checked")
+        raise OptionError(
+            f"{ALLOW_UNSECURED}=true cannot be combined with other token settings: nothing else is checked"
+        )
     if is_unsecured:
         return unsecured_token
-    if JWKS not in texts:
+    if JWKS_URL not in texts:
         return None
     own = "sasl.oauthbearer."
     rules = ClaimRules(
@@ -130,7 +140,7 @@ def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken
         scopes=_list(texts.get(f"kafkaframes.{own}required.scopes", "")),
     )
     refresh_ms = _number(texts, f"{own}jwks.endpoint.refresh.ms", 3_600_000)
-    return SignedTokens(KeySet(texts[JWKS], refresh_seconds=refresh_ms / 1000), rules)
+    return SignedTokens(KeySet(texts[JWKS_URL], refresh_seconds=refresh_ms / 1000), rules)
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -164,7 +174,7 @@ def _user(text: str) -> tuple[str, str]:
     return name, password
 
 
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHER_USERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
 _MAX_FILE_BYTES: Final = 1 << 20
 
 
@@ -180,7 +190,7 @@ def read_private(path: str) -> str:
             data = file.read(_MAX_FILE_BYTES)
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from None
-    if os.name == "posix" and mode & _OTHERS:
+    if os.name == "posix" and mode & _OTHER_USERS_MODE:
         raise OptionError(f"{path} has mode {mode:04o}: others may read or change its secrets; chmod 600 {path}")
     try:
         return data.decode("utf-8")

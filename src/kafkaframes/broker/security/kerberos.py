@@ -23,13 +23,13 @@ from kafkaframes.broker.security.scram import AuthenticationError, Exchange
 from kafkaframes.broker.settings.security_keys import KERBEROS_RULES
 from kafkaframes.errors import OptionError, import_extra
 
-_PRINCIPAL: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
-_RULE: Final = re.compile(
+_PRINCIPAL_PATTERN: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
+_RULE_PATTERN: Final = re.compile(
     r"RULE:\[(?P<count>[0-9]{1,9}):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
     r"(?:s/(?P<replaced>[^/]*)/(?P<by>[^/]*)/(?P<all>g?))?/?(?P<case>[LU]?)"
 )
-_PARAMETER: Final = re.compile(r"\$([0-9]*)")
-_OF_REPLACEMENT: Final = re.compile(r"\\(.)|\$([0-9]+)|([^\\$])", re.DOTALL)
+_PARAMETER_PATTERN: Final = re.compile(r"\$([0-9]*)")
+_REPLACEMENT_PATTERN: Final = re.compile(r"\\(.)|\$([0-9]+)|([^\\$])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _PrincipalRule:
         if len(parts) != self.count:
             return None
         parameters = (realm, *parts)
-        name = _PARAMETER.sub(lambda match: parameters[int(match[1])], self.format)
+        name = _PARAMETER_PATTERN.sub(lambda match: parameters[int(match[1])], self.format)
         if self.match is not None and self.match.fullmatch(name) is None:
             return None
         if self.replacement is not None:
@@ -79,7 +79,7 @@ class LocalNames:
 
     def user(self, principal: str) -> str:
         """Return the user of a principal. Raise if no rule returns a name, or the name contains ``/`` or ``@``."""
-        match = _PRINCIPAL.fullmatch(principal)
+        match = _PRINCIPAL_PATTERN.fullmatch(principal)
         if match is None:
             raise AuthenticationError("the principal's name is malformed")
         service, host, realm = match.groups()
@@ -96,11 +96,11 @@ class LocalNames:
 def _parse_rule(text: str) -> _PrincipalRule:
     if text == "DEFAULT":
         return _PrincipalRule()
-    match = _RULE.fullmatch(text)
+    match = _RULE_PATTERN.fullmatch(text)
     if match is None:
         raise OptionError(f"{KERBEROS_RULES}: {text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/gL")
     count = int(match["count"])
-    if any(not 0 < len(number) < 10 or int(number) > count for number in _PARAMETER.findall(match["format"])):
+    if any(not 0 < len(number) < 10 or int(number) > count for number in _PARAMETER_PATTERN.findall(match["format"])):
         raise OptionError(f"{KERBEROS_RULES}: {text!r}: its format has $0 to ${count}")
     replacement = None if match["replaced"] is None else _pattern(match["replaced"], text)
     return _PrincipalRule(
@@ -126,7 +126,7 @@ def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
     parts: list[str | int] = []
     position = 0
     while position < len(text):
-        match = _OF_REPLACEMENT.match(text, position)
+        match = _REPLACEMENT_PATTERN.match(text, position)
         number, rest = ("", "") if match is None or match[2] is None else (match[2][:1], match[2][1:])
         if match is None or (number and int(number) > groups):
             raise OptionError(
@@ -139,9 +139,11 @@ def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
     return tuple(parts)
 
 
-_NO_LAYER: Final = bytes([1, 0, 0, 0])  # layer bit mask (no layer), and the largest message size
-_REFUSED: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
-_LOG = logging.getLogger("kafkaframes.broker")
+_NO_SECURITY_LAYER: Final = bytes([1, 0, 0, 0])  # layer bit mask (no layer), and the largest message size
+_REJECTION_MESSAGE: Final = (
+    "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+)
+_LOGGER = logging.getLogger("kafkaframes.broker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +203,8 @@ class KerberosExchange(Exchange):
         try:
             return self._respond(message)
         except self._library.exceptions.GSSError as error:
-            _LOG.warning("GSSAPI: a client is refused: %s", error.gen_message())
-            raise AuthenticationError(_REFUSED) from None
+            _LOGGER.warning("GSSAPI: a client is refused: %s", error.gen_message())
+            raise AuthenticationError(_REJECTION_MESSAGE) from None
 
     def _respond(self, message: bytes) -> bytes:
         if self._has_offered:
@@ -220,12 +222,12 @@ class KerberosExchange(Exchange):
 
     def _offer(self) -> bytes:
         self._has_offered = True
-        layer_message: bytes = self._context.wrap(_NO_LAYER, False).message
+        layer_message: bytes = self._context.wrap(_NO_SECURITY_LAYER, False).message
         return layer_message
 
     def _finish(self, message: bytes) -> bytes:
         client_message = self._context.unwrap(message).message
-        if len(client_message) < len(_NO_LAYER) or client_message[0] != _NO_LAYER[0]:
+        if len(client_message) < len(_NO_SECURITY_LAYER) or client_message[0] != _NO_SECURITY_LAYER[0]:
             raise AuthenticationError("GSSAPI: only the layer without protection is offered")
         self.user = self._names.user(str(self._context.initiator_name))
         return b""

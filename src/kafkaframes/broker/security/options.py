@@ -35,9 +35,9 @@ from kafkaframes.errors import OptionError
 PLAIN, OAUTHBEARER, GSSAPI = "PLAIN", "OAUTHBEARER", "GSSAPI"
 PASSWORD_MECHANISMS = (PLAIN, *HASHES)
 MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER, GSSAPI)
-_GS2_HEADER = re.compile(r"[ny],(?:a=(?P<authzid>[^,]*))?,")
-_KEY_VALUE = re.compile(r"[A-Za-z]+=.*", re.DOTALL)
-_BEARER = re.compile(r"auth=Bearer +(?P<token>\S+)")
+_GS2_HEADER_PATTERN = re.compile(r"[ny],(?:a=(?P<authzid>[^,]*))?,")
+_KEY_VALUE_PATTERN = re.compile(r"[A-Za-z]+=.*", re.DOTALL)
+_BEARER_PATTERN = re.compile(r"auth=Bearer +(?P<token>\S+)")
 CheckToken = Callable[[str, int], str]  # token, time in milliseconds -> user; raises AuthenticationError
 
 
@@ -101,13 +101,13 @@ def _parse_initial_response(text: str) -> tuple[str, str]:
         AuthenticationError: the text is not an initial response.
     """
     header, *pairs = text.split("\x01")
-    gs2 = _GS2_HEADER.fullmatch(header)
+    gs2 = _GS2_HEADER_PATTERN.fullmatch(header)
     if gs2 is not None and len(pairs) > 1 and not pairs[-1]:
         for pair in pairs[:-1]:
-            bearer = _BEARER.fullmatch(pair)
+            bearer = _BEARER_PATTERN.fullmatch(pair)
             if bearer is not None:
                 return gs2["authzid"] or "", bearer["token"]
-            if _KEY_VALUE.fullmatch(pair) is None:
+            if _KEY_VALUE_PATTERN.fullmatch(pair) is None:
                 break
     raise AuthenticationError("the message is not an OAUTHBEARER initial response")
 

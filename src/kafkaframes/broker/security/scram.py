@@ -27,12 +27,14 @@ MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 16
 MAX_ITERATIONS: Final = 16384
 HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-NUMBERS: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_FIRST = re.compile(
+MECHANISM_OF_NUMBER: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_CLIENT_FIRST_PATTERN = re.compile(
     r"(?P<gs2>[ny],(?:a=(?P<zid>[^,]*))?,)(?P<bare>(?:m=[^,]*,)?n=(?P<user>[^,]*),r=(?P<nonce>[!-+\--~]+)(?P<extensions>(?:,.*)?))"
 )
-_BY_TOKEN = ",tokenauth=true"  # KIP-48
-_FINAL = re.compile(r"(?P<bare>c=(?P<binding>[^,]*),r=(?P<nonce>[!-+\--~]+)(?:,[^p][^,]*)*),p=(?P<proof>[^,]*)")
+_TOKEN_EXTENSION = ",tokenauth=true"  # KIP-48
+_CLIENT_FINAL_PATTERN = re.compile(
+    r"(?P<bare>c=(?P<binding>[^,]*),r=(?P<nonce>[!-+\--~]+)(?:,[^p][^,]*)*),p=(?P<proof>[^,]*)"
+)
 
 
 class AuthenticationError(Exception):
@@ -144,14 +146,14 @@ class ScramExchange(Exchange):
         return self._first(text) if self._credential is None else self._final(text)
 
     def _first(self, text: str) -> bytes:
-        match = _FIRST.fullmatch(text)
+        match = _CLIENT_FIRST_PATTERN.fullmatch(text)
         if match is None:
             raise AuthenticationError("this is no first message of SCRAM")
         self._name = match["user"].replace("=2C", ",").replace("=3D", "=")
         if match["zid"] and match["zid"].replace("=2C", ",").replace("=3D", "=") != self._name:
             raise AuthenticationError("nobody may act for somebody else")
         self._gs2 = match["gs2"]
-        if self._find_token is not None and _BY_TOKEN in match["extensions"]:
+        if self._find_token is not None and _TOKEN_EXTENSION in match["extensions"]:
             self.by_token = True
             self._credential, self._name, self.expires_ms = self._find_token(self._name)
         else:
@@ -163,7 +165,7 @@ class ScramExchange(Exchange):
         return answer.encode()
 
     def _final(self, text: str) -> bytes:
-        match, credential = _FINAL.fullmatch(text), self._credential
+        match, credential = _CLIENT_FINAL_PATTERN.fullmatch(text), self._credential
         assert credential is not None
         if match is None:
             raise AuthenticationError("this is no last message of SCRAM")

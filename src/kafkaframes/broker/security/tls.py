@@ -9,7 +9,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 
 # The short names of RFC 2253, as Java's X500Principal writes them. Other attributes keep their OpenSSL names.
-_SHORT = {
+_SHORT_ATTRIBUTE_NAMES = {
     "commonName": "CN",
     "organizationalUnitName": "OU",
     "organizationName": "O",
@@ -17,7 +17,7 @@ _SHORT = {
     "stateOrProvinceName": "ST",
     "countryName": "C",
 }
-_ESCAPED = str.maketrans({character: f"\\{character}" for character in ',+"\\<>;='})
+_ESCAPES = str.maketrans({character: f"\\{character}" for character in ',+"\\<>;='})
 
 
 def server_context(
@@ -64,7 +64,7 @@ def name_of_certificate(certificate: Mapping[str, Any]) -> str:
     'CN=alice,O=A\\\\, Inc'
     """
     parts = [
-        "+".join(f"{_SHORT.get(name, name)}={value.translate(_ESCAPED)}" for name, value in one)
+        "+".join(f"{_SHORT_ATTRIBUTE_NAMES.get(name, name)}={value.translate(_ESCAPES)}" for name, value in one)
         for one in certificate.get("subject", ())
     ]
     return ",".join(reversed(parts))

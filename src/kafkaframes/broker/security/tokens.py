@@ -28,8 +28,8 @@ from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.storage.files.http_client import is_loopback, open_url
 
 _MAX_TOKEN_BYTES: Final = 64 << 10
-_LATEST_SECONDS: Final = 253_402_300_799  # the end of the year 9999
-_ENCODED: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
+_MAX_EXPIRY_SECONDS: Final = 253_402_300_799  # the end of the year 9999
+_BASE64URL_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 
 
 class Token(NamedTuple):
@@ -122,7 +122,7 @@ def read_token(text: str) -> Token:
 
 def decode_part(part: str) -> bytes:
     """Decode base64url without padding; raise an ``AuthenticationError`` if it is invalid."""
-    if _ENCODED.fullmatch(part) is None:
+    if _BASE64URL_PATTERN.fullmatch(part) is None:
         raise AuthenticationError("the token is not base64url")
     try:
         return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
@@ -156,7 +156,7 @@ def _refuse(constant: str) -> NoReturn:
 def _time(claims: dict[str, Any], name: str) -> float:
     """Return a time in seconds since 1970."""
     value = claims.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _LATEST_SECONDS:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MAX_EXPIRY_SECONDS:
         raise AuthenticationError(f"the token's {name} is no time in seconds since 1970")
     return float(value)
 
@@ -173,10 +173,10 @@ def _texts(claims: dict[str, Any], name: str) -> list[str]:
 Verify = Callable[[bytes, bytes], bool]  # signature, signed bytes
 _MAX_JWKS_BYTES: Final = 1 << 20
 _MAX_KEYS: Final = 100
-_SECONDS: Final = 10.0
+_JWKS_TIMEOUT_SECONDS: Final = 10.0
 _MIN_RSA_BITS: Final = 2048
-_AGAIN_SECONDS: Final = 10.0
-_ES256_BYTES: Final = 64
+_JWKS_RETRY_SECONDS: Final = 10.0
+_ES256_SIGNATURE_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class KeySet:
         keys = self._keys
         matching = [key for key in keys if key.algorithm == algorithm and (kid is None or key.kid == kid)]
         age = time.monotonic() - self._fetched_at
-        if age > self._refresh_seconds or (not matching and age > _AGAIN_SECONDS):
+        if age > self._refresh_seconds or (not matching and age > _JWKS_RETRY_SECONDS):
             self._fetch_apart()
         return matching
 
@@ -253,7 +253,7 @@ class SignedTokens:
 
     def _is_signed(self, token: Token) -> bool:
         algorithm, kid = str(token.header.get("alg")), token.header.get("kid")
-        if algorithm not in _MAKERS or not (kid is None or isinstance(kid, str)):
+        if algorithm not in _VERIFIER_FACTORIES or not (kid is None or isinstance(kid, str)):
             return False
         return any(key.verify(token.signature, token.signed) for key in self.keys.candidates(kid, algorithm))
 
@@ -276,7 +276,7 @@ def _fetch_keys(url: str) -> bytes:
             with open(url2pathname(parts.path), "rb") as file:
                 data = file.read(_MAX_JWKS_BYTES + 1)
         else:
-            with open_url(urllib.request.Request(url), timeout_seconds=_SECONDS) as answer:
+            with open_url(urllib.request.Request(url), timeout_seconds=_JWKS_TIMEOUT_SECONDS) as answer:
                 data = answer.read(_MAX_JWKS_BYTES + 1)
     except (OSError, ValueError) as error:
         raise OptionError(f"the keys of a JWKS cannot be read: {type(error).__name__}") from None
@@ -299,7 +299,7 @@ def _keys_of(data: bytes, url: str) -> tuple[Key, ...]:
 
 
 def _key(row: Mapping[str, Any]) -> Key | None:
-    for algorithm, make in _MAKERS.items():
+    for algorithm, make in _VERIFIER_FACTORIES.items():
         if row.get("alg", algorithm) != algorithm or row.get("use", "sig") != "sig":
             continue
         try:
@@ -340,7 +340,7 @@ def _es256(row: Mapping[str, Any]) -> Verify | None:
     ecdsa = library.ec.ECDSA(library.hashes.SHA256())
 
     def verify(signature: bytes, signed: bytes) -> bool:
-        if len(signature) != _ES256_BYTES:
+        if len(signature) != _ES256_SIGNATURE_BYTES:
             return False
         r, s = (int.from_bytes(half, "big") for half in (signature[:32], signature[32:]))
         return bool(library.holds(lambda: key.verify(library.encode_dss_signature(r, s), signed, ecdsa)))
@@ -348,7 +348,10 @@ def _es256(row: Mapping[str, Any]) -> Verify | None:
     return verify
 
 
-_MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verify | None]]] = {"RS256": _rs256, "ES256": _es256}
+_VERIFIER_FACTORIES: Final[Mapping[str, Callable[[Mapping[str, Any]], Verify | None]]] = {
+    "RS256": _rs256,
+    "ES256": _es256,
+}
 
 
 def _library() -> Any:

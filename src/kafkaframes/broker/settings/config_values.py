@@ -17,7 +17,7 @@ from kafkaframes.wire.integers import MAX_INT32
 # ConfigType of DescribeConfigs
 UNKNOWN, BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(10)
 
-_BY_TYPE: Mapping[int, str] = {
+_KEYS_BY_TYPE: Mapping[int, str] = {
     BOOLEAN: """
         allow.everyone.if.no.acl.found auto.create.topics.enable auto.leader.rebalance.enable delete.topic.enable
         log.cleaner.enable message.downconversion.enable preallocate remote.storage.enable
@@ -87,26 +87,26 @@ def _of_all(values_by_limit: Mapping[int, str]) -> dict[str, int]:
     return {**{name: own[other] for name, other in same.items() if other in own}, **own}
 
 
-TYPES: Mapping[str, int] = _of_all(_BY_TYPE)
+CONFIG_TYPES: Mapping[str, int] = _of_all(_KEYS_BY_TYPE)
 
 # What AlterConfigs may change of a broker that runs (KIP-226): its defaults of topics' settings, and these; the others
 # are read from server.properties.
-_DYNAMIC = """
+_DYNAMIC_KEYS_TEXT = """
     group.consumer.assignment.interval.ms group.share.assignment.interval.ms group.streams.assignment.interval.ms
     listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.threads
     max.connections max.connections.per.ip num.io.threads num.network.threads producer.id.expiration.ms
     ssl.keystore.location ssl.truststore.location
 """
-DYNAMIC = frozenset((*_DYNAMIC.split(), *_TOPIC_NAMES))
+DYNAMIC_KEYS = frozenset((*_DYNAMIC_KEYS_TEXT.split(), *_TOPIC_NAMES))
 # Settings that Kafka changes only for a listener, with its prefix (DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS).
-_LISTENER_ONLY = """
+_LISTENER_ONLY_KEYS_TEXT = """
     ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
     ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
     ssl.truststore.type
 """
-LISTENER_ONLY = frozenset(_LISTENER_ONLY.split())
+LISTENER_ONLY_KEYS = frozenset(_LISTENER_ONLY_KEYS_TEXT.split())
 # Settings of Kafka 4.3.1 that are not read here, and that Kafka does not change while a broker runs.
-_FIXED_AND_UNUSED = """
+_FIXED_AND_UNUSED_KEYS_TEXT = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms client.quota.callback.class
@@ -168,7 +168,7 @@ _FIXED_AND_UNUSED = """
     transaction.state.log.load.buffer.size transaction.two.phase.commit.enable unclean.leader.election.interval.ms
     unstable.api.versions.enable unstable.feature.versions.enable
 """
-FIXED_AND_UNUSED = frozenset(_FIXED_AND_UNUSED.split())
+FIXED_AND_UNUSED_KEYS = frozenset(_FIXED_AND_UNUSED_KEYS_TEXT.split())
 
 
 def type_of(name: str, value: str) -> int:
@@ -177,8 +177,8 @@ def type_of(name: str, value: str) -> int:
     >>> type_of("retention.bytes", "-1") == LONG, type_of("somebody.s.own", "0.5") == DOUBLE
     (True, True)
     """
-    if name in TYPES:
-        return TYPES[name]
+    if name in CONFIG_TYPES:
+        return CONFIG_TYPES[name]
     if is_secret(name):
         return PASSWORD
     if value in ("true", "false"):
@@ -190,16 +190,16 @@ def type_of(name: str, value: str) -> int:
 
 
 _MIN_SEGMENT_BYTES = 14
-_BITS: Mapping[int, int] = {SHORT: 15, INT: 31, LONG: 63}
-_WORDS: Mapping[int, str] = {
+_BITS_OF_TYPE: Mapping[int, int] = {SHORT: 15, INT: 31, LONG: 63}
+_TYPE_DESCRIPTIONS: Mapping[int, str] = {
     SHORT: "a whole number of 16 bits",
     INT: "a whole number of 32 bits",
     LONG: "a whole number",
 }
-_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-_REPLICAS = re.compile(r"[0-9]{1,9}:[0-9]{1,9}")
-_DURATION = re.compile(
+_INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL_PATTERN = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_REPLICA_PATTERN = re.compile(r"[0-9]{1,9}:[0-9]{1,9}")
+_DURATION_PATTERN = re.compile(
     r"by_duration:P(?=[0-9T])([0-9]{1,9}D)?(T(?=[0-9])([0-9]{1,9}H)?([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]{1,9})?S)?)?"
 )
 
@@ -247,15 +247,15 @@ _MAX_VALUES: Mapping[str, int] = {
     "group.share.record.lock.duration.ms": 3_600_000,
     "min.cleanable.dirty.ratio": 1,
 }
-_MIN_OF_NAME: Mapping[str, int] = _of_all(_MIN_VALUES)
-_CHOICES: Mapping[str, tuple[str, ...]] = {
+_MIN_VALUE_OF_KEY: Mapping[str, int] = _of_all(_MIN_VALUES)
+_VALID_VALUES: Mapping[str, tuple[str, ...]] = {
     "cleanup.policy": ("compact", "delete"),
     "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     "kafkaframes.on.noncontiguous": ("kafka", "reject", "reassign", "keep"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "share.isolation.level": ("read_committed", "read_uncommitted"),
 }
-_THROTTLED = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
+_THROTTLED_REPLICA_KEYS = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 
 
 def normalize_value(name: str, value: str) -> str:
@@ -267,22 +267,22 @@ def normalize_value(name: str, value: str) -> str:
     Raises:
         OptionError: the setting takes no such value; names both.
     """
-    kind, name_of_topics = TYPES.get(name, STRING), _TOPIC_NAMES.get(name, name)
+    kind, name_of_topics = CONFIG_TYPES.get(name, STRING), _TOPIC_NAMES.get(name, name)
     text = value.strip()
     if kind == BOOLEAN:
         return _boolean(name, text)
-    if kind in _BITS:
+    if kind in _BITS_OF_TYPE:
         return str(_in_range(name, name_of_topics, _whole(name, text, kind)))
     if kind == DOUBLE:
-        if _DECIMAL.fullmatch(text) is None:
+        if _DECIMAL_PATTERN.fullmatch(text) is None:
             raise _refuse_value(name, value, "a number")
         return repr(float(_in_range(name, name_of_topics, float(text))))
     if kind == LIST:
         return ",".join(_list(name, name_of_topics, list_of(value)))
-    choices = _CHOICES.get(name_of_topics)
+    choices = _VALID_VALUES.get(name_of_topics)
     if choices is not None and value not in choices:
         raise _refuse_value(name, value, f"one of {', '.join(choices)}")
-    _FURTHER.get(name, _any)(name, value)
+    _KEY_VALIDATORS.get(name, _any)(name, value)
     return value
 
 
@@ -306,14 +306,14 @@ def _boolean(name: str, text: str) -> str:
 
 
 def _whole(name: str, text: str, kind: int) -> int:
-    limit = 1 << _BITS[kind]
-    if _WHOLE.fullmatch(text) is None or not -limit <= int(text) < limit:
-        raise _refuse_value(name, text, _WORDS[kind])
+    limit = 1 << _BITS_OF_TYPE[kind]
+    if _INTEGER_PATTERN.fullmatch(text) is None or not -limit <= int(text) < limit:
+        raise _refuse_value(name, text, _TYPE_DESCRIPTIONS[kind])
     return int(text)
 
 
 def _in_range(name: str, name_of_topics: str, number: float) -> float:
-    least, largest = _MIN_OF_NAME.get(name_of_topics), _MAX_VALUES.get(name_of_topics)
+    least, largest = _MIN_VALUE_OF_KEY.get(name_of_topics), _MAX_VALUES.get(name_of_topics)
     if least is not None and number < least:
         raise _refuse_value(name, number, f"at least {least}")
     if largest is not None and number > largest:
@@ -324,11 +324,11 @@ def _in_range(name: str, name_of_topics: str, number: float) -> float:
 
 
 def _list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
-    choices = _CHOICES.get(name_of_topics, ())
+    choices = _VALID_VALUES.get(name_of_topics, ())
     for part in parts:
         if choices and part not in choices:
             raise _refuse_value(name, part, f"a list of {', '.join(choices)}")
-        if name in _THROTTLED and parts != ["*"] and _REPLICAS.fullmatch(part) is None:
+        if name in _THROTTLED_REPLICA_KEYS and parts != ["*"] and _REPLICA_PATTERN.fullmatch(part) is None:
             raise _refuse_value(name, part, "* or a list of PARTITION:BROKER")
     return parts
 
@@ -343,14 +343,14 @@ def duration_ms(value: str) -> int:
     >>> duration_ms("by_duration:P1DT1M0.5S")
     86460500
     """
-    match = _DURATION.fullmatch(value)
+    match = _DURATION_PATTERN.fullmatch(value)
     days, _, hours, minutes, seconds, _ = match.groups() if match else (None,) * 6
     parts = (days, 86_400_000), (hours, 3_600_000), (minutes, 60_000), (seconds, 1_000)
     return int(sum(float(text[:-1]) * unit for text, unit in parts if text))
 
 
 def _offset_reset(name: str, value: str) -> None:
-    if value not in ("latest", "earliest") and _DURATION.fullmatch(value) is None:
+    if value not in ("latest", "earliest") and _DURATION_PATTERN.fullmatch(value) is None:
         raise _refuse_value(name, value, "latest, earliest or by_duration:PnDTnHnMn.nS")
 
 
@@ -367,7 +367,7 @@ def _migration(name: str, value: str) -> None:
         raise _refuse_value(name, value, f"one of {', '.join(choices)}")
 
 
-_FURTHER: Mapping[str, Callable[[str, str], None]] = {
+_KEY_VALIDATORS: Mapping[str, Callable[[str, str], None]] = {
     "share.auto.offset.reset": _offset_reset,
     "message.format.version": _format_version,
     "log.message.format.version": _format_version,

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 METADATA, KRAFT = "metadata.version", "kraft.version"
 GROUP, SHARE, STREAMS = "group.version", "share.version", "streams.version"
-TRANSACTION = "transaction.version"
+TRANSACTION_FEATURE = "transaction.version"
 GROUP_FEATURES: Final[Mapping[str, str]] = {"consumer": GROUP, "share": SHARE, "streams": STREAMS}
-FEATURES: Final = "features"  # the name of the levels in the broker's metadata
+FEATURES_KEY: Final = "features"  # the name of the levels in the broker's metadata
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # Kafka's FeatureUpdate.UpgradeType
-_LATEST: Final = (4, 3)
-_FIRST_WITH_FEATURES: Final = (3, 3)  # KRaft, production-ready
-_FIRST_WITHOUT_ZOOKEEPER: Final = (4, 0)
+_LATEST_RELEASE: Final = (4, 3)
+_FIRST_RELEASE_WITH_FEATURES: Final = (3, 3)  # KRaft, production-ready
+_FIRST_RELEASE_WITHOUT_ZOOKEEPER: Final = (4, 0)
 _METADATA_LEVELS: Final[Mapping[tuple[int, int], int]] = {
     (3, 3): 7,
     (3, 4): 8,
@@ -31,10 +31,10 @@ _METADATA_LEVELS: Final[Mapping[tuple[int, int], int]] = {
     (4, 3): 30,
 }
 # Level of metadata.version before which an upgrade or downgrade is not possible: 3.3-IV3.
-_OLDEST_BRIDGE_LEVEL: Final = 7
+_MIN_BRIDGE_LEVEL: Final = 7
 
 # Levels of metadata.version that change the metadata's records (MetadataVersion.didMetadataChange).
-_CHANGING_LEVELS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+_RECORD_CHANGING_LEVELS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
 
 class Feature(NamedTuple):
@@ -46,9 +46,9 @@ class Feature(NamedTuple):
 
 
 # Feature -> first release that supports it, first release that enables it by default, highest level.
-_OTHERS: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], int]]] = {
+_OTHER_FEATURES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], int]]] = {
     KRAFT: ((3, 9), (4, 0), 1),
-    TRANSACTION: ((4, 0), (4, 0), 2),
+    TRANSACTION_FEATURE: ((4, 0), (4, 0), 2),
     GROUP: ((4, 0), (4, 0), 1),
     "eligible.leader.replicas.version": ((4, 0), (4, 1), 1),
     SHARE: ((4, 1), (4, 2), 1),
@@ -56,19 +56,19 @@ _OTHERS: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], int]]] = {
 }
 
 
-def features_of_release(version: tuple[int, ...] = _LATEST) -> dict[str, Feature]:
+def features_of_release(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[str, Feature]:
     """Return the features of a new cluster of a release; none before Kafka 3.3.
 
     >>> features_of_release((3, 9, 1))["metadata.version"]
     Feature(lowest=1, highest=21, level=21)
     """
     release = (version[0], version[1])
-    if release < _FIRST_WITH_FEATURES:
+    if release < _FIRST_RELEASE_WITH_FEATURES:
         return {}
-    level = _METADATA_LEVELS.get(release, _METADATA_LEVELS[_LATEST])
-    lowest = _OLDEST_BRIDGE_LEVEL if release >= _FIRST_WITHOUT_ZOOKEEPER else 1
+    level = _METADATA_LEVELS.get(release, _METADATA_LEVELS[_LATEST_RELEASE])
+    lowest = _MIN_BRIDGE_LEVEL if release >= _FIRST_RELEASE_WITHOUT_ZOOKEEPER else 1
     features = {METADATA: Feature(lowest, level, level)}
-    for name, (since, default_since, highest) in _OTHERS.items():
+    for name, (since, default_since, highest) in _OTHER_FEATURES.items():
         if release >= since:
             features[name] = Feature(0, highest, highest if release >= default_since else 0)
     return features
@@ -76,8 +76,8 @@ def features_of_release(version: tuple[int, ...] = _LATEST) -> dict[str, Feature
 
 def transaction_version(features: Mapping[str, Feature]) -> int:
     """Return the finalized level of transaction.version; that of the latest release if the cluster lacks it."""
-    feature = features.get(TRANSACTION)
-    return _OTHERS[TRANSACTION][2] if feature is None else feature.level
+    feature = features.get(TRANSACTION_FEATURE)
+    return _OTHER_FEATURES[TRANSACTION_FEATURE][2] if feature is None else feature.level
 
 
 def restore_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -> dict[str, Feature]:
@@ -115,7 +115,7 @@ def _check_downgrade(name: str, feature: Feature, level: int, upgrade_type: int,
             f"{prefix}Can't downgrade the version of this feature without setting the upgrade type to either safe or "
             "unsafe downgrade."
         )
-    if name == METADATA and any(level < changing <= feature.level for changing in _CHANGING_LEVELS):
+    if name == METADATA and any(level < changing <= feature.level for changing in _RECORD_CHANGING_LEVELS):
         refusal = f"Unsupported metadata.version downgrade from {feature.level} to {level}. "
         if upgrade_type == UNSAFE_DOWNGRADE:
             return f"{refusal}Unsafe metadata downgrade is not supported in this version."

@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 
 from kafkaframes.errors import OptionError
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-KEYS = frozenset(
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LISTENER_KEYS = frozenset(
     {"listeners", "advertised.listeners", "listener.security.protocol.map", "controller.listener.names"}
     | {"inter.broker.listener.name"}
 )
-_ENTRY = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>[^:/,\[\]]*|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
+_LISTENER_PATTERN = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>[^:/,\[\]]*|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})"
+)
 _MAX_PORT = 65535
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +47,12 @@ class ListenerOptions:
         Raises:
             OptionError: the protocol is unknown, a port is invalid, or the advertised address is a wildcard.
         """
-        if self.protocol not in PROTOCOLS:
-            raise OptionError(f"a listener's protocol is {', '.join(PROTOCOLS)}, not {self.protocol!r}")
+        if self.protocol not in SECURITY_PROTOCOLS:
+            raise OptionError(f"a listener's protocol is {', '.join(SECURITY_PROTOCOLS)}, not {self.protocol!r}")
         ports = (self.port, *(() if self.advertised is None else self.advertised[1:]))
         if any(not 0 <= port <= _MAX_PORT for port in ports):
             raise OptionError(f"a port is 0 to {_MAX_PORT}, not {max(ports)}")
-        if self.advertised is not None and self.advertised[0] in WILDCARDS:
+        if self.advertised is not None and self.advertised[0] in LOOPBACK_OF_WILDCARD:
             raise OptionError(f"clients cannot use the address {self.advertised[0]!r}: it names no machine")
         object.__setattr__(self, "name", self.name or self.protocol)
 
@@ -67,7 +69,7 @@ class ListenerOptions:
     def address_for_clients(self, port: int) -> tuple[str, int]:
         """Return the advertised host and port of a socket that is bound to ``port``. Raise if the port is too large."""
         if self.advertised is None:
-            return WILDCARDS.get(self.host, self.host), port
+            return LOOPBACK_OF_WILDCARD.get(self.host, self.host), port
         host, advertised_port = self.advertised
         reported_port = advertised_port + port - self.port if advertised_port and self.port else advertised_port or port
         if reported_port > _MAX_PORT:
@@ -87,7 +89,7 @@ def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, .
     Raises:
         OptionError: a setting is invalid, or settings contradict each other.
     """
-    texts = {key: settings.pop(key) for key in KEYS & settings.keys()}
+    texts = {key: settings.pop(key) for key in LISTENER_KEYS & settings.keys()}
     of_controllers = {name.strip() for name in texts.get("controller.listener.names", "").split(",")}
     protocols = _protocols(texts.get("listener.security.protocol.map", ""))
     listeners: dict[str, ListenerOptions] = {}
@@ -114,7 +116,7 @@ def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, .
 def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
     entries = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        match = _ENTRY.fullmatch(part)
+        match = _LISTENER_PATTERN.fullmatch(part)
         if match is None or int(match["port"]) > _MAX_PORT:
             raise OptionError(f"{key}: {part!r} is no NAME://HOST:PORT")
         entries.append((match["name"], match["host"].strip("[]"), int(match["port"])))
@@ -123,12 +125,12 @@ def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
 
 def _protocols(text: str) -> dict[str, str]:
     """Return the protocol of each listener name. A protocol's name stands for itself."""
-    protocols = {protocol: protocol for protocol in PROTOCOLS}
+    protocols = {protocol: protocol for protocol in SECURITY_PROTOCOLS}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = part.partition(":")
-        if not colon or protocol not in PROTOCOLS:
+        if not colon or protocol not in SECURITY_PROTOCOLS:
             raise OptionError(
-                f"listener.security.protocol.map: {part!r} is no NAME:PROTOCOL, of {', '.join(PROTOCOLS)}"
+                f"listener.security.protocol.map: {part!r} is no NAME:PROTOCOL, of {', '.join(SECURITY_PROTOCOLS)}"
             )
         protocols[name] = protocol
     return protocols

@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kafkaframes.broker.settings.listeners import KEYS as LISTENER_KEYS
-from kafkaframes.broker.settings.security_keys import KEYS, LOGIN
+from kafkaframes.broker.settings.listeners import LISTENER_KEYS as LISTENER_KEYS
+from kafkaframes.broker.settings.security_keys import GSSAPI_LOGIN_PATTERN, SECURITY_KEYS
 from kafkaframes.broker.settings.settings import DEFAULTS, TOPIC_KEYS
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files.checkpoints import read_meta_properties
 
 # Keys that are understood beside those of settings.py.
-_OTHERS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | KEYS
+_OTHER_KEYS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | SECURITY_KEYS
 # Those that a listener, or a mechanism of one, may have for itself.
-_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?(connections\.max\.reauth\.ms)")
-_KNOWN = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHERS
+_LISTENER_KEY_PATTERN = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?(connections\.max\.reauth\.ms)")
+_SUPPORTED_KEYS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHER_KEYS
 # Kafka's shorter or older names for times -> the key in milliseconds, and how many of them one is.
-_TIMES = {
+_TIME_KEYS = {
     "log.retention.hours": ("log.retention.ms", 3_600_000),
     "log.retention.minutes": ("log.retention.ms", 60_000),
     "log.roll.hours": ("log.roll.ms", 3_600_000),
@@ -39,7 +39,7 @@ def read_properties(text: bytes, *, file: str) -> Properties:
     values_by_name: dict[str, str] = {}
     unknown = []
     for key, value in values.items():
-        if key in _TIMES:
+        if key in _TIME_KEYS:
             _add_time(values_by_name, key, value, explicit=values)
         elif is_known(key):
             values_by_name["node.id" if key == "broker.id" else key] = value
@@ -62,7 +62,11 @@ def parse_properties(text: bytes, *, file: str) -> Mapping[str, str]:
 
 def is_known(key: str) -> bool:
     """Return whether a key of ``server.properties`` has a meaning here."""
-    return key in _KNOWN or key in _TIMES or any(form.fullmatch(key) for form in (_OF_LISTENER, LOGIN))
+    return (
+        key in _SUPPORTED_KEYS
+        or key in _TIME_KEYS
+        or any(form.fullmatch(key) for form in (_LISTENER_KEY_PATTERN, GSSAPI_LOGIN_PATTERN))
+    )
 
 
 def general_name(key: str) -> str:
@@ -71,14 +75,14 @@ def general_name(key: str) -> str:
     >>> general_name("listener.name.outside.plain.connections.max.reauth.ms"), general_name("node.id")
     ('connections.max.reauth.ms', 'node.id')
     """
-    match = _OF_LISTENER.fullmatch(key)
+    match = _LISTENER_KEY_PATTERN.fullmatch(key)
     return key if match is None else match[1]
 
 
 def _add_time(values_by_name: dict[str, str], key: str, value: str, *, explicit: Iterable[str]) -> None:
     """Take a time in hours or minutes, unless the same is given in a smaller unit."""
-    name, factor = _TIMES[key]
-    smaller = [name, *(other for other, (same, its) in _TIMES.items() if same == name and its < factor)]
+    name, factor = _TIME_KEYS[key]
+    smaller = [name, *(other for other, (same, its) in _TIME_KEYS.items() if same == name and its < factor)]
     if any(one in explicit for one in smaller):
         return
     try:

@@ -6,12 +6,12 @@ import re
 from typing import Final
 
 KERBEROS_RULES: Final = "sasl.kerberos.principal.to.local.rules"
-JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
-UNSECURED: Final = "kafkaframes.sasl.oauthbearer.allow.unsecured"
+JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+ALLOW_UNSECURED: Final = "kafkaframes.sasl.oauthbearer.allow.unsecured"
 TOKEN_KEYS: Final = frozenset(
     {
-        JWKS,
-        UNSECURED,
+        JWKS_URL,
+        ALLOW_UNSECURED,
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
@@ -21,15 +21,15 @@ TOKEN_KEYS: Final = frozenset(
         "kafkaframes.sasl.oauthbearer.required.scopes",
     }
 )
-SERVICE: Final = "sasl.kerberos.service.name"
-LOGIN: Final = re.compile(r"listener\.name\.[^.]+\.gssapi\.sasl\.jaas\.config")
+KERBEROS_SERVICE_NAME: Final = "sasl.kerberos.service.name"
+GSSAPI_LOGIN_PATTERN: Final = re.compile(r"listener\.name\.[^.]+\.gssapi\.sasl\.jaas\.config")
 # Supported keys of server.properties; key stores and trust stores are PEM files (KIP-651).
-KEYS = frozenset(
+SECURITY_KEYS = frozenset(
     {
         "sasl.enabled.mechanisms",
         *TOKEN_KEYS,
         KERBEROS_RULES,
-        SERVICE,
+        KERBEROS_SERVICE_NAME,
         "ssl.keystore.type",
         "ssl.keystore.location",
         "ssl.truststore.type",

@@ -321,7 +321,7 @@ class BrokerSettings:
         )
 
 
-_OF_TOPICS: Mapping[str, str] = {
+_TOPIC_TEXTS: Mapping[str, str] = {
     "cleanup.policy": "What happens to old segments: delete, compact, or both.",
     "compression.type": "The codec of records in the log: gzip, snappy, lz4, zstd, uncompressed, or producer.",
     "compression.gzip.level": "The level of gzip where compression.type is gzip; -1 for the library's default.",
@@ -358,7 +358,7 @@ _OF_TOPICS: Mapping[str, str] = {
     "segment.ms": "After how many milliseconds the next segment is begun, however small this one is.",
     "unclean.leader.election.enable": "Whether a replica may lead that was down when the last one in sync went down.",
 }
-_OF_BROKERS: Mapping[str, str] = {
+_BROKER_TEXTS: Mapping[str, str] = {
     "advertised.listeners": "The addresses that clients get.",
     "allow.everyone.if.no.acl.found": "Whether everybody may use what no access rule names.",
     "auto.create.topics.enable": "Whether a topic is made when a client asks for it.",
@@ -458,7 +458,7 @@ _OF_BROKERS: Mapping[str, str] = {
     "transactional.id.expiration.ms": "For how long a transactional id without a transaction is remembered.",
 }
 # Settings of groups and of client metrics subscriptions (KIP-714).
-_OF_OTHERS: Mapping[str, str] = {
+_OTHER_TEXTS: Mapping[str, str] = {
     "consumer.assignment.interval.ms": "How long this consumer group waits between two assignments.",
     "consumer.heartbeat.interval.ms": "How often members of this consumer group send heartbeats.",
     "consumer.session.timeout.ms": "After how long a silent member leaves this consumer group.",
@@ -480,5 +480,5 @@ _OF_OTHERS: Mapping[str, str] = {
     "match": "Which clients push metrics: selectors of their attributes.",
     "metrics": "The prefixes of the metrics that clients push.",
 }
-_OF_BROKERS_LOGS = {key: _OF_TOPICS[name] for name, (key, _) in TOPIC_KEYS.items() if key}
-TEXTS: Mapping[str, str] = {**_OF_BROKERS_LOGS, **_OF_TOPICS, **_OF_BROKERS, **_OF_OTHERS}
+_LOG_TEXTS = {key: _TOPIC_TEXTS[name] for name, (key, _) in TOPIC_KEYS.items() if key}
+SETTING_TEXTS: Mapping[str, str] = {**_LOG_TEXTS, **_TOPIC_TEXTS, **_BROKER_TEXTS, **_OTHER_TEXTS}

@@ -16,7 +16,7 @@ from kafkaframes.broker.requests.api import Answer, Later
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-ROWS_OF_A_TURN = 500
+ROWS_PER_TURN = 500
 Steps = Generator[None, None, Result]
 Waiting = Generator[Later | None, None, Result]  # steps, of which some wait for work in a thread
 
@@ -53,7 +53,7 @@ def in_turns(
     rows: list[Result] = []
     since_turn = 0
     for item in items:
-        if since_turn >= ROWS_OF_A_TURN:
+        if since_turn >= ROWS_PER_TURN:
             yield
             since_turn = 0
         rows.append(row(item))

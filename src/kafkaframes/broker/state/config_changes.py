@@ -16,10 +16,10 @@ from typing import Any
 from kafkaframes.broker.requests.api import Answer
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.settings.config_values import (
-    DYNAMIC,
-    FIXED_AND_UNUSED,
+    DYNAMIC_KEYS,
+    FIXED_AND_UNUSED_KEYS,
     LIST,
-    LISTENER_ONLY,
+    LISTENER_ONLY_KEYS,
     list_of,
     normalize_value,
     type_of,
@@ -28,11 +28,11 @@ from kafkaframes.broker.settings.properties import is_known
 from kafkaframes.broker.settings.settings import GROUP_SETTINGS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state.configs import (
     BROKER,
+    BROKER_KEYS,
     BROKER_LOGGER,
     CLIENT_METRICS,
     CLIENT_METRICS_SETTINGS,
     GROUP,
-    KNOWN_OF_BROKERS,
     TOPIC,
     check_config_access,
     is_type,
@@ -42,14 +42,14 @@ from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.storage.files.names import is_topic
 
 _OPERATIONS = SET, DELETE, APPEND, SUBTRACT = tuple(range(4))
-_OF_CONTROLLERS = frozenset({TOPIC, CLIENT_METRICS, GROUP})
-_LOGGERS = ("root", "kafka", "org.apache.")
-_LEVELS = frozenset({"FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"})
+_CONTROLLER_RESOURCE_TYPES = frozenset({TOPIC, CLIENT_METRICS, GROUP})
+_LOGGER_PREFIXES = ("root", "kafka", "org.apache.")
+_LOG_LEVELS = frozenset({"FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"})
 Change = Callable[[dict[str, str]], dict[str, str]]
-_DEFAULTS = {key: default for name, (own, default) in TOPIC_KEYS.items() for key in (name, own) if key}
-_SELECTOR = re.compile(r"client_(instance_id|id|software_name|software_version|source_address|source_port)")
-_OF_LISTENERS = "listener.name."
-_INTERVAL_MS = (100, 3_600_000)
+_SETTING_DEFAULTS = {key: default for name, (own, default) in TOPIC_KEYS.items() for key in (name, own) if key}
+_SELECTOR_PATTERN = re.compile(r"client_(instance_id|id|software_name|software_version|source_address|source_port)")
+_LISTENER_PREFIX = "listener.name."
+_PUSH_INTERVAL_RANGE_MS = (100, 3_600_000)
 
 
 class InvalidRequestError(OptionError):
@@ -68,7 +68,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         message: str | None = "an operation of the request is not known"
         if times[kind, name] > 1:
             message = f"{name} is named twice"
-        elif not fails or kind not in _CHANGERS:  # otherwise Kafka's controller fails, and returns -1 for all
+        elif not fails or kind not in _CHANGE_FUNCTIONS:  # otherwise Kafka's controller fails, and returns -1 for all
             code, message = _change(request, broker, resource, change_of(resource.configs))
         return request.response.AlterConfigsResourceResponse(
             error_code=code, error_message=message, resource_type=kind, resource_name=name
@@ -97,7 +97,7 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     kind, name = resource.resource_type, resource.resource_name
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
-    if not is_level and not (kind in _CHANGERS and is_type(broker, kind)):
+    if not is_level and not (kind in _CHANGE_FUNCTIONS and is_type(broker, kind)):
         return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}"
     code = check_config_access(request, broker, kind, name)
     if code != ErrorCode.NONE:
@@ -105,7 +105,7 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
     try:
         if is_level:
             return _check_levels(broker, name, resource.configs)
-        return _CHANGERS[kind](broker, name, make, request.body.validate_only)
+        return _CHANGE_FUNCTIONS[kind](broker, name, make, request.body.validate_only)
     except InvalidRequestError as error:
         return ErrorCode.INVALID_REQUEST, str(error)
     except OptionError as error:
@@ -118,7 +118,7 @@ def _fails(resource: Any) -> bool:
     if all(getattr(row, "config_operation", SET) in _OPERATIONS for row in rows):
         return False
     try:
-        return resource.resource_type in _OF_CONTROLLERS and bool(_check_rows(rows))
+        return resource.resource_type in _CONTROLLER_RESOURCE_TYPES and bool(_check_rows(rows))
     except InvalidRequestError:  # rejected by the broker before the controller
         return False
 
@@ -131,7 +131,7 @@ def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int,
         is_set = row.config_operation == SET
         if row.config_operation not in (SET, DELETE) or (not is_set and row.name == "root"):
             raise InvalidRequestError(f"the level of {row.name} is set, or deleted if it is not that of root")
-        if not row.name.startswith(_LOGGERS) or (is_set and row.value not in _LEVELS):
+        if not row.name.startswith(_LOGGER_PREFIXES) or (is_set and row.value not in _LOG_LEVELS):
             raise OptionError(f"there is no logger {row.name!r}, or no level {row.value!r}")
     return ErrorCode.NONE, None
 
@@ -210,16 +210,16 @@ def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) ->
 
 def check_broker(configs: Mapping[str, str]) -> None:
     """Reject invalid dynamic broker settings. Unknown settings are accepted without effect."""
-    fixed_names = sorted(key for key in configs if key not in DYNAMIC | LISTENER_ONLY and _is_of_a_start(key))
+    fixed_names = sorted(key for key in configs if key not in DYNAMIC_KEYS | LISTENER_ONLY_KEYS and _is_of_a_start(key))
     if fixed_names:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed_names)}]")
-    listener_only = sorted(LISTENER_ONLY & configs.keys())
+    listener_only = sorted(LISTENER_ONLY_KEYS & configs.keys())
     if listener_only:
         raise InvalidRequestError(
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
             f"[{', '.join(listener_only)}]"
         )
-    for name in DYNAMIC & configs.keys():
+    for name in DYNAMIC_KEYS & configs.keys():
         try:
             normalize_value(name, configs[name])
         except OptionError as error:
@@ -228,7 +228,7 @@ def check_broker(configs: Mapping[str, str]) -> None:
 
 def _is_of_a_start(key: str) -> bool:
     """Return whether a broker reads a setting when it starts, or reads it for a listener."""
-    return key in KNOWN_OF_BROKERS | FIXED_AND_UNUSED or is_known(key) or key.startswith(_OF_LISTENERS)
+    return key in BROKER_KEYS | FIXED_AND_UNUSED_KEYS or is_known(key) or key.startswith(_LISTENER_PREFIX)
 
 
 def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
@@ -258,11 +258,13 @@ def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
     if unknown is not None:
         raise InvalidRequestError(f"Unknown client metrics configuration: {unknown}")
     interval_ms = int(normalize_value("interval.ms", configs.get("interval.ms", "300000")))
-    if not _INTERVAL_MS[0] <= interval_ms <= _INTERVAL_MS[1]:
-        raise InvalidRequestError(f"interval.ms is {_INTERVAL_MS[0]} to {_INTERVAL_MS[1]}, not {interval_ms}")
+    if not _PUSH_INTERVAL_RANGE_MS[0] <= interval_ms <= _PUSH_INTERVAL_RANGE_MS[1]:
+        raise InvalidRequestError(
+            f"interval.ms is {_PUSH_INTERVAL_RANGE_MS[0]} to {_PUSH_INTERVAL_RANGE_MS[1]}, not {interval_ms}"
+        )
     for part in list_of(configs.get("match", "")):
         selector, equals, pattern = part.partition("=")
-        if not equals or _SELECTOR.fullmatch(selector.strip()) is None or not _is_pattern(pattern.strip()):
+        if not equals or _SELECTOR_PATTERN.fullmatch(selector.strip()) is None or not _is_pattern(pattern.strip()):
             raise OptionError(f"match is a list of SELECTOR=PATTERN, not {part!r}")
 
 
@@ -274,7 +276,7 @@ def _is_pattern(text: str) -> bool:
     return bool(text)
 
 
-_CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, str | None]]] = {
+_CHANGE_FUNCTIONS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, str | None]]] = {
     TOPIC: _change_topic,
     BROKER: _change_broker,
     CLIENT_METRICS: partial(_change_stored, "client_metrics", check_metrics),
@@ -327,7 +329,10 @@ def _alter(configs: dict[str, str], change: Any) -> None:
         raise InvalidRequestError(f"there is no operation {change.config_operation}")
     if change.config_operation not in (APPEND, SUBTRACT) or type_of(change.name, "") != LIST:
         raise OptionError(f"{change.name} is no list that can be added to or taken from")
-    parts, named_parts = list_of(configs.get(change.name, _DEFAULTS.get(change.name, ""))), list_of(change.value)
+    parts, named_parts = (
+        list_of(configs.get(change.name, _SETTING_DEFAULTS.get(change.name, ""))),
+        list_of(change.value),
+    )
     kept_values = [part for part in parts if part not in named_parts]
     added_parts = [part for part in named_parts if part not in parts]
     configs[change.name] = ",".join(kept_values if change.config_operation == SUBTRACT else [*parts, *added_parts])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied
-from kafkaframes.broker.settings.config_values import DYNAMIC, UNKNOWN, type_of
+from kafkaframes.broker.settings.config_values import DYNAMIC_KEYS, UNKNOWN, type_of
 from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
@@ -17,17 +17,17 @@ from kafkaframes.storage.files.names import is_topic
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, IN_FILE, BY_DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = range(1, 9)
-_RIGHT_TO = {TOPIC: "TOPIC", GROUP: "GROUP"}  # of all others, the right is one to the cluster
+_ACL_RESOURCE_TYPES = {TOPIC: "TOPIC", GROUP: "GROUP"}  # of all others, the right is one to the cluster
 # What is as it is on one node, for tools that ask.
-_WITHOUT_DEFAULT = frozenset({"node.id"})
-_FIXED = {
+_KEYS_WITHOUT_DEFAULT = frozenset({"node.id"})
+_FIXED_SETTINGS = {
     "group.consumer.assignors": "uniform,range",
     "offsets.topic.replication.factor": "1",
     "process.roles": "broker,controller",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-KNOWN_OF_BROKERS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | frozenset(_FIXED)
+BROKER_KEYS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | frozenset(_FIXED_SETTINGS)
 CLIENT_METRICS_SETTINGS = {"metrics": "", "interval.ms": "300000", "match": ""}
 
 
@@ -96,11 +96,11 @@ def broker_rows(
         values = (
             [(name, fixed_values[name], IN_FILE)] if name in fixed_values else _explicit_values(settings, name, nodes)
         )
-        if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
+        if name in defaults and name not in NULL_DEFAULTS and name not in _KEYS_WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
         value, source = values[0][1:] if values else (None, BY_DEFAULT)
-        is_known = name in DYNAMIC or name not in dynamic_names  # clients may set what no broker knows
-        yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC, is_known)
+        is_known = name in DYNAMIC_KEYS or name not in dynamic_names  # clients may set what no broker knows
+        yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC_KEYS, is_known)
 
 
 def _startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
@@ -108,7 +108,7 @@ def _startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
     endpoint_items = broker.nodes.by_id[node_id].endpoints.items()
     endpoints = ",".join(f"{name}://{format_address(at.host, at.port)}" for name, at in endpoint_items)
     own = {"advertised.listeners": endpoints, "listeners": endpoints, "log.dirs": broker.logs.path}
-    return _FIXED | own | {"broker.id": str(node_id), "node.id": str(node_id)}
+    return _FIXED_SETTINGS | own | {"broker.id": str(node_id), "node.id": str(node_id)}
 
 
 def _metrics_rows(configs: Mapping[str, str]) -> Iterator[ConfigRow]:
@@ -163,8 +163,8 @@ def is_type(broker: BrokerState, kind: int) -> bool:
 
 def check_config_access(request: Request, broker: BrokerState, kind: int, name: str) -> int:
     """Return the error code if the client lacks permission for a resource, else 0."""
-    resource = _RIGHT_TO.get(kind, "CLUSTER")
-    return check_denied(request, broker.access, resource, name if kind in _RIGHT_TO else CLUSTER_NAME)
+    resource = _ACL_RESOURCE_TYPES.get(kind, "CLUSTER")
+    return check_denied(request, broker.access, resource, name if kind in _ACL_RESOURCE_TYPES else CLUSTER_NAME)
 
 
 def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:

@@ -12,9 +12,9 @@ from uuid import UUID
 from kafkaframes.errors import ErrorCode
 from kafkaframes.wire.integers import MAX_INT32
 
-SESSIONLESS: Final = -1
-FIRST: Final = 0
-_RANDOM: Final = random.Random()
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+_RANDOM_SOURCE: Final = random.Random()
 Key = tuple[str, UUID, int]  # topic name (v12 and before) or id, and partition number
 
 
@@ -64,7 +64,7 @@ class FetchSessions:
 
     def __init__(self, slots: int, new_id: Callable[[], int] | None = None) -> None:
         self._slots = slots
-        self._new_id = new_id or (lambda: _RANDOM.randint(1, MAX_INT32))
+        self._new_id = new_id or (lambda: _RANDOM_SOURCE.randint(1, MAX_INT32))
         self._by_id: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:

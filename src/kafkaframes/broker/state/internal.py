@@ -23,8 +23,8 @@ from kafkaframes.wire.varint import write_varlong
 # records.
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_BEFORE_CRC = BATCH_V2.end_of("crc")
-_OVERHEAD = 12  # bytes of base offset and length, which the length does not include
+_CRC_END = BATCH_V2.end_of("crc")
+_LOG_OVERHEAD_BYTES = 12  # bytes of base offset and length, which the length does not include
 assert _HEADER.size == BATCH_V2.size
 
 
@@ -34,11 +34,11 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-_NULL = _varint(-1)
+_NULL_VARINT = _varint(-1)
 
 
 def _blob(data: bytes | None) -> bytes:
-    return _NULL if data is None else _varint(len(data)) + data
+    return _NULL_VARINT if data is None else _varint(len(data)) + data
 
 
 def _record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
@@ -63,7 +63,7 @@ def build_batch(
     header = bytearray(
         _HEADER.pack(
             base_offset,
-            _HEADER.size - _OVERHEAD + len(body),
+            _HEADER.size - _LOG_OVERHEAD_BYTES + len(body),
             leader_epoch,
             2,
             0,
@@ -78,7 +78,7 @@ def build_batch(
         )
     )
     batch = header + body
-    struct.pack_into(">I", batch, _BEFORE_CRC - 4, crc32c(memoryview(batch)[_BEFORE_CRC:]))
+    struct.pack_into(">I", batch, _CRC_END - 4, crc32c(memoryview(batch)[_CRC_END:]))
     return batch
 
 

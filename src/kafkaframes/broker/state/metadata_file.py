@@ -147,53 +147,53 @@ def _row(*forms: Form) -> Form:
 
 
 NODE_CONFIGS: Final = "node_configs"
-_CONFIGS = _map(_text)
-_OF_ENTITIES = _map(_CONFIGS)
-_SMALL = _number(0, MAX_INT8)
-_CREDENTIAL = _object(
+_CONFIGS_FORM = _map(_text)
+_ENTITY_CONFIGS_FORM = _map(_CONFIGS_FORM)
+_INT8_FORM = _number(0, MAX_INT8)
+_CREDENTIAL_FORM = _object(
     {"salt": _base64, "stored_key": _base64, "server_key": _base64, "iterations": _number(1, MAX_INT32)}
 )
-_TOPIC = _object(
+_TOPIC_FORM = _object(
     {"topic_id": _topic_id, "partitions": _number(0, MAX_PARTITIONS)},
-    optional={"configs": _CONFIGS, "replicas": _list(_list(_number(0, MAX_INT32)))},
+    optional={"configs": _CONFIGS_FORM, "replicas": _list(_list(_number(0, MAX_INT32)))},
 )
 # Rules as ``security.acls.Acl`` has them: resource type and name, pattern type, principal, host, operation, permission.
-_ACL = _row(_SMALL, _text, _SMALL, _text, _text, _SMALL, _SMALL)
-_TIME = _number(0, MAX_INT64)
-_TOKEN = _object(
+_ACL_FORM = _row(_INT8_FORM, _text, _INT8_FORM, _text, _text, _INT8_FORM, _INT8_FORM)
+_TIME_FORM = _number(0, MAX_INT64)
+_TOKEN_FORM = _object(
     {"token_id": _text, "owner": _text, "requester": _text, "renewers": _list(_text)}
-    | dict.fromkeys(("issued_ms", "expires_ms", "ends_ms"), _TIME)
+    | dict.fromkeys(("issued_ms", "expires_ms", "ends_ms"), _TIME_FORM)
 )
-_ENTITIES = _object(
+_ENTITIES_FORM = _object(
     {},
     optional={
-        "acls": _list(_ACL),
-        "client_metrics": _OF_ENTITIES,
-        "delegation_tokens": _list(_TOKEN),
+        "acls": _list(_ACL_FORM),
+        "client_metrics": _ENTITY_CONFIGS_FORM,
+        "delegation_tokens": _list(_TOKEN_FORM),
         "features": _map(_number(0, MAX_INT16)),
         "deleting": _map(_topic_id, name=_topic_name),
-        "group_configs": _OF_ENTITIES,
-        NODE_CONFIGS: _map(_CONFIGS, name=_node_id),
+        "group_configs": _ENTITY_CONFIGS_FORM,
+        NODE_CONFIGS: _map(_CONFIGS_FORM, name=_node_id),
         "quotas": _list(_object({"entity": _map(_text_or_null), "values": _map(_any_number)})),
-        "scram": _map(_map(_CREDENTIAL)),
+        "scram": _map(_map(_CREDENTIAL_FORM)),
         "scram_salts": _hex,
     },
     is_open=True,
 )
 check_form: Form = _object(
-    {"topics": _map(_TOPIC, name=_topic_name)},
+    {"topics": _map(_TOPIC_FORM, name=_topic_name)},
     optional={
         "version": _number(1, 1),
         "cluster_id": _text,
         "next_producer_id": _number(0, MAX_INT64),
-        "configs": _CONFIGS,
-        "entities": _ENTITIES,
+        "configs": _CONFIGS_FORM,
+        "entities": _ENTITIES_FORM,
     },
 )
 
 
 FILE_NAME = "kafkaframes.broker.json"
-PRODUCER_ID_BLOCK = 1_000
+PRODUCER_ID_BLOCK_SIZE = 1_000
 
 
 @dataclass(slots=True)

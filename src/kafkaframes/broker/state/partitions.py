@@ -108,12 +108,12 @@ def address_of(request: Request, broker: BrokerState, node: Node) -> dict[str, A
 
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-_CONSUMER = -1
+_CONSUMER_REPLICA_ID = -1
 _LATEST_MAGIC = 2
-STRETCH_BYTES = 64 << 10  # for larger records, opening the file again is cheaper than copying the records twice
+MAX_COPIED_BYTES = 64 << 10  # for larger records, opening the file again is cheaper than copying the records twice
 # Records of a response that are held in memory instead of sent from their files. A client that does not read holds at
 # most this. Kafka's maximum is not strict either (KIP-74): the next fetch returns the rest.
-MAX_HELD_BYTES = 1 << 20
+MAX_FETCH_MEMORY_BYTES = 1 << 20
 
 
 class Limits(NamedTuple):
@@ -137,8 +137,8 @@ class Limits(NamedTuple):
         """Return the limits after ``size`` bytes of records were read, of which ``held_bytes`` bytes are in memory."""
         bytes_left = self.max_bytes - size
         if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
-            bytes_left = min(bytes_left, MAX_HELD_BYTES - held_bytes)
-        elif held_bytes >= MAX_HELD_BYTES:
+            bytes_left = min(bytes_left, MAX_FETCH_MEMORY_BYTES - held_bytes)
+        elif held_bytes >= MAX_FETCH_MEMORY_BYTES:
             bytes_left = 0
         return self if bytes_left == self.max_bytes else self._replace(max_bytes=bytes_left)
 
@@ -161,7 +161,7 @@ class Read(NamedTuple):
         return 0 if isinstance(self.records, Stretch) else len(self.records)
 
 
-def isolation_of(isolation_level: int, replica_id: int = _CONSUMER) -> str:
+def isolation_of(isolation_level: int, replica_id: int = _CONSUMER_REPLICA_ID) -> str:
     """Return how far a fetch may read: a follower may read to the end of the log."""
     if replica_id >= 0:
         return LOG_END

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafkaframes.errors import KafkaframesError
 
-_QUIET_MS = 120_000  # twice the longest interval at which a checkpoint is written
+_REPEAT_INTERVAL_MS = 120_000  # twice the longest interval at which a checkpoint is written
 
 
 class ProblemLog:
@@ -28,7 +28,7 @@ class ProblemLog:
         problem = str(cause.strerror) if isinstance(cause, OSError) else str(error)
         now_ms = self._monotonic_ms()
         self._last_seen_ms = {
-            known: seen_ms for known, seen_ms in self._last_seen_ms.items() if now_ms - seen_ms <= _QUIET_MS
+            known: seen_ms for known, seen_ms in self._last_seen_ms.items() if now_ms - seen_ms <= _REPEAT_INTERVAL_MS
         }
         if problem not in self._last_seen_ms:
             self._log.error("%s: %s", work, error)

@@ -16,7 +16,7 @@ from kafkaframes.broker.security.access import Access, EverybodyMay
 from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.security.scram import ScramCredential
-from kafkaframes.broker.settings.features import FEATURES, GROUP_FEATURES, Feature, restore_levels
+from kafkaframes.broker.settings.features import FEATURES_KEY, GROUP_FEATURES, Feature, restore_levels
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.changes import Changes, Steps, finish_steps
 from kafkaframes.broker.state.clock import Clock, monotonic_ms
@@ -24,7 +24,7 @@ from kafkaframes.broker.state.fetch_sessions import FetchSessions
 from kafkaframes.broker.state.internal import InternalTopics, RecordsInMemory
 from kafkaframes.broker.state.metadata_file import (
     NODE_CONFIGS,
-    PRODUCER_ID_BLOCK,
+    PRODUCER_ID_BLOCK_SIZE,
     StoredMetadata,
     StoredTopic,
     write_metadata,
@@ -51,9 +51,9 @@ from kafkaframes.storage.partition import LogManager
 from kafkaframes.wire.primitives import uuid_to_text
 
 _SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # keys of StoredMetadata.entities
-_LOG = logging.getLogger("kafkaframes.broker")
+_LOGGER = logging.getLogger("kafkaframes.broker")
 # Internal topic -> the prefix of its broker settings, and its topic settings as Kafka sets them.
-_INTERNAL = {
+_INTERNAL_TOPICS = {
     GROUP_OFFSETS: ("offsets.topic", {"cleanup.policy": "compact", "compression.type": "producer"}),
     TRANSACTION_STATE: ("transaction.state.log", {"cleanup.policy": "compact", "compression.type": "uncompressed"}),
     SHARE_GROUP_STATE: ("share.coordinator.state.topic", {"cleanup.policy": "delete", "retention.ms": "-1"}),
@@ -118,8 +118,8 @@ class BrokerState:
     _producer_ids_end: int = 0
 
     def __post_init__(self) -> None:
-        self.features = restore_levels(self.settings.features, self.metadata.entities.get(FEATURES, {}))
-        self.disk_problems = ProblemLog(_LOG, lambda: self.clock.monotonic_ms)
+        self.features = restore_levels(self.settings.features, self.metadata.entities.get(FEATURES_KEY, {}))
+        self.disk_problems = ProblemLog(_LOGGER, lambda: self.clock.monotonic_ms)
         self.fetch_sessions = FetchSessions(self.settings.number("max.incremental.fetch.session.cache.slots"))
         self._producer_ids_end = self.metadata.next_producer_id
         self.internal = InternalTopics(
@@ -317,7 +317,7 @@ class BrokerState:
 
     def create_internal(self, name: str) -> Topic:
         """Create an internal topic with Kafka's settings for it."""
-        setting, configs = _INTERNAL[name]
+        setting, configs = _INTERNAL_TOPICS[name]
         if name != SHARE_GROUP_STATE:
             configs = {**configs, "segment.bytes": self.settings.text(f"{setting}.segment.bytes")}
         return self.create_topic(name, self.internal_count(name), configs)
@@ -326,7 +326,7 @@ class BrokerState:
         """Return the number of partitions that an internal topic has, or will have when it is created."""
         if name in self.topics:
             return len(self.topics[name].partitions)
-        return self.settings.number(f"{_INTERNAL[name][0]}.num.partitions")
+        return self.settings.number(f"{_INTERNAL_TOPICS[name][0]}.num.partitions")
 
     @staticmethod
     def is_internal(name: str) -> bool:
@@ -369,7 +369,7 @@ class BrokerState:
         if producer_id >= self.metadata.next_producer_id:
             old_end, self.metadata.next_producer_id = (
                 self.metadata.next_producer_id,
-                producer_id + PRODUCER_ID_BLOCK,
+                producer_id + PRODUCER_ID_BLOCK_SIZE,
             )
             try:
                 self.save()
@@ -390,7 +390,7 @@ class BrokerState:
     def set_feature_levels(self, levels: Mapping[str, int]) -> None:
         """Finalize feature levels, and store them. The caller has validated them with ``features.check_update``."""
         self.features |= {name: self.features[name]._replace(level=level) for name, level in levels.items()}
-        self.metadata.entities[FEATURES] = {name: feature.level for name, feature in self.features.items()}
+        self.metadata.entities[FEATURES_KEY] = {name: feature.level for name, feature in self.features.items()}
         self.save()
 
     def offers_group_type(self, group_type: str) -> bool:

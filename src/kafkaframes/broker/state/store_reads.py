@@ -23,7 +23,7 @@ from kafkaframes.broker.requests.api import Answer, Later
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt
 from kafkaframes.storage.files.memory_disk import HasDescriptors
 
-_THREADS: Final = 8  # concurrent reads of a store, each of another file
+_MAX_THREADS: Final = 8  # concurrent reads of a store, each of another file
 
 
 class StoreRead(NamedTuple):
@@ -82,7 +82,7 @@ class StoreReads(FileSystemOver):
         self.inner = inner
         self._files: dict[str, _File] = {}
         self._is_here: dict[str, bool] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafkaframes-store")
+        self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="kafkaframes-store")
         self.held: dict[StoreRead, bytes | BaseException] | None = None  # of the attempt that runs
 
     def open_descriptor(self, path: str) -> int | None:

@@ -14,7 +14,7 @@ from uuid import UUID
 from kafkaframes.errors.words import count_text
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import PartitionLog
-from kafkaframes.storage.partition.state import UNDEFINED, EpochEnd
+from kafkaframes.storage.partition.state import UNDEFINED_OFFSET, EpochEnd
 
 GROUP_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -77,7 +77,7 @@ class Partition:
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
         """Return the end offset of a leader epoch. The current epoch is included even if it has no records."""
         epochs, end = self.log.epochs, self.log.log_end_offset
-        if not epochs.entries and UNDEFINED != leader_epoch <= self.leader_epoch:
+        if not epochs.entries and UNDEFINED_OFFSET != leader_epoch <= self.leader_epoch:
             return EpochEnd(leader_epoch, end)
         return epochs.end_offset_for(leader_epoch, log_end_offset=end)
 

@@ -35,7 +35,7 @@ from kafkaframes.protocol.messages._program import UNKNOWN_TAGS
 from kafkaframes.protocol.messages.columns import encode_columns
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.records.scan import Ints
-from kafkaframes.wire.primitives import FIXED_SIZE
+from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
 from kafkaframes.wire.varint import TAG_HEADERS, size_of_unsigned_varint
 
 HeaderSize: TypeAlias = Callable[[int, int], int]  # size of a header, from the tag and the length of its value
@@ -182,8 +182,8 @@ def _each(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
 
 def alone_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
     """Return the size of each value: mandatory, or as the only field of a tag section (1 if it is the default)."""
-    if not is_tagged and not field.array and field.type in FIXED_SIZE:
-        return np.full(len(child), FIXED_SIZE[field.type], np.int64)
+    if not is_tagged and not field.array and field.type in SIZE_OF_FIXED_TYPE:
+        return np.full(len(child), SIZE_OF_FIXED_TYPE[field.type], np.int64)
     return sizes(_alone(field, is_tagged=is_tagged), pa.StructArray.from_arrays([child], [field.json_name]))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture.bodies import (
-    WITH_RECORDS,
+    APIS_WITH_RECORDS,
     Decoded,
     Kind,
     as_array,
@@ -279,7 +279,8 @@ def _frame_value(key: int, version: int, direction: str, value: Any, client_id: 
 
 PRODUCED, FETCHED = "produced", "fetched"
 _KEYS: Final = {
-    direction: frozenset(key for key, one in WITH_RECORDS if one == direction) for _, direction in WITH_RECORDS
+    direction: frozenset(key for key, one in APIS_WITH_RECORDS if one == direction)
+    for _, direction in APIS_WITH_RECORDS
 }
 
 

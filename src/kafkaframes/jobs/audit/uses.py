@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.capture.columns import TIMESTAMP
+from kafkaframes.capture.columns import TIMESTAMP_TYPE
 from kafkaframes.capture.coverage import DAMAGED, Coverage, UnreadData
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.capture.request_log import LogReader
@@ -133,7 +133,7 @@ def _at_limit(table: pa.Table, limits: Mapping[tuple[str, int], int]) -> list[bo
 
 
 def _microseconds(time: Any) -> int | None:
-    return None if time is None else pa.scalar(time, TIMESTAMP).cast(pa.int64()).as_py()
+    return None if time is None else pa.scalar(time, TIMESTAMP_TYPE).cast(pa.int64()).as_py()
 
 
 def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:

@@ -36,7 +36,7 @@ from kafkaframes.storage.log.transactions import rebuild_txn_indexes, transactio
 
 Source = str | Sequence[str]
 _SUPERSEDED = ("log", "index", "timeindex", "txnindex")
-_LEFT_OUT = frozenset((names.BROKER_LOCK, atomic.SUCCESS))
+_LEFT_OUT = frozenset((names.BROKER_LOCK_FILE, atomic.SUCCESS_FILE))
 
 
 @dataclass(slots=True)
@@ -278,7 +278,9 @@ def exchange(
     """
     new = old.with_name(old.name + suffix)
     with atomic.hold_lock(old):
-        if not old.exists() and backup_path.exists() and (new / atomic.SUCCESS).exists():  # killed between both renames
+        if (
+            not old.exists() and backup_path.exists() and (new / atomic.SUCCESS_FILE).exists()
+        ):  # killed between both renames
             _rename(new, old)
         if backup_path.exists():
             raise LogDirError("the backup exists already: this directory has been rewritten", file=str(backup_path))
@@ -317,7 +319,7 @@ def _check_disks(old: Path, backup_path: Path) -> None:
 def _check_whole(old: Path) -> None:
     if one_log(str(old)).kind != "directory":
         raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
-    if not (old / names.CLEAN_SHUTDOWN).exists():
+    if not (old / names.CLEAN_SHUTDOWN_FILE).exists():
         reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
         raise LogDirError(reason, file=str(old))
 
@@ -333,7 +335,7 @@ def broker_lock(directory: Path, *, create: bool = True) -> Iterator[None]:
     Raises:
         LogDirError: a broker holds the lock, or the file cannot be opened.
     """
-    path = directory / names.BROKER_LOCK
+    path = directory / names.BROKER_LOCK_FILE
     if not create and not path.exists():
         yield
         return

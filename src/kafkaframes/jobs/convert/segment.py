@@ -50,7 +50,7 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.indexes import write_indexes
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
-from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
+from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.integers import MAX_INT32
@@ -147,7 +147,7 @@ class _Rewrite:
         self._losses = Losses(on_loss=task.settings.on_loss, aborted_transactions=task.aborted)
         self._position = 0
         self.is_changed = False
-        self.columns: list[Ints] = [np.empty((len(INDEXED), 0), np.int64)]
+        self.columns: list[Ints] = [np.empty((len(INDEXED_COLUMNS), 0), np.int64)]
         report.lost = self._losses.counts
 
     def all_windows(self) -> None:
@@ -181,8 +181,8 @@ class _Rewrite:
         batches = scan_all(data, rules=FILE)
         table = batches.table
         self._report.records_written += count_records(data, batches)
-        columns = np.stack([table[COLUMN[name]] for name in INDEXED])
-        columns[INDEXED.index("position")] += self._position
+        columns = np.stack([table[COLUMN[name]] for name in INDEXED_COLUMNS])
+        columns[INDEXED_COLUMNS.index("position")] += self._position
         self.columns.append(columns)
         self._out.write(data.data)
         self._position += len(data)

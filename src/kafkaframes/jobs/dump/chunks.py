@@ -162,7 +162,7 @@ class ChunkReader:
             self.bytes_read = chunk.base + chunk.batches.end.position
 
     def _stop(self, end: scan.End | None) -> None:
-        if end is not None and end.status == scan.CUT:
+        if end is not None and end.status == scan.SHORTENED_SOURCE:
             self.fault = LogDirError(end.reason, file=self.file.path)
         elif end is not None and end.corrupt:
             self.fault = CorruptRecordError(end.reason, position=self.bytes_read, file=self.file.path)

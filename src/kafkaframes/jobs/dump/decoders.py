@@ -287,9 +287,9 @@ def _group_text(group: Any) -> str:
 
 def _assignment_text(protocol_type: str, member: Any) -> str:
     from kafkaframes.protocol.messages.envelopes import decode_versioned
-    from kafkaframes.storage.log.internal_topics import CONSUMER
+    from kafkaframes.storage.log.internal_topics import CONSUMER_PROTOCOL_TYPE
 
-    if protocol_type != CONSUMER:
+    if protocol_type != CONSUMER_PROTOCOL_TYPE:
         return bytes(member.assignment).hex().upper()
     try:
         assignment, _ = decode_versioned("ConsumerProtocolAssignment", bytes(member.assignment))

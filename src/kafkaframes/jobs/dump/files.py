@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError
 from kafkaframes.jobs.dump.names import KINDS, RECORDS
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, plain_path, split_path
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.log.discover import check_topics, discover, expand, filesystem_for, is_selected, object_view
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
@@ -102,7 +102,7 @@ def _of_stores(
 
 def _parents_of(view_directory: str) -> list[str]:
     """Return the parent paths of a tiered store's partition: its folder, its topic's folder, and those above."""
-    parents = [view_directory.partition(VIEW_MARK)[0]]
+    parents = [view_directory.partition(VIEW_SEPARATOR)[0]]
     while split_path(parents[-1])[0] not in (parents[-1], "."):
         parents.append(split_path(parents[-1])[0])
     return parents

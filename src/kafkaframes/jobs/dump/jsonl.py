@@ -37,7 +37,7 @@ from kafkaframes.jobs.dump.lines import Base64, IfNull, Line, Number, Part, Raw,
 from kafkaframes.jobs.dump.names import RECORDS, VALUE_LIMIT
 from kafkaframes.jobs.dump.styles import CODECS, TIMESTAMP_TYPES
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import END_OF_TRANSACTION, control_type, coordinator_epoch
+from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 
 _BOOLEANS = (b"false", b"true")
@@ -234,7 +234,7 @@ def _control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, Corr
         try:
             kind = control_type(keys.at(row))
             more: dict[str, Any] = {"control_type": kind}
-            if kind in END_OF_TRANSACTION:
+            if kind in END_MARKER_TYPES:
                 more["coordinator_epoch"] = coordinator_epoch(values.at(row))
             fields[row] = b"," + _json(more)[1:-1]
         except CorruptRecordError as error:

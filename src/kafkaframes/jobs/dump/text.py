@@ -22,7 +22,7 @@ from kafkaframes.jobs.dump.files import DumpFile, kind_of
 from kafkaframes.jobs.dump.lines import Lines
 from kafkaframes.jobs.dump.styles import Findings, Style, TextOptions, finding_lines, style_for
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import END_OF_TRANSACTION, control_type, coordinator_epoch
+from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
 from kafkaframes.records.scan import Ints
 from kafkaframes.storage.files.filesystem import FileSystem, split_path
 from kafkaframes.storage.files.names import FileName, printable
@@ -147,7 +147,7 @@ def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
     """Return the text of a control record. If it is unreadable, the text has the reason."""
     try:
         kind = control_type(key)
-        if kind in END_OF_TRANSACTION:
+        if kind in END_MARKER_TYPES:
             return f"endTxnMarker: {kind} coordinatorEpoch: {coordinator_epoch(value)}"
     except CorruptRecordError as error:
         return f"controlType: unreadable ({error.reason})"

@@ -33,7 +33,7 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Slice, prune
 from kafkaframes.scan.log.resolve import choose, logs_of, resolve_offsets
 from kafkaframes.scan.ranges import NO_END, NO_START
-from kafkaframes.storage.files.filesystem import VIEW_MARK
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.notes import LogNotes
 
@@ -73,7 +73,7 @@ def plan_export(options: ReadOptions) -> ExportPlan:
 
 def _head_of(part: Slice, options: ReadOptions) -> str:
     """Return a digest of a segment's first batch header, because equal sizes do not prove equal segments."""
-    if VIEW_MARK in part.segment.path:  # this path contains a unique id
+    if VIEW_SEPARATOR in part.segment.path:  # this path contains a unique id
         return ""
     try:
         with filesystem_for(part.segment.path, options=options.storage).open(part.segment.path) as read_at:

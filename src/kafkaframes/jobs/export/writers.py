@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.records.json_lines import JsonBytes, to_json_bytes, to_json_headers, to_json_line
-from kafkaframes.scan.arrow import FAR_TIMES, separate_instants
+from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.wire.primitives import java_text
 
 ROW_GROUP_ROWS = 400_000
@@ -73,7 +73,7 @@ class ParquetOutput:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append rows, and write row groups that are full."""
         batch = _with_far_times(batch)
-        if FAR_TIMES in batch.schema.names and FAR_TIMES not in self._schema.names:
+        if FAR_TIMESTAMPS_COLUMN in batch.schema.names and FAR_TIMESTAMPS_COLUMN not in self._schema.names:
             self._widen()
         self._waiting.append(_widen_batch(batch, self._schema))
         self._rows += batch.num_rows
@@ -82,7 +82,7 @@ class ParquetOutput:
             self._flush()
 
     def _widen(self) -> None:
-        """Restart the file with the column ``FAR_TIMES``, and copy the row groups that were written."""
+        """Restart the file with the column ``FAR_TIMESTAMPS_COLUMN``, and copy the row groups that were written."""
         import pyarrow.parquet
 
         with self._close_once():
@@ -93,14 +93,16 @@ class ParquetOutput:
         narrow = f"{self._path}.narrow"
         if rows:
             _move(self._path, narrow)
-        self._open(self._schema.append(pa.field(FAR_TIMES, pa.int64())))
+        self._open(self._schema.append(pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64())))
         self._waiting = [_widen_batch(batch, self._schema) for batch in self._waiting]
         if rows:
             with _open_output(narrow, "rb") as file:
                 source = pyarrow.parquet.ParquetFile(file)
                 for number in range(source.num_row_groups):
                     group = source.read_row_group(number)
-                    table = group.append_column(FAR_TIMES, pa.nulls(group.num_rows, pa.int64())).cast(self._schema)
+                    table = group.append_column(FAR_TIMESTAMPS_COLUMN, pa.nulls(group.num_rows, pa.int64())).cast(
+                        self._schema
+                    )
                     self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
             _remove(narrow)
 
@@ -130,7 +132,10 @@ class ParquetOutput:
 
 
 def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with null timestamps where microseconds would overflow; ``FAR_TIMES`` has those as numbers."""
+    """Return rows with null timestamps where microseconds would overflow.
+
+    ``FAR_TIMESTAMPS_COLUMN`` contains these timestamps as numbers.
+    """
     times = batch.column("timestamp")
     if times.type.unit != "ms":
         return batch
@@ -139,13 +144,13 @@ def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     near = pc.if_else(far.is_null(), times, pa.scalar(None, times.type))
     batch = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", near)
-    return batch.append_column(FAR_TIMES, far)
+    return batch.append_column(FAR_TIMESTAMPS_COLUMN, far)
 
 
 def _widen_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows with all columns of a schema."""
-    if FAR_TIMES in schema.names and FAR_TIMES not in batch.schema.names:
-        batch = batch.append_column(FAR_TIMES, pa.nulls(batch.num_rows, pa.int64()))
+    if FAR_TIMESTAMPS_COLUMN in schema.names and FAR_TIMESTAMPS_COLUMN not in batch.schema.names:
+        batch = batch.append_column(FAR_TIMESTAMPS_COLUMN, pa.nulls(batch.num_rows, pa.int64()))
     return batch.select(schema.names)
 
 

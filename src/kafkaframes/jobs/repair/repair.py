@@ -34,7 +34,7 @@ from kafkaframes.storage.recovery.recover import RecoverySettings, Slice, after_
 from kafkaframes.wire.integers import MAX_INT32
 
 _DERIVED = ("index", "timeindex", "txnindex", "snapshot")
-_LEFT_OUT = (names.BROKER_LOCK, names.CLEAN_SHUTDOWN, atomic.SUCCESS)
+_LEFT_OUT = (names.BROKER_LOCK_FILE, names.CLEAN_SHUTDOWN_FILE, atomic.SUCCESS_FILE)
 
 
 @dataclass(slots=True)

@@ -209,7 +209,7 @@ def node_files(
     }
     yield names.META_PROPERTIES, write_meta_properties(MetaProperties(values))
     yield BOOTSTRAP_CHECKPOINT, bootstrap_checkpoint(topics, node, now_ms=now_ms, next_producer_id=next_producer_id)
-    yield names.CLEAN_SHUTDOWN, STOPPED_CLEANLY
+    yield names.CLEAN_SHUTDOWN_FILE, STOPPED_CLEANLY
 
 
 def write_all(directory: Path, contents: Iterator[tuple[str, bytes]]) -> None:

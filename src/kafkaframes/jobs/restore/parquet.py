@@ -31,7 +31,7 @@ from kafkaframes.jobs.restore.plan import NewId, check_topic_name
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, current_budget
-from kafkaframes.scan.arrow import FAR_TIMES, merge_far_times
+from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, merge_far_times
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
 from kafkaframes.wire.integers import MAX_INT32
@@ -39,7 +39,7 @@ from kafkaframes.wire.integers import MAX_INT32
 SORTED_RATIO = 8  # memory limit for sorting a partition, in multiples of the budget
 MAX_SORTED_BYTES = MAX_INT32  # limit of an Arrow column
 _HIVE = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
-_READ = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMES)
+_READ = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMESTAMPS_COLUMN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +330,9 @@ def _is_ordered(task: ParquetTask) -> bool:
 
 
 def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    has_far_times = FAR_TIMES in columns and any(FAR_TIMES in column_names(path) for path in task.files)
+    has_far_times = FAR_TIMESTAMPS_COLUMN in columns and any(
+        FAR_TIMESTAMPS_COLUMN in column_names(path) for path in task.files
+    )
     for path in task.files:
         of = None if task.is_hive else task.source
         batches = read_rows(path, columns, budget_bytes=task.budget_bytes, of=of)

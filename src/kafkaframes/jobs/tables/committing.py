@@ -42,7 +42,7 @@ from kafkaframes.jobs.tables.content import dead_letter_schema
 from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, columns_with_far_times, discard
 from kafkaframes.jobs.tables.settings import LATEST, RAW
 from kafkaframes.jobs.tables.state import STAGED, Commit, RacedError, Table, TableState, TopicPartition
-from kafkaframes.scan.values.columns import TOMBSTONE
+from kafkaframes.scan.values.columns import TOMBSTONE_COLUMN
 
 RUNS = f"{OWN}/runs"
 FOREIGN_SECONDS = 7 * 24 * 3600
@@ -263,7 +263,7 @@ def _check_files(commit: Commit) -> None:
 
 def latest_of_keys(commit: Commit) -> pa.Table:
     """Return the latest row of each topic and key, with the table's columns and ``tombstone``."""
-    schema = commit.columns.append(pa.field(TOMBSTONE, pa.bool_()))
+    schema = commit.columns.append(pa.field(TOMBSTONE_COLUMN, pa.bool_()))
     tables = [_with_columns(_read(file.path), schema) for file in commit.files]
     changes = pa.concat_tables(tables) if tables else schema.empty_table()
     return _last_of(_last_of(changes, ["topic", "key", "partition"], "offset"), ["topic", "key"], "timestamp")
@@ -296,8 +296,8 @@ def _read(path: str) -> pa.Table:
 
 def without_tombstones(changes: pa.Table) -> pa.Table:
     """Return the rows that are not tombstones, with the table's columns."""
-    kept_rows: Any = changes.filter(pc.invert(changes.column(TOMBSTONE)))
-    return kept_rows.drop_columns([TOMBSTONE])
+    kept_rows: Any = changes.filter(pc.invert(changes.column(TOMBSTONE_COLUMN)))
+    return kept_rows.drop_columns([TOMBSTONE_COLUMN])
 
 
 SETTINGS = {"holds": "dead letters"}

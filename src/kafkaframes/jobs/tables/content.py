@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.makers import HEADERS
-from kafkaframes.scan.arrow import FAR_TIMES
-from kafkaframes.scan.values.columns import REASON, TOMBSTONE, separate_rows
+from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
+from kafkaframes.scan.values.columns import REASON_COLUMN, TOMBSTONE_COLUMN, separate_rows
 from kafkaframes.scan.values.decoding import Decoding
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -36,7 +36,7 @@ _COLUMNS = pa.schema(
     ]
 )
 HEADERS_COLUMN = pa.field("headers", HEADERS)
-FAR_TIMES_COLUMN = pa.field(FAR_TIMES, pa.int64())  # added to a table with the first record that needs it
+FAR_TIMES_COLUMN = pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64())  # added to a table with the first record that needs it
 
 
 def table_schema(*, headers: bool) -> pa.Schema:
@@ -239,7 +239,7 @@ class Content:
         result = table_schema(headers=headers)
         if self.decoding is None:
             return result
-        own = [] if self.latest else [pa.field(TOMBSTONE, pa.bool_())]
+        own = [] if self.latest else [pa.field(TOMBSTONE_COLUMN, pa.bool_())]
         index = result.get_field_index("value")
         fields = [result.field(name) for name in result.names]
         return pa.schema([*fields[:index], *own, *self.decoding.decoder().fields, *fields[index + 1 :]])
@@ -252,7 +252,7 @@ class Content:
         has_prefix = self.decoding is not None and self.decoding.has_prefix
         good, bad = separate_rows(rows, decoder, needs_key=self.latest, has_prefix=has_prefix)
         if self.latest and decoder is None:
-            good = good.append_column(TOMBSTONE, good.column("value").is_null())
+            good = good.append_column(TOMBSTONE_COLUMN, good.column("value").is_null())
         return good, bad
 
 
@@ -261,4 +261,4 @@ RAW = Content()
 
 def dead_letter_schema(*, headers: bool) -> pa.Schema:
     """Return the columns of a dead-letter table: the unmodified record, and the reason."""
-    return table_schema(headers=headers).append(pa.field(REASON, pa.string()))
+    return table_schema(headers=headers).append(pa.field(REASON_COLUMN, pa.string()))

@@ -28,8 +28,8 @@ from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.tables.content import FAR_TIMES_COLUMN, RAW, Content
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import Batches
-from kafkaframes.scan.arrow import FAR_TIMES, separate_instants
-from kafkaframes.scan.values.columns import REASON
+from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
+from kafkaframes.scan.values.columns import REASON_COLUMN
 from kafkaframes.storage.files.filesystem import join, split_path
 from kafkaframes.storage.log.transactions import TransactionState
 
@@ -102,7 +102,7 @@ class DataFile:
         bounds: smallest value, largest value and null count of each column of ``MEASURED`` (timestamps in
             microseconds).
         dead: file of records that could not be converted to rows; None if there are none.
-        has_far_times: whether the file has the column ``FAR_TIMES``.
+        has_far_times: whether the file has the column ``FAR_TIMESTAMPS_COLUMN``.
     """
 
     job: FileJob
@@ -184,7 +184,7 @@ class _Sinks:
             return
         self.bad_rows += bad.num_rows
         if job.dead is None:
-            raise OptionError(f"{job.topic_partition[0]}: a record makes no row: {bad.column(REASON)[0]}")
+            raise OptionError(f"{job.topic_partition[0]}: a record makes no row: {bad.column(REASON_COLUMN)[0]}")
         new = bad.filter(pc.greater_equal(bad.column("offset"), job.dead.first_offset))
         if new.num_rows and not self.dead.is_begun:
             _make_directory(job.dead.directory)
@@ -230,7 +230,7 @@ def _describe(data_file: DataFile, output: Output, path: str) -> None:
             footer.num_rows,
             _bounds(footer),
         )
-        data_file.has_far_times = FAR_TIMES in footer.schema.names
+        data_file.has_far_times = FAR_TIMESTAMPS_COLUMN in footer.schema.names
 
 
 def _copy(data_file: DataFile, job: FileJob, write: Callable[[pa.RecordBatch], None], memory: Recycler) -> None:
@@ -254,7 +254,7 @@ def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     columns: dict[str, Any] = {name: rows.column(name) for name in names if name in rows.schema.names}
     columns["timestamp"], far_times = separate_instants(columns["timestamp"])
     if far_times is not None:
-        columns[FAR_TIMES] = far_times
+        columns[FAR_TIMESTAMPS_COLUMN] = far_times
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -284,7 +284,7 @@ def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
 
 
 def columns_with_far_times(columns: pa.Schema, files: Iterable[DataFile]) -> pa.Schema:
-    """Return the columns of a commit, which include ``FAR_TIMES`` only if one of its files has it."""
+    """Return the columns of a commit, which include ``FAR_TIMESTAMPS_COLUMN`` only if one of its files has it."""
     return columns.append(FAR_TIMES_COLUMN) if any(file.has_far_times for file in files) else columns
 
 

@@ -313,8 +313,8 @@ _OURS = ("_SUCCESS", "group-offsets.csv", ".kafkaframes-streams")  # files of re
 _OF_DIRECTORIES = frozenset(
     (
         names.META_PROPERTIES,
-        names.CLEAN_SHUTDOWN,
-        names.BROKER_LOCK,
+        names.CLEAN_SHUTDOWN_FILE,
+        names.BROKER_LOCK_FILE,
         *names.OFFSET_CHECKPOINTS,
         "bootstrap.checkpoint",
         "kafkaframes.broker.json",  # FILE_NAME in broker/state/metadata_file.py

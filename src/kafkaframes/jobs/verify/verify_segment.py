@@ -20,7 +20,7 @@ from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.records import decode, scan
 from kafkaframes.records.batch import Batch, read_values
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import END_OF_TRANSACTION
+from kafkaframes.records.fields import END_MARKER_TYPES
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.reasons import END_REASONS, TORN
 from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints, parts_of
@@ -238,7 +238,7 @@ def _note_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
         except CorruptRecordError as problem:
             facts.error("control", str(problem), position=position, offset=record.offset)
             continue
-        if kind in END_OF_TRANSACTION and kind is not None and batch.producer_id is not None:
+        if kind in END_MARKER_TYPES and kind is not None and batch.producer_id is not None:
             facts.markers.append((record.offset, batch.producer_id, kind))
 
 

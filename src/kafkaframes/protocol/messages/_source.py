@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FIXED_SIZE, NIL_UUID
+from kafkaframes.wire.primitives import NIL_UUID, SIZE_OF_FIXED_TYPE
 
 
 class SourceText:
@@ -84,7 +84,7 @@ def constant_text(value: Any, text: SourceText) -> str:
 
 def is_fixed(field: FieldPlan) -> bool:
     """Return whether the field has the same size in every message."""
-    return not field.array and field.type in FIXED_SIZE
+    return not field.array and field.type in SIZE_OF_FIXED_TYPE
 
 
 def is_simple(plan: StructPlan) -> bool:

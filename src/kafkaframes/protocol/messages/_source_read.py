@@ -9,7 +9,7 @@ from struct import calcsize
 
 from kafkaframes.protocol.messages._source import SourceText, default_text, is_fixed, is_simple, not_default, uses
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FIXED_SIZE, FORMATS
+from kafkaframes.wire.primitives import FORMATS, SIZE_OF_FIXED_TYPE
 
 # Expressions for the value between p and x: for a bytes buffer, and for a memoryview.
 _SLICES = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
@@ -34,7 +34,11 @@ def has_shapes(plan: StructPlan) -> bool:
     """Return whether elements with equal array counts have the same size and layout."""
     arrays = [field for field in plan.fields if not is_fixed(field)]
     numbers = all(
-        one.array and one.compact and not one.nullable and one.type in FIXED_SIZE and one.type not in ("bool", "uuid")
+        one.array
+        and one.compact
+        and not one.nullable
+        and one.type in SIZE_OF_FIXED_TYPE
+        and one.type not in ("bool", "uuid")
         for one in arrays
     )
     return plan.flexible and numbers and 1 <= len(arrays) <= 8
@@ -151,12 +155,12 @@ class _DecoderWriter:
             offset, before = 0, ""
             counts: list[str] = []
             for field in self.plan.fields:
-                offset += FIXED_SIZE[field.type] if is_fixed(field) else 1
+                offset += SIZE_OF_FIXED_TYPE[field.type] if is_fixed(field) else 1
                 if not is_fixed(field):
                     counts.append(f"n{len(counts)}")
                     add(f"{counts[-1]} = buf[p + {offset - 1}{before}]")
-                    offset -= FIXED_SIZE[field.type]  # the encoded count is n + 1
-                    before += f" + {counts[-1]} * {FIXED_SIZE[field.type]}"
+                    offset -= SIZE_OF_FIXED_TYPE[field.type]  # the encoded count is n + 1
+                    before += f" + {counts[-1]} * {SIZE_OF_FIXED_TYPE[field.type]}"
             name = self.text.constant("hot", self.plan.name, self.plan)
             add(f"reader = {name}[{', '.join(counts)}]")
             with self.text.block("if reader is not None:"):
@@ -245,7 +249,7 @@ class _DecoderWriter:
             add(f"{target}, p = {reader}(buf, p, {count})")
         elif kind in ("bool", "uuid"):
             add(f"{target} = many_{kind}s(buf, p, {count})")
-            add(f"p += ({count}) * {FIXED_SIZE[kind]}")
+            add(f"p += ({count}) * {SIZE_OF_FIXED_TYPE[kind]}")
             with self.text.block("if p > end:"):
                 add("raise malformed")
         else:
@@ -253,7 +257,7 @@ class _DecoderWriter:
                 add("n -= 1")
             table = self.text.constant("unpack", kind, kind)
             add(f'{target} = [*{table}[n](buf, p)] if n < 64 else [*many_numbers(buf, p, n, "{kind}")]')
-            add(f"p += n * {FIXED_SIZE[kind]}" if FIXED_SIZE[kind] > 1 else "p += n")
+            add(f"p += n * {SIZE_OF_FIXED_TYPE[kind]}" if SIZE_OF_FIXED_TYPE[kind] > 1 else "p += n")
 
     def one_struct(self, field: FieldPlan, struct: StructPlan, target: str, *, is_tag: bool) -> None:
         call = f"{target}, p = read_{struct.name}(buf, p, end)"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kafkaframes.protocol.messages._runtime import run_format
 from kafkaframes.protocol.messages._source import SourceText, is_fixed, not_default, uses
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FIXED_SIZE, FORMATS
+from kafkaframes.wire.primitives import FORMATS, SIZE_OF_FIXED_TYPE
 
 
 def encoder_source(plan: MessagePlan) -> SourceText:
@@ -134,7 +134,12 @@ class _EncoderWriter:
             self.number(FORMATS[field.type], f"{value}.bytes" if field.type == "uuid" else value)
         elif field.struct is not None and not field.array:
             self.one_struct(field, field.struct, value, is_tag=is_tag)
-        elif field.array and field.type in FIXED_SIZE and field.type not in ("bool", "uuid") and not field.nullable:
+        elif (
+            field.array
+            and field.type in SIZE_OF_FIXED_TYPE
+            and field.type not in ("bool", "uuid")
+            and not field.nullable
+        ):
             self.numbers(field, value)
         else:
             self.variable_size_value(field, value)

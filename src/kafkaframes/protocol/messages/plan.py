@@ -30,7 +30,7 @@ from uuid import UUID
 
 from kafkaframes.errors import OptionError, SpecError
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
-from kafkaframes.wire.primitives import FIXED_SIZE
+from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
 
 MAX_DEPTH: Final = 64  # nested structs; Kafka's maximum is 5. A deeper spec contains a struct that refers to itself.
 
@@ -226,11 +226,11 @@ class _Planner:
 
 
 def _min_size(field: FieldPlan) -> int:
-    if field.array or field.type not in FIXED_SIZE:
+    if field.array or field.type not in SIZE_OF_FIXED_TYPE:
         if field.struct is not None and not field.array:
             return 1 if field.nullable else field.struct.min_size
         return 1 if field.compact else 2 if field.type == "string" and not field.array else 4
-    return FIXED_SIZE[field.type]
+    return SIZE_OF_FIXED_TYPE[field.type]
 
 
 def plan_message(spec: MessageSpec, version: int) -> MessagePlan:

@@ -16,10 +16,12 @@ from typing import TypeAlias
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.wire.primitives import FIXED_SIZE
+from kafkaframes.wire.primitives import SIZE_OF_FIXED_TYPE
 
 #: Fixed size in bytes of each primitive type on the wire; ``None``: a length precedes the bytes.
-PRIMITIVES: Mapping[str, int | None] = MappingProxyType({**FIXED_SIZE, "string": None, "bytes": None, "records": None})
+PRIMITIVES: Mapping[str, int | None] = MappingProxyType(
+    {**SIZE_OF_FIXED_TYPE, "string": None, "bytes": None, "records": None}
+)
 #: Message types with an API key and a header.
 RPC_TYPES = ("request", "response")
 

@@ -36,8 +36,8 @@ from kafkaframes.records.scan import Flags, Ints, check_message_crcs
 # these fields, so the checks read them from the message's bytes.
 
 BEYOND, TOO_LONG = "IndexOutOfBoundsException", "IllegalArgumentException"
-_MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
-_ATTRIBUTES = MESSAGE_V0.position_of("attributes")
+_MAGIC_POSITION = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
+_ATTRIBUTES_POSITION = MESSAGE_V0.position_of("attributes")
 _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_BYTES
 
 
@@ -58,7 +58,7 @@ class Unreadable(NamedTuple):
 
     @property
     def _key_at(self) -> int:
-        return _KEY_V1 if self.message[_MAGIC] else _KEY_V0
+        return _KEY_V1 if self.message[_MAGIC_POSITION] else _KEY_V0
 
     @property
     def key_size(self) -> int | None:
@@ -132,7 +132,7 @@ def exception_of(content: Decoded, batch: int, problem: Problem) -> str | None:
     if result is not None:
         return result.failure
     if problem.status == NESTED:
-        codec = int(content.sections.buf[content.index.wheres[batch] + _ATTRIBUTES]) & CODEC_MASK
+        codec = int(content.sections.buf[content.index.wheres[batch] + _ATTRIBUTES_POSITION]) & CODEC_MASK
         return None if codec in CODECS or not codec else TOO_LONG
     if problem.status == UNREADABLE_FIELD:  # Kafka reads the value of a compressed message but not its key
         at, size, magic = (int(content.batches.column(name)[batch]) for name in ("position", "size", "magic"))
@@ -182,7 +182,7 @@ def _has_producer(content: Decoded) -> Flags:
     return content.batches.column("producer_id") > NO_PRODUCER_ID
 
 
-_FORMAT = "UnsupportedForMessageFormatException"
+_UNSUPPORTED_FORMAT = "UnsupportedForMessageFormatException"
 BATCH_CHECKS = (
     BatchCheck(
         "its format differs from that of the first batch",
@@ -205,9 +205,11 @@ BATCH_CHECKS = (
     BatchCheck(
         "transactional records need format 2",
         lambda d, s: d.batches.is_transactional & (s.record_format < 2),
-        _FORMAT,
+        _UNSUPPORTED_FORMAT,
     ),
-    BatchCheck("idempotent records need format 2", lambda d, s: _has_producer(d) & (s.record_format < 2), _FORMAT),
+    BatchCheck(
+        "idempotent records need format 2", lambda d, s: _has_producer(d) & (s.record_format < 2), _UNSUPPORTED_FORMAT
+    ),
 )
 
 
@@ -279,7 +281,9 @@ def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, 
     Args:
         wrong_type: whether its timestamp type is invalid. Kafka's error text then includes the message.
     """
-    if record.message[_MAGIC] != record.magic:  # Kafka's error text includes the message, so Kafka reads it and fails
+    if (
+        record.message[_MAGIC_POSITION] != record.magic
+    ):  # Kafka's error text includes the message, so Kafka reads it and fails
         raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} is truncated")
     if record.in_set and not message_crc_fits(record.message):
         raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.number} has a wrong CRC")
@@ -307,7 +311,7 @@ def _record_faults(content: Decoded, settings: AppendSettings) -> tuple[Flags, .
     index, batches, owners = content.index, content.batches, content.owners
     magic_fault = np.zeros(len(owners), np.bool_)
     inner = _in_sets(content)
-    magics = content.sections.buf[index.headers_at[inner] + _MAGIC].astype(np.int8)
+    magics = content.sections.buf[index.headers_at[inner] + _MAGIC_POSITION].astype(np.int8)
     magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
     key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.is_compacted
     is_append_time: Flags = content.batches.flag(LOG_APPEND_TIME)[owners]

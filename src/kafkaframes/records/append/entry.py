@@ -39,13 +39,13 @@ from kafkaframes.records.append.settings import (
 from kafkaframes.records.codecs import Codec, codec_of, compress, decompress
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
-from kafkaframes.records.limits import CONTENT, open_content
+from kafkaframes.records.limits import CONTENT_BUDGET, open_content
 from kafkaframes.records.scan import Bytes
 from kafkaframes.wire.integers import MAX_INT32
 
 _MAX_START_OFFSET: Final = 2**63 - 2**32  # the offsets of one append cannot overflow if they start here or below
 Answer = tuple[int, int, int, int]
-_UNUSUAL: Answer = (slots.UNUSUAL, 0, 0, 0)
+_GENERAL_PATH: Answer = (slots.UNUSUAL, 0, 0, 0)
 # The memory of a context for decompressed content, and the same for output: the initial size, and the largest size that
 # an idle context keeps. The kernel asks for 32 times the size of a compressed stream, which is 32 MiB at a broker's
 # usual batch limit. Unused memory is never touched.
@@ -174,7 +174,7 @@ def _retry(data: bytearray, offset: int, context: KernelContext, settings: Appen
         if result[0] == slots.NEEDS_CONTENT:
             content = _content(data, settings.max_content_bytes)
             if content is None:
-                return _UNUSUAL
+                return _GENERAL_PATH
             context.use_content(content)
         else:
             context.reserve(result[0], result[1])
@@ -184,10 +184,10 @@ def _retry(data: bytearray, offset: int, context: KernelContext, settings: Appen
 
 def _content(data: bytearray, most_bytes: int) -> Raw | None:
     """Decompress a stream that the kernel cannot; return None if it is damaged."""
-    budget = CONTENT.get()
+    budget = CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
         raise refusal_of_content(budget.most_bytes)
-    stream, magic = memoryview(data)[_STARTS[data[BYTES_TO_MAGIC - 1]][0] :], data[BYTES_TO_MAGIC - 1]
+    stream, magic = memoryview(data)[_STREAM_STARTS[data[BYTES_TO_MAGIC - 1]][0] :], data[BYTES_TO_MAGIC - 1]
     work = partial(decompress, codec_in(data), stream, magic=magic, limit_bytes=most_bytes)
     records, error = open_content("stream", len(stream), work)
     if budget is not None:
@@ -308,15 +308,15 @@ def give_back(context: KernelContext) -> None:
     _idle.append(context)
 
 
-_LENGTHS = 8  # bytes of the key length and the value length
+_KEY_AND_VALUE_LENGTH_BYTES = 8  # bytes of the key length and the value length
 # Start of the compressed stream, and position of the byte that holds the codec, by format.
-_STARTS = (
-    (MESSAGE_V0.size + _LENGTHS, MESSAGE_V0.position_of("attributes")),
-    (MESSAGE_V1.size + _LENGTHS, MESSAGE_V1.position_of("attributes")),
+_STREAM_STARTS = (
+    (MESSAGE_V0.size + _KEY_AND_VALUE_LENGTH_BYTES, MESSAGE_V0.position_of("attributes")),
+    (MESSAGE_V1.size + _KEY_AND_VALUE_LENGTH_BYTES, MESSAGE_V1.position_of("attributes")),
     (BATCH_V2.size, BATCH_V2.end_of("attributes") - 1),
 )
 
 
 def codec_in(data: bytearray) -> Codec:
     """Return the codec of a whole batch or wrapper."""
-    return Codec(data[_STARTS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)
+    return Codec(data[_STREAM_STARTS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)

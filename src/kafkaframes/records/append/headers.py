@@ -95,7 +95,7 @@ def _field_positions(layout: HeaderLayout, attributes_format: str, timestamp: st
 
 
 _V1, _V2 = _field_positions(MESSAGE_V1, ">b", "timestamp"), _field_positions(BATCH_V2, ">h", "max_timestamp")
-_AT_EPOCH = BATCH_V2.position_of("leader_epoch")
+_LEADER_EPOCH_POSITION = BATCH_V2.position_of("leader_epoch")
 
 
 def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
@@ -110,7 +110,7 @@ def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple
 def set_leader_epoch(out: bytearray, batches: Batches, leader_epoch: int) -> None:
     """Write the leader epoch of every format 2 batch. The CRC does not cover it."""
     for position in batches.column("position").tolist():
-        struct.pack_into(">i", out, position + _AT_EPOCH, leader_epoch)
+        struct.pack_into(">i", out, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def set_max_timestamp(out: bytearray, batches: Batches, row: int, append_time: bool, timestamp: int) -> None:

@@ -136,7 +136,7 @@ class DownConverted(NamedTuple):
 
 
 # The exception that Kafka's iterators throw, by damage (reasons.py). For all other damage it is InvalidRecordException.
-_EXCEPTIONS = {
+_EXCEPTION_OF_DAMAGE = {
     reasons.SHORT_HEADER: "IndexOutOfBoundsException",
     reasons.UNKNOWN_CODEC: "IllegalArgumentException",
     reasons.DAMAGED_STREAM: "KafkaException",
@@ -154,7 +154,7 @@ def refusal_of_content(most_bytes: int) -> AppendRefusedError:
 
 def refusal_of_problem(problem: Problem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
     """Return the error for a damaged batch; ``exception`` overrides the exception that belongs to the problem."""
-    exception = exception or _EXCEPTIONS.get(problem.status, "InvalidRecordException")
+    exception = exception or _EXCEPTION_OF_DAMAGE.get(problem.status, "InvalidRecordException")
     if problem.detail.startswith(_SNAPPY_CHUNK):
         exception = "SnappyError"
     return AppendRefusedError(exception, f"batch {batch}: {problem.reason}")

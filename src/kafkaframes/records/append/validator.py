@@ -48,7 +48,7 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_PRODUCER_ID, NO_TIMESTAMP, BatchFields
-from kafkaframes.records.limits import CONTENT, open_content
+from kafkaframes.records.limits import CONTENT_BUDGET, open_content
 from kafkaframes.records.makers import decode_header_keys, rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
@@ -107,7 +107,7 @@ def _assign(append: _Append) -> Appended:
 
 def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
     """Decompress and index the batches; raise if their content is too large."""
-    limit_bytes, budget = append.settings.max_content_bytes, CONTENT.get()
+    limit_bytes, budget = append.settings.max_content_bytes, CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
         raise refusal_of_content(budget.most_bytes)
     work = partial(

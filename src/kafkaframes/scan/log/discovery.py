@@ -117,8 +117,10 @@ def _start(partition: Partition, segment: StoredFiles) -> int:
     return start if is_log and start > segment.base_offset else NO_START
 
 
-_TRIES = 3  # index entries that are checked for each requested position
-_WALKED_BYTES = 1 << 10  # bytes per read of the header walk: batches are large in a segment that is worth splitting
+_MAX_INDEX_ENTRIES = 3  # index entries that are checked for each requested position
+_HEADER_READ_BYTES = (
+    1 << 10
+)  # bytes per read of the header walk: batches are large in a segment that is worth splitting
 
 
 def find_boundaries(
@@ -163,14 +165,14 @@ def _from_index(
     result: list[int | None] = []
     for target in requested:
         first = bisect_left(positions, target)
-        candidates = positions[first : first + _TRIES]
+        candidates = positions[first : first + _MAX_INDEX_ENTRIES]
         result.append(next((p for p in candidates if is_batch_start(read_at, p, segment)), None))
     return result
 
 
 def _walk(read_at: ReadAt, segment: Segment, positions: Iterable[int]) -> Iterator[int]:
     """Yield the first batch at or after each requested position, by a walk over headers that stops at damage."""
-    headers = iter(HeaderWalk(read_at, size_bytes=segment.size_bytes, window_bytes=_WALKED_BYTES))
+    headers = iter(HeaderWalk(read_at, size_bytes=segment.size_bytes, window_bytes=_HEADER_READ_BYTES))
     header = next(headers, None)
     for position in sorted(positions):
         while header is not None and header.position < position:
@@ -181,7 +183,7 @@ def _walk(read_at: ReadAt, segment: Segment, positions: Iterable[int]) -> Iterat
 
 
 log = logging.getLogger("kafkaframes.scan")
-_LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
+_LOG_LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
 Name = tuple[str, int]
 
 
@@ -254,7 +256,7 @@ def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
         if decision.check == "undecided" and options.on_damage == "fail":
             location = decision.locations[0]
             raise LogDirError(str(decision), position=location.position, file=location.file)
-        log.log(_LEVELS[decision.severity], "%s", decision)
+        log.log(_LOG_LEVELS[decision.severity], "%s", decision)
 
 
 def _report_lost(merged_log: Merged, options: ReadOptions) -> None:

@@ -59,7 +59,7 @@ from kafkaframes.storage.log.open_segment import open_planned
 from kafkaframes.storage.log.transactions import transactions_of
 from kafkaframes.wire.primitives import uuid_from_text
 
-_LOG = logging.getLogger("kafkaframes.scan")
+_LOGGER = logging.getLogger("kafkaframes.scan")
 Ends = dict[tuple[str, int], int]
 Rows = tuple[Fingerprint, ...]
 
@@ -229,7 +229,7 @@ class Follower:
                 del result[name]
                 continue
             if not log_rows:
-                _LOG.warning(
+                _LOGGER.warning(
                     "nothing shows that %s is the log from which the checkpoint was written: it has no topic id, and "
                     "the records at the offsets %s of the checkpoint are missing or unreadable; the stream continues",
                     text_of(name),
@@ -286,7 +286,7 @@ class Follower:
             key = (name.topic, name.partition, producer_id, first)
             if key not in self._reported_transactions:
                 self._reported_transactions.add(key)
-                _LOG.warning(
+                _LOGGER.warning(
                     "the stream waits at offset %d of %s, because the transaction of producer %d is open; up to %d "
                     "records follow in the log. isolation=read_uncommitted reads them",
                     first,

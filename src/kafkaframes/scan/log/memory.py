@@ -15,12 +15,12 @@ from kafkaframes.records.scan import FILE, MEMORY, Memory, as_array
 from kafkaframes.scan.ranges import NO_END, Bound, check_batch_start, offset_of_bound, time_of_bound
 from kafkaframes.scan.rows import RecordBatches, check_origin_columns, find_offset_at_time
 from kafkaframes.scan.selection import Selection
-from kafkaframes.storage.files.filesystem import KEY_FILES
+from kafkaframes.storage.files.filesystem import KEY_FILES_OPTION
 from kafkaframes.storage.files.names import printable
 from kafkaframes.storage.log.discover import object_view
 from kafkaframes.storage.log.open_segment import open_planned
 
-IN_MEMORY: Final = (bytes, bytearray, memoryview)
+BYTES_TYPES: Final = (bytes, bytearray, memoryview)
 Bytes = bytes | bytearray | memoryview
 
 
@@ -78,9 +78,9 @@ def _offset_of(setting: str, limit: Bound, source: Bytes) -> int | None:
 
 def read_batches(source: Bytes | Sequence[str], *, key_files: Sequence[str] = ()) -> pa.Table:
     """Return the batches of bytes, or of files by their paths, as ``kafkaframes.read_batches`` does."""
-    if isinstance(source, IN_MEMORY):
+    if isinstance(source, BYTES_TYPES):
         return batches_table(Memory(as_array(source)), rules=MEMORY)
-    tables, storage = [], dict[str, Any]({KEY_FILES: tuple(key_files)})
+    tables, storage = [], dict[str, Any]({KEY_FILES_OPTION: tuple(key_files)})
     for path in (object_view(path, options=storage) for path in source):
         with open_planned(path, options=storage) as segment:
             table = batches_table(segment.source, rules=FILE)

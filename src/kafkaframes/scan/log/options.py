@@ -10,7 +10,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, Bound
-from kafkaframes.scan.where import EVERYTHING, Where
+from kafkaframes.scan.where import NO_CONDITIONS, Where
 
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
@@ -79,7 +79,7 @@ class ReadOptions:
     max_bytes_per_partition: int = DEFAULT_BYTES_PER_PARTITION
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
-    where: Where = EVERYTHING
+    where: Where = NO_CONDITIONS
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

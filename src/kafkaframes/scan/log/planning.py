@@ -39,7 +39,7 @@ from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 
 MIN_TARGET_BYTES = 16 << 20
-OPEN_COST = 64 << 10  # cost of opening a small file, in bytes that could be read in the same time
+OPEN_COST_BYTES = 64 << 10  # cost of opening a small file, in bytes that could be read in the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
     current: list[Slice] = []
     size_bytes = 0
     for part in slices:
-        cost = part.size_bytes + OPEN_COST
+        cost = part.size_bytes + OPEN_COST_BYTES
         if current and size_bytes + cost > target:
             works.append(tuple(current))
             current, size_bytes = [], 0
@@ -293,7 +293,7 @@ def share_out(
     slices: Sequence[Slice], options: ReadOptions, *, cores: int, boundaries: Boundaries
 ) -> list[tuple[Slice, ...]]:
     """Split large slices and pack small ones into the work of input partitions."""
-    target = target_bytes(sum(s.size_bytes + OPEN_COST for s in slices), options, cores)
+    target = target_bytes(sum(s.size_bytes + OPEN_COST_BYTES for s in slices), options, cores)
     return pack((part for whole in slices for part in split_slice(whole, target, boundaries)), target)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError
 from kafkaframes.records.columns import ReadError
-from kafkaframes.records.scan import DAMAGED_ENDS, FILE, Chunks
+from kafkaframes.records.scan import DAMAGED_END_REASONS, FILE, Chunks
 from kafkaframes.scan.arrow import MAX_INSTANT_MS
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
@@ -21,7 +21,7 @@ from kafkaframes.scan.rows import Counting, check_origin_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.contents import HEAD_BYTES, begins_with_batch, is_segment_name
-from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split_path
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, has_magic, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName
 from kafkaframes.storage.log.discover import check_topics, filesystem_for, not_a_segment, object_view, view_object
 from kafkaframes.storage.log.open_segment import Gap
@@ -112,7 +112,7 @@ class LogSource(Source):
         Raises:
             LogDirError: it does not. The message says what the file is.
         """
-        if VIEW_MARK in path or is_segment_name(split_path(path)[1]) or not size_bytes:
+        if VIEW_SEPARATOR in path or is_segment_name(split_path(path)[1]) or not size_bytes:
             return
         filesystem = filesystem_for(path, options=self.options.storage)
         with filesystem.open(path) as read_at:
@@ -173,7 +173,7 @@ class LogSource(Source):
                         return None
                     total += count
                 run.end = chunks.end
-                if gaps or (run.end is not None and run.end.status in DAMAGED_ENDS):
+                if gaps or (run.end is not None and run.end.status in DAMAGED_END_REASONS):
                     return None
         return None if gaps else total
 
@@ -193,7 +193,7 @@ def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> L
         names: Topic names and patterns.
         as_log: Whether the selection needs whole logs.
     """
-    paths = tuple(plain_path(path) if VIEW_MARK not in path else path for path in options.paths)
+    paths = tuple(plain_path(path) if VIEW_SEPARATOR not in path else path for path in options.paths)
     if as_log or any(_is_directory(path, options) for path in paths) or _are_merged(paths, options):
         return LogSource(replace(options, paths=tuple(view_object(path) for path in options.paths)), names=tuple(names))
     return LogSource(options, files=options.paths)
@@ -201,14 +201,14 @@ def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> L
 
 def _is_directory(path: str, options: ReadOptions) -> bool:
     """Return whether a path is read as a log: a directory, or a pattern, which may match directories."""
-    info = None if VIEW_MARK in path else filesystem_for(path, options=options.storage).stat(path)
+    info = None if VIEW_SEPARATOR in path else filesystem_for(path, options=options.storage).stat(path)
     return has_magic(path) if info is None else info.is_directory
 
 
 def _are_merged(paths: Sequence[str], options: ReadOptions) -> bool:
     """Return whether paths include segments of one partition in two directories, to be merged to one log."""
     directories: dict[str, str] = {}
-    for path in (path for path in paths if VIEW_MARK not in path):
+    for path in (path for path in paths if VIEW_SEPARATOR not in path):
         directory = split_path(path)[0]
         if directories.setdefault(split_path(directory)[1], directory) != directory:
             return options.replicas == "merge"

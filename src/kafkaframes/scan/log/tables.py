@@ -37,7 +37,7 @@ from kafkaframes.scan.arrow import (
     instants,
     repeat_origin,
 )
-from kafkaframes.scan.columns import DECODED, Column, choose_columns
+from kafkaframes.scan.columns import DECODED_COLUMNS, Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import OpenSlice, open_slice, read_work
@@ -48,7 +48,9 @@ from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.internal_topics import InternalRecord, open_control_record, open_record
 
-_GUESSED_RATIO = 4.0  # assumed compression ratio, for the number of batches that are decompressed at the same time
+_ASSUMED_COMPRESSION_RATIO = (
+    4.0  # assumed compression ratio, for the number of batches that are decompressed at the same time
+)
 
 
 class Scanned:
@@ -126,7 +128,7 @@ def _read_slice(
                 source, rules=FILE, start=run.start, end=planned_slice.end, chunk_bytes=TARGET_BYTES, whole=whole
             )
             for chunk in chunks:
-                for part in parts_of(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
+                for part in parts_of(chunk, _ASSUMED_COMPRESSION_RATIO if options.deep else 1.0, TARGET_BYTES):
                     checked_chunk = Scanned(part, slice_reader, options)
                     arrays = [_array(column, checked_chunk, planned_slice) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -136,8 +138,8 @@ def _read_slice(
 
 
 def _array(column: Column, checked_chunk: Scanned, part: Slice) -> pa.Array:
-    if column.name in _MAKERS:
-        return _MAKERS[column.name](checked_chunk)
+    if column.name in _COLUMN_FUNCTIONS:
+        return _COLUMN_FUNCTIONS[column.name](checked_chunk)
     return repeat_origin(part.segment, column, checked_chunk.selected_rows.size)
 
 
@@ -175,7 +177,7 @@ def _if_known(values: npt.NDArray[Any] | None, kind: pa.DataType, checked_chunk:
     )
 
 
-_MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
+_COLUMN_FUNCTIONS: dict[str, Callable[[Scanned], pa.Array]] = {
     "position": lambda checked_chunk: pa.array(checked_chunk.column("position") + checked_chunk.base),
     "sizeBytes": _field("size"),
     "magic": _field("magic", np.int8),
@@ -199,7 +201,7 @@ _MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
 }
 
 
-_ROWS = 1000
+_ROWS_PER_STEP = 1000
 
 
 def read_segment_work(
@@ -210,7 +212,7 @@ def read_segment_work(
     rows: list[dict[str, Any]] = []
     for part in work:
         rows.append(_row(part, options))
-        if len(rows) == _ROWS:
+        if len(rows) == _ROWS_PER_STEP:
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
             rows = []
     if rows:
@@ -297,7 +299,7 @@ def _microseconds(milliseconds: int, segment: Segment, options: ReadOptions) -> 
     return milliseconds * 1000 if abs(milliseconds) <= MAX_INSTANT_MS else None
 
 
-_NEEDED = ("topic", "partition", "offset", "control", "key", "value")
+_REQUIRED_COLUMNS = ("topic", "partition", "offset", "control", "key", "value")
 
 
 def read_internal_work(
@@ -309,13 +311,15 @@ def read_internal_work(
         CorruptRecordError: ``on_damage`` is ``fail``, and the log is damaged or a record cannot be decoded.
         LogDirError: A segment cannot be read.
     """
-    plain = [column.name for column in columns if column.name not in (*DECODED, *_NEEDED)]
-    for batch in read_work(work, choose_columns((*plain, *_NEEDED)), options):
+    plain = [column.name for column in columns if column.name not in (*DECODED_COLUMNS, *_REQUIRED_COLUMNS)]
+    for batch in read_work(work, choose_columns((*plain, *_REQUIRED_COLUMNS)), options):
         yield _decode_internal(batch, columns, options.on_damage)
 
 
 def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage: str) -> pa.RecordBatch:
-    internal_records = [_open(*row) for row in zip(*(batch.column(name).to_pylist() for name in _NEEDED), strict=True)]
+    internal_records = [
+        _open(*row) for row in zip(*(batch.column(name).to_pylist() for name in _REQUIRED_COLUMNS), strict=True)
+    ]
     if on_damage == "fail":
         _refuse(batch, internal_records)
     if on_damage == "drop":
@@ -323,9 +327,9 @@ def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage
         batch = batch.filter(pa.array(whole, pa.bool_()))
         internal_records = [one for one in internal_records if one.error is None]
     columns_by_name = (
-        dict(zip(DECODED, zip(*internal_records, strict=True), strict=True))
+        dict(zip(DECODED_COLUMNS, zip(*internal_records, strict=True), strict=True))
         if internal_records
-        else dict.fromkeys(DECODED, ())
+        else dict.fromkeys(DECODED_COLUMNS, ())
     )
     arrays = [
         pa.array(columns_by_name[column.name], ARROW_TYPES[column.type])

@@ -21,9 +21,9 @@ from kafkaframes.scan.topic.planning import Offsets, TopicLookups, density, open
 from kafkaframes.scan.topic.shares import Range
 
 Absent = dict[Name, AbsentPartition]
-_LIST_RETRY_S: Final = 0.5
+_LISTING_RETRY_SECONDS: Final = 0.5
 # After a change of the leader, the new one may report a smaller end for a moment (KAFKA-7703, SPARK-26267).
-_SMALLER_END_S: Final = 5.0
+_SMALLER_END_TIMEOUT_SECONDS: Final = 5.0
 
 
 class Listing(NamedTuple):
@@ -74,7 +74,7 @@ class TopicFollower:
         deadline = self._clock() + ConsumerSettings.of(self.options.client).default_api_timeout_ms / 1000
         is_expected = is_expected and self.options.fail_on_data_loss
         while not (partitions := self._lookups.partitions()) and is_expected and self._clock() < deadline:
-            self._sleep(_LIST_RETRY_S)
+            self._sleep(_LISTING_RETRY_SECONDS)
         return Listing(partitions, self._lookups.ids({partition.topic for partition in partitions}))
 
     def resume(self, at: StreamOffsets, listing: Listing) -> tuple[Offsets, Absent]:
@@ -154,7 +154,7 @@ class TopicFollower:
 
         An end that grows back was wrong. The stream has then read that partition as far as it knows.
         """
-        deadline = self._clock() + _SMALLER_END_S
+        deadline = self._clock() + _SMALLER_END_TIMEOUT_SECONDS
         ends = dict(ends)
         while smaller := [partition for partition, end in ends.items() if end < start.get(partition, end)]:
             grown = {one: start[one] for one, end in self._lookups.latest(smaller).items() if end >= start[one]}
@@ -162,7 +162,7 @@ class TopicFollower:
             if len(grown) < len(smaller):
                 if self._clock() >= deadline:
                     break
-                self._sleep(_LIST_RETRY_S)
+                self._sleep(_LISTING_RETRY_SECONDS)
         return ends
 
     def _begins(self, start: Offsets, ends: Offsets, *, is_first: bool) -> Offsets:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkaframes.client.settings import ConsumerSettings, select_client_options
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtGroup, Bound
-from kafkaframes.scan.where import EVERYTHING, Where
+from kafkaframes.scan.where import NO_CONDITIONS, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TopicOptions:
     driver_host: str | None = None
     driver_port: int = 0
     timestamp_errors: str = "raise"
-    where: Where = EVERYTHING
+    where: Where = NO_CONDITIONS
 
     @property
     def read_committed(self) -> bool:

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 Offsets = dict[TopicPartition, int]
 ReportHidden = Callable[["HiddenRecords"], None]
-_SAMPLES: Final = 8
+_SAMPLE_COUNT: Final = 8
 _SAMPLE_BYTES: Final = 65_536
-_UNCOMMITTED: Final = {"isolation.level": "read_uncommitted"}
-_READER: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
+_UNCOMMITTED_SETTINGS: Final = {"isolation.level": "read_uncommitted"}
+_READER_SETTINGS: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
 
 
 def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
     """Return a consumer without a group, which reads from offsets that the caller sets."""
     from kafkaframes.client import Consumer  # 8 MB and 0.2 s, which most planner processes of Spark never need
 
-    return Consumer(**{**options.client, **_READER, **settings})
+    return Consumer(**{**options.client, **_READER_SETTINGS, **settings})
 
 
 class TopicLookups:
@@ -57,7 +57,7 @@ class TopicLookups:
 
     def __init__(self, options: TopicOptions) -> None:
         self.options = options
-        self._client = TopicLookupClient({**options.client, **_READER})
+        self._client = TopicLookupClient({**options.client, **_READER_SETTINGS})
 
     def close(self) -> None:
         """Close the connections."""
@@ -167,7 +167,7 @@ class TopicLookups:
         beyond = [one for one, (_, end) in bounds.items() if end > stable[one]]
         if not beyond:
             return bounds
-        with TopicLookupClient({**self.options.client, **_READER, **_UNCOMMITTED}) as client:
+        with TopicLookupClient({**self.options.client, **_READER_SETTINGS, **_UNCOMMITTED_SETTINGS}) as client:
             high_watermarks = client.end_offsets(beyond)
         hidden = [one for one, high in high_watermarks.items() if bounds[one][1] <= high]
         return bounds | {one: (bounds[one][0], stable[one]) for one in hidden}
@@ -238,8 +238,8 @@ class TopicLookups:
 
     def _bytes_along(self, entry: Range) -> list[tuple[int, float]]:
         """Estimate the bytes between sample offsets of a range from the batches that are fetched there."""
-        step = max((entry.end - entry.first) // _SAMPLES, 1)
-        marks = list(range(entry.first, entry.end, step))[:_SAMPLES]
+        step = max((entry.end - entry.first) // _SAMPLE_COUNT, 1)
+        marks = list(range(entry.first, entry.end, step))[:_SAMPLE_COUNT]
         result = []
         with open_consumer(
             self.options, max_partition_fetch_bytes=_SAMPLE_BYTES, fetch_max_bytes=_SAMPLE_BYTES

@@ -34,7 +34,7 @@ from kafkaframes.scan.values.columns import ColumnBudget, column_names
 
 MAX_DECIMAL_DIGITS: Final = 38
 TEXT, SCALAR, STRUCT, LIST, ENTRIES = "text", "scalar", "struct", "list", "entries"
-_PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
+_PRIMITIVE_TYPES: Final[Mapping[str, pa.DataType]] = {
     NULL: pa.string(),
     BOOLEAN: pa.bool_(),
     INT: pa.int32(),
@@ -46,7 +46,7 @@ _PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
     FIXED: pa.binary(),
     ENUM: pa.string(),
 }
-_UNITS: Final[Mapping[str, pa.DataType]] = {
+_TIME_UNIT_TYPES: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", tz="UTC"),
     "timestamp-micros": pa.timestamp("us", tz="UTC"),
@@ -141,7 +141,11 @@ def _plan_branch(
         return AvroColumn(
             SCALAR, pa.decimal128(schema.digits.precision, schema.digits.scale), schema, {}, {}, is_nullable
         )
-    kind = _PRIMITIVES[schema.kind] if schema.unit is None else _UNITS.get(schema.unit.name, _PRIMITIVES[schema.kind])
+    kind = (
+        _PRIMITIVE_TYPES[schema.kind]
+        if schema.unit is None
+        else _TIME_UNIT_TYPES.get(schema.unit.name, _PRIMITIVE_TYPES[schema.kind])
+    )
     return AvroColumn(SCALAR, kind, schema, {}, {}, is_nullable)
 
 

@@ -46,8 +46,8 @@ from kafkaframes.scan.values.instants import iso_date, iso_instant, iso_local
 from kafkaframes.scan.values.registry import BadValueError
 from kafkaframes.wire.integers import MAX_INT32
 
-MICROSECOND: Final = 1_000  # nanoseconds
-_EXACT: Final = Context(prec=10_000)
+NANOSECONDS_PER_MICROSECOND: Final = 1_000  # nanoseconds
+_EXACT_CONTEXT: Final = Context(prec=10_000)
 PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
     INT: frozenset({LONG, FLOAT, DOUBLE}),
     LONG: frozenset({FLOAT, DOUBLE}),
@@ -136,7 +136,7 @@ def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | N
         return None
     name = reader.unit.name
     is_moment = reader.unit.dimension in ("instant", "local")
-    target = MICROSECOND if is_moment and not name.endswith("nanos") else reader.unit.nanoseconds
+    target = NANOSECONDS_PER_MICROSECOND if is_moment and not name.endswith("nanos") else reader.unit.nanoseconds
     if unit.nanoseconds == target:
         return None
     limit = MAX_INT32 if reader.kind == INT else INT64_MAX
@@ -164,7 +164,7 @@ def _decimal_converter(digits: Digits, scale: int) -> Convert:
                 raise BadValueError(f"a decimal of scale {scale} has digits that scale {digits.scale} would lose")
         if not -limit < number < limit:
             raise BadValueError(f"a decimal of more than {digits.precision} digits")
-        return Decimal(number).scaleb(-digits.scale, _EXACT)
+        return Decimal(number).scaleb(-digits.scale, _EXACT_CONTEXT)
 
     return convert
 

@@ -16,8 +16,8 @@ NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING = (
     "null", "boolean", "int", "long", "float", "double", "bytes", "string",
 )  # fmt: skip
 RECORD, ENUM, FIXED, ARRAY, MAP, UNION = "record", "enum", "fixed", "array", "map", "union"
-PRIMITIVES: Final = frozenset({NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING})
-NAMED: Final = frozenset({RECORD, ENUM, FIXED})
+PRIMITIVE_KINDS: Final = frozenset({NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING})
+NAMED_KINDS: Final = frozenset({RECORD, ENUM, FIXED})
 MAX_NESTING: Final = 100  # nesting levels of the JSON
 NO_DEFAULT: Final = object()
 Json = Any
@@ -42,11 +42,11 @@ class Unit:
     nanoseconds: int
 
 
-_SECOND: Final = 1_000_000_000
-_UNITS: Final[Mapping[tuple[str, str], Unit]] = {
+_NANOSECONDS_PER_SECOND: Final = 1_000_000_000
+_LOGICAL_UNITS: Final[Mapping[tuple[str, str], Unit]] = {
     (kind, name): Unit(name, dimension, nanoseconds)
     for kind, name, dimension, nanoseconds in (
-        (INT, "date", "date", 86_400 * _SECOND),
+        (INT, "date", "date", 86_400 * _NANOSECONDS_PER_SECOND),
         (INT, "time-millis", "time", 1_000_000),
         (LONG, "time-micros", "time", 1_000),
         (LONG, "timestamp-millis", "instant", 1_000_000),
@@ -136,7 +136,7 @@ class _Parser:
 
     def __init__(self) -> None:
         self._types_by_name: dict[str, AvroType] = {}
-        self._primitives = {kind: AvroType(kind) for kind in PRIMITIVES}
+        self._primitives = {kind: AvroType(kind) for kind in PRIMITIVE_KINDS}
 
     def parse(self, schema: Json, namespace: str, depth: int) -> AvroType:
         if depth > MAX_NESTING:
@@ -161,7 +161,7 @@ class _Parser:
             return self.parse(kind, namespace, depth + 1)
         if not isinstance(kind, str):
             raise AvroSchemaError(f"{_shorten(schema)} has no type")
-        if kind in PRIMITIVES:
+        if kind in PRIMITIVE_KINDS:
             return self._logical(AvroType(kind), schema)
         if kind == ARRAY:
             return AvroType(ARRAY, items=self._part(schema, "items", namespace, depth))
@@ -232,7 +232,7 @@ class _Parser:
         if logical == "decimal" and result.kind in (BYTES, FIXED):
             result.digits = _digits(schema, result)
         elif isinstance(logical, str):
-            result.unit = _UNITS.get((result.kind, logical))
+            result.unit = _LOGICAL_UNITS.get((result.kind, logical))
         return result
 
 

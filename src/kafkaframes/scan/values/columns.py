@@ -16,19 +16,30 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import flag_values, flags
-from kafkaframes.scan.arrow import FAR_TIMES
+from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.registry import VALUE_SCHEMA_ID, BadValueError
 
-REASON: Final = "reason"
-TOMBSTONE: Final = "tombstone"
+REASON_COLUMN: Final = "reason"
+TOMBSTONE_COLUMN: Final = "tombstone"
 # The table's own column names. A field with such a name becomes the column value_NAME.
-TAKEN: Final = frozenset(
-    {"topic", "partition", "offset", "timestamp", "timestampType", FAR_TIMES, "key", "headers", TOMBSTONE, REASON}
+RESERVED_COLUMNS: Final = frozenset(
+    {
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        FAR_TIMESTAMPS_COLUMN,
+        "key",
+        "headers",
+        TOMBSTONE_COLUMN,
+        REASON_COLUMN,
+    }
 )
 _CONVERSION_ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
 _MAX_REASON_LENGTH: Final = 500
 MAX_COLUMNS: Final = 5_000
-MAX_DEPTH: Final = 50
+MAX_NESTING_DEPTH: Final = 50
 Row = Mapping[str, Any]
 
 
@@ -66,16 +77,16 @@ class ColumnBudget:
             depth: Number of types that contain it.
 
         Raises:
-            OptionError: There are more than ``MAX_COLUMNS`` columns or ``MAX_DEPTH`` levels.
+            OptionError: There are more than ``MAX_COLUMNS`` columns or ``MAX_NESTING_DEPTH`` levels.
         """
         self._columns += 1
         if self._columns > MAX_COLUMNS:
             raise OptionError(
                 f"{self._kind}: type {name}, at {_shorten(path)}, brings more than {MAX_COLUMNS} columns. {_RAW_REMEDY}"
             )
-        if depth > MAX_DEPTH:
+        if depth > MAX_NESTING_DEPTH:
             raise OptionError(
-                f"{self._kind}: type {name}, at {_shorten(path)}, is nested more than {MAX_DEPTH} levels deep. "
+                f"{self._kind}: type {name}, at {_shorten(path)}, is nested more than {MAX_NESTING_DEPTH} levels deep. "
                 f"{_RAW_REMEDY}"
             )
 
@@ -87,7 +98,7 @@ def _shorten(path: str) -> str:
     return path if len(path) <= 60 else f"{path[:30]}...{path[-27:]}"
 
 
-def column_names(names: Iterable[str], *, reserved_names: Collection[str] = TAKEN) -> dict[str, str]:
+def column_names(names: Iterable[str], *, reserved_names: Collection[str] = RESERVED_COLUMNS) -> dict[str, str]:
     """Return the column names of a value's fields, by field name.
 
     Many engines ignore the case of column names. A field with the name of another column of the table gets the prefix
@@ -169,7 +180,7 @@ def separate_rows(
     if decoder is not None:
         values = (prepend_schema_ids(batch) if has_prefix else batch).column("value")
         del columns["value"]
-        columns[TOMBSTONE] = values.is_null()
+        columns[TOMBSTONE_COLUMN] = values.is_null()
         columns |= _decode_columns(values, decoder, reasons)
     decoded_batch = pa.RecordBatch.from_pydict(columns)
     if not reasons:
@@ -178,7 +189,7 @@ def separate_rows(
     good[list(reasons)] = False
     bad = batch.filter(flags(~good))
     reason_column = pa.array([reasons[index][:_MAX_REASON_LENGTH] for index in sorted(reasons)], pa.string())
-    return decoded_batch.filter(flags(good)), bad.append_column(REASON, reason_column)
+    return decoded_batch.filter(flags(good)), bad.append_column(REASON_COLUMN, reason_column)
 
 
 def decode_to_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, dict[int, str]]:

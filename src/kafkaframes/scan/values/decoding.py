@@ -25,8 +25,8 @@ from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_se
 from kafkaframes.scan.values.registry import BadValueError, Registered, Registry, split_indexes, split_prefix
 
 AVRO, JSON, PROTOBUF = "avro", "json", "protobuf"
-MODES: Final = (JSON, AVRO, PROTOBUF)
-_KINDS: Final = {AVRO: registries.AVRO, JSON: registries.JSON, PROTOBUF: registries.PROTOBUF}
+DECODE_MODES: Final = (JSON, AVRO, PROTOBUF)
+_REGISTRY_KINDS: Final = {AVRO: registries.AVRO, JSON: registries.JSON, PROTOBUF: registries.PROTOBUF}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Decoding:
     """The decoding options of values.
 
     Attributes:
-        mode: One of ``MODES``.
+        mode: One of ``DECODE_MODES``.
         schema: Schema of the table: text (JSON, Avro) or a FileDescriptorSet (Protobuf), as bytes.
         by_id: Schemas by the id in the prefix, if they come from files.
         registry: URL of the registry. None: no registry.
@@ -68,7 +68,7 @@ class Decoding:
 
 @lru_cache(maxsize=8)
 def _decoder(decoding: Decoding) -> Decoder:
-    return _DECODERS[decoding.mode](decoding)
+    return _DECODER_FACTORIES[decoding.mode](decoding)
 
 
 def subject_schema(url: str, subject: str, mode: str) -> Registered:
@@ -79,7 +79,7 @@ def subject_schema(url: str, subject: str, mode: str) -> Registered:
         NetworkError: The registry does not respond.
     """
     result = Registry(url).latest(subject)
-    if result.kind != _KINDS[mode]:
+    if result.kind != _REGISTRY_KINDS[mode]:
         raise OptionError(f"`mode` {mode}: the schemas of {subject} are {result.kind}")
     return result
 
@@ -270,4 +270,4 @@ class _Unframed:
         return None if self._has_prefix else self._decoder.columns(values)
 
 
-_DECODERS: Final = {JSON: _json, AVRO: _avro, PROTOBUF: _protobuf}
+_DECODER_FACTORIES: Final = {JSON: _json, AVRO: _avro, PROTOBUF: _protobuf}

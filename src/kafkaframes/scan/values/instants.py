@@ -12,12 +12,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SECOND: Final = 1_000_000_000  # nanoseconds
-MILLISECOND: Final = 1_000_000
-_DAY: Final = 86_400 * SECOND
+NANOSECONDS_PER_SECOND: Final = 1_000_000_000  # nanoseconds
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+_NANOSECONDS_PER_DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 _EPOCH: Final = datetime(1970, 1, 1)
-_FIRST_SECOND: Final = -62_135_596_800  # the year 1
-_LAST_SECOND: Final = 253_402_300_799  # the year 9999
+_MIN_EPOCH_SECOND: Final = -62_135_596_800  # the year 1
+_MAX_EPOCH_SECOND: Final = 253_402_300_799  # the year 9999
 
 
 def iso_local(nanoseconds: int) -> str:
@@ -26,9 +26,9 @@ def iso_local(nanoseconds: int) -> str:
     >>> iso_local(1_700_000_000_250_000_000), iso_local(-62_135_596_801 * 10**9)
     ('2023-11-14T22:13:20.250', '-62135596801000')
     """
-    seconds, rest = divmod(nanoseconds, SECOND)
-    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
-        return str(nanoseconds // MILLISECOND)
+    seconds, rest = divmod(nanoseconds, NANOSECONDS_PER_SECOND)
+    if not _MIN_EPOCH_SECOND <= seconds <= _MAX_EPOCH_SECOND:
+        return str(nanoseconds // NANOSECONDS_PER_MILLISECOND)
     text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
     if not rest:
         return text
@@ -54,7 +54,7 @@ def iso_date(nanoseconds: int) -> str:
     >>> iso_date(86_400 * 10**9), iso_date(10**6 * 86_400 * 10**9), iso_date(10**7 * 86_400 * 10**9)
     ('1970-01-02', '4707-11-29', '10000000')
     """
-    days = nanoseconds // _DAY
+    days = nanoseconds // _NANOSECONDS_PER_DAY
     try:
         return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
     except OverflowError:
@@ -63,7 +63,7 @@ def iso_date(nanoseconds: int) -> str:
 
 def is_in_calendar(milliseconds: pa.Array) -> pa.Array:
     """Return a mask of the timestamps that are in the years 1 to 9999 or null."""
-    first, last = _FIRST_SECOND * 1000, _LAST_SECOND * 1000 + 999
+    first, last = _MIN_EPOCH_SECOND * 1000, _MAX_EPOCH_SECOND * 1000 + 999
     return pc.fill_null(pc.and_(pc.greater_equal(milliseconds, first), pc.less_equal(milliseconds, last)), True)
 
 

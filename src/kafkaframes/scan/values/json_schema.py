@@ -36,7 +36,7 @@ class ColumnSchema:
     items: ColumnSchema | None = None
 
 
-_TEXT: Final = ColumnSchema(TEXT)
+_TEXT_SCHEMA: Final = ColumnSchema(TEXT)
 
 
 def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> ColumnSchema:
@@ -73,7 +73,7 @@ class _Simplifier:
     def simplify(self, schema: Any, root: Any, path: str, within: tuple[int, ...]) -> ColumnSchema:
         schema, root = self._resolve_schema(schema, root)
         if id(schema) in within:
-            return _TEXT
+            return _TEXT_SCHEMA
         kind = _one_kind(schema)
         self._budget.add(path, str(schema.get("title") or kind or "any"), len(within))
         inner = (*within, id(schema))
@@ -83,7 +83,7 @@ class _Simplifier:
         if kind == OBJECT and isinstance(properties, dict) and (properties or not within):
             fields = {name: self.simplify(one, root, f"{path}.{name}", inner) for name, one in properties.items()}
             return ColumnSchema(OBJECT, fields)
-        return _TEXT if kind in (ARRAY, OBJECT) else ColumnSchema(kind)
+        return _TEXT_SCHEMA if kind in (ARRAY, OBJECT) else ColumnSchema(kind)
 
     def _resolve_schema(self, schema: Any, root: Any) -> tuple[Any, Any]:
         """Return the schema that defines the type of a part, and the document of this schema.
@@ -181,10 +181,10 @@ def _one_kind(schema: Any) -> str:
     if kinds == {INTEGER, NUMBER}:
         return NUMBER
     (only,) = kinds if len(kinds) == 1 else (TEXT,)
-    return only if isinstance(only, str) and only in _KINDS else TEXT
+    return only if isinstance(only, str) and only in _JSON_TYPES else TEXT
 
 
-_KINDS: Final = frozenset({OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN})
+_JSON_TYPES: Final = frozenset({OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN})
 
 
 def _kind_of_values(schema: Mapping[str, Any]) -> str:

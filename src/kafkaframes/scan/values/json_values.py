@@ -24,13 +24,13 @@ import pyarrow.json as arrow_json
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import texts
-from kafkaframes.scan.values.columns import MAX_DEPTH, TAKEN, Row, column_names
+from kafkaframes.scan.values.columns import MAX_NESTING_DEPTH, RESERVED_COLUMNS, Row, column_names
 from kafkaframes.scan.values.json_schema import ARRAY, OBJECT, ColumnSchema, simplify
 from kafkaframes.scan.values.registry import BadValueError
 
 OTHER: Final = "other_fields"
 WHOLE: Final = "value"  # the column of values that are not objects
-_INT64: Final = 2**63
+_INT64_END: Final = 2**63
 Extras = dict[str, Any]
 Reader = Callable[[Any, str, Extras], Any]
 
@@ -53,7 +53,7 @@ class JsonDecoder:
         plan = simplify(schema, references or {})
         self._is_object = plan.kind == OBJECT
         self._readers = _fields_planned(plan) if self._is_object else {WHOLE: _plan_column(plan)}
-        self._names = column_names(self._readers, reserved_names={*TAKEN, OTHER})
+        self._names = column_names(self._readers, reserved_names={*RESERVED_COLUMNS, OTHER})
         result = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
         self._keeps_other = other_fields
         self._kinds = {name: kind for name, (kind, _) in self._readers.items()}
@@ -98,7 +98,7 @@ class JsonDecoder:
 
 def _parse_document(value: bytes) -> Any:
     try:
-        return _PARSE(value.decode())
+        return _JSON_DECODER(value.decode())
     except UnicodeDecodeError as error:
         raise BadValueError(f"no UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
@@ -125,12 +125,14 @@ class WrittenNumber(float):
 
 
 def _parse_int(text: str) -> int | WrittenNumber:
-    return WrittenNumber(text) if len(text) > _MAX_INT_TEXT or text == "-0" else int(text)
+    return WrittenNumber(text) if len(text) > _MAX_INT_TEXT_LENGTH or text == "-0" else int(text)
 
 
-_MAX_INT_TEXT: Final = 4_000  # Python refuses to convert longer text
+_MAX_INT_TEXT_LENGTH: Final = 4_000  # Python refuses to convert longer text
 # One decoder for all values: json.loads creates a decoder for each call.
-_PARSE: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=WrittenNumber, parse_int=_parse_int).decode
+_JSON_DECODER: Final = json.JSONDecoder(
+    parse_constant=_no_constant, parse_float=WrittenNumber, parse_int=_parse_int
+).decode
 
 
 def _is_plain(plan: ColumnSchema) -> bool:
@@ -144,12 +146,12 @@ def _is_plain(plan: ColumnSchema) -> bool:
             and all(name == column for name, column in names.items())
             and all(map(_is_plain, plan.properties.values()))
         )
-    return plan.kind in _PLAIN
+    return plan.kind in _PLAIN_TYPES
 
 
 def _plan_column(plan: ColumnSchema) -> tuple[pa.DataType, Reader]:
-    if plan.kind in _PLAIN:
-        return _PLAIN[plan.kind]
+    if plan.kind in _PLAIN_TYPES:
+        return _PLAIN_TYPES[plan.kind]
     if plan.kind == ARRAY and plan.items is not None:
         return _array(*_plan_column(plan.items))
     if plan.kind == OBJECT:
@@ -223,12 +225,12 @@ def _quote_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return _ESCAPED(text)
-    return _UNESCAPED(text)
+        return _ENCODE_ESCAPED(text)
+    return _ENCODE_UNESCAPED(text)
 
 
-_ESCAPED: Final = json.JSONEncoder().encode
-_UNESCAPED: Final = json.JSONEncoder(ensure_ascii=False).encode
+_ENCODE_ESCAPED: Final = json.JSONEncoder().encode
+_ENCODE_UNESCAPED: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _plain(type_name: str, test: Callable[[Any], Any]) -> Reader:
@@ -247,7 +249,7 @@ def _integer(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole and -_INT64 <= value < _INT64 else None
+    return value if is_whole and -_INT64_END <= value < _INT64_END else None
 
 
 def _number(value: Any) -> float | None:
@@ -260,7 +262,7 @@ def _number(value: Any) -> float | None:
     return result if math.isfinite(result) else None
 
 
-_PLAIN: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
+_PLAIN_TYPES: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
     "string": (pa.string(), _plain("text", lambda value: value if isinstance(value, str) else None)),
     "integer": (pa.int64(), _plain("an integer of 64 bits", _integer)),
     "number": (pa.float64(), _plain("a number", _number)),
@@ -302,35 +304,35 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
         except BadValueError:
             continue
         result = entry if result is None else _merge_schemas(result, entry)
-    if result is None or result == _UNKNOWN:
+    if result is None or result == _NULL_SCHEMA:
         raise OptionError("no value is JSON yet, so columns cannot be inferred; set `schema`")
     return result
 
 
-_UNKNOWN: Final[dict[str, Any]] = {"type": "null"}  # only nulls up to now
-_TEXT: Final[dict[str, Any]] = {}  # several types: JSON text
+_NULL_SCHEMA: Final[dict[str, Any]] = {"type": "null"}  # only nulls up to now
+_ANY_SCHEMA: Final[dict[str, Any]] = {}  # several types: JSON text
 
 
 def _schema_of(value: Any, depth: int) -> dict[str, Any]:
     if value is None:
-        return _UNKNOWN
-    if depth > MAX_DEPTH:
-        return _TEXT
+        return _NULL_SCHEMA
+    if depth > MAX_NESTING_DEPTH:
+        return _ANY_SCHEMA
     if isinstance(value, dict):
         fields = {name: _schema_of(entry, depth + 1) for name, entry in value.items() if _is_utf8(name)}
         return {"type": "object", "properties": fields}
     if isinstance(value, list):
-        items = _UNKNOWN
+        items = _NULL_SCHEMA
         for entry in value:
             items = _merge_schemas(items, _schema_of(entry, depth + 1))
         return {"type": "array", "items": items}
     if isinstance(value, bool):
         return {"type": "boolean"}
     if isinstance(value, int):
-        return {"type": "integer"} if _integer(value) is not None else _TEXT
+        return {"type": "integer"} if _integer(value) is not None else _ANY_SCHEMA
     if isinstance(value, float):
-        return {"type": "number"} if math.isfinite(value) else _TEXT
-    return {"type": "string"} if _is_utf8(value) else _TEXT
+        return {"type": "number"} if math.isfinite(value) else _ANY_SCHEMA
+    return {"type": "string"} if _is_utf8(value) else _ANY_SCHEMA
 
 
 def _is_utf8(text: str) -> bool:
@@ -340,9 +342,9 @@ def _is_utf8(text: str) -> bool:
 
 def _merge_schemas(first: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that the values of both schemas match."""
-    if first in (right, _UNKNOWN):
+    if first in (right, _NULL_SCHEMA):
         return right
-    if right == _UNKNOWN:
+    if right == _NULL_SCHEMA:
         return first
     kinds = {first.get("type"), right.get("type")}
     if kinds == {"integer", "number"}:
@@ -352,13 +354,13 @@ def _merge_schemas(first: dict[str, Any], right: dict[str, Any]) -> dict[str, An
     if kinds == {"object"}:
         before, after = first["properties"], right["properties"]
         names = dict.fromkeys([*before, *after])
-        fields = {name: _merge_schemas(before.get(name, _UNKNOWN), after.get(name, _UNKNOWN)) for name in names}
+        fields = {name: _merge_schemas(before.get(name, _NULL_SCHEMA), after.get(name, _NULL_SCHEMA)) for name in names}
         return {"type": "object", "properties": fields}
-    return _TEXT
+    return _ANY_SCHEMA
 
 
-VALUE: Final = "v"
-_OPENED, _CLOSED, _NULL, _NOTHING = texts([f'{{"{VALUE}":', "}\n", "null", ""])
+VALUE_KEY: Final = "v"
+_OPENED, _CLOSED, _NULL, _NOTHING = texts([f'{{"{VALUE_KEY}":', "}\n", "null", ""])
 
 
 def parse_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_other: bool) -> list[pa.Array] | None:
@@ -396,10 +398,10 @@ def _parse_with_arrow(values: pa.Array, kind: pa.StructType) -> pa.Array | None:
         pa.BufferReader(data.slice(0, _end(rows))),
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=data.size + 1),
         parse_options=arrow_json.ParseOptions(
-            explicit_schema=pa.schema([pa.field(VALUE, kind)]), unexpected_field_behavior="infer"
+            explicit_schema=pa.schema([pa.field(VALUE_KEY, kind)]), unexpected_field_behavior="infer"
         ),
     )
-    if table.schema.names != [VALUE] or table.num_rows != len(values):  # a value ended its wrapper object
+    if table.schema.names != [VALUE_KEY] or table.num_rows != len(values):  # a value ended its wrapper object
         return None
     return table.column(0).combine_chunks()
 

@@ -18,23 +18,23 @@ from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.scan.values.columns import ColumnBudget, Row, column_names
 from kafkaframes.scan.values.registry import BadValueError
 
-TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_WRAPPERS: Final = frozenset(
+TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
+_WRAPPER_TYPES: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
-_INSTANT: Final = "google.protobuf.Timestamp"
-_JSON: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
+_TIMESTAMP_MESSAGE: Final = "google.protobuf.Timestamp"
+_JSON_MESSAGES: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
 _MESSAGE, _GROUP, _ENUM, _BYTES = 11, 10, 14, 12  # FieldDescriptorProto.Type
-_TYPES: Final[Mapping[int, pa.DataType]] = {
+_ARROW_TYPES: Final[Mapping[int, pa.DataType]] = {
     1: pa.float64(), 2: pa.float32(), 3: pa.int64(), 4: pa.uint64(), 5: pa.int32(), 6: pa.uint64(), 7: pa.uint32(),
     8: pa.bool_(), 9: pa.string(), _BYTES: pa.binary(), 13: pa.uint32(), _ENUM: pa.string(), 15: pa.int32(),
     16: pa.int64(), 17: pa.int32(), 18: pa.int64(),
 }  # fmt: skip
 # Tables have no unsigned numbers: 32 bits become int64, and 64 bits become decimals of 20 digits.
-_SIGNED: Final = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
-_MICROSECONDS: Final = 1_000_000
-_MIN_INSTANT_SECONDS, _MAX_INSTANT_SECONDS = -(2**63) // _MICROSECONDS, 2**63 // _MICROSECONDS - 1
+_SIGNED_TYPES: Final = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
+_MICROSECONDS_PER_SECOND: Final = 1_000_000
+_MIN_INSTANT_SECONDS, _MAX_INSTANT_SECONDS = -(2**63) // _MICROSECONDS_PER_SECOND, 2**63 // _MICROSECONDS_PER_SECOND - 1
 Take = Callable[[Any], Any]
 RemoveFrame = Callable[[bytes], bytes]
 
@@ -62,13 +62,15 @@ def files_of_set(data: bytes) -> list[bytes]:
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(data).file
     except Exception as error:
-        raise OptionError(_NO_SET) from error
+        raise OptionError(_NO_DESCRIPTOR_SET) from error
     if not files:
-        raise OptionError(_NO_SET)
+        raise OptionError(_NO_DESCRIPTOR_SET)
     return [one.SerializeToString() for one in files]
 
 
-_NO_SET: Final = "no FileDescriptorSet: protoc --include_imports --descriptor_set_out=FILE a.proto writes one"
+_NO_DESCRIPTOR_SET: Final = (
+    "no FileDescriptorSet: protoc --include_imports --descriptor_set_out=FILE a.proto writes one"
+)
 
 
 def message_name(files: Sequence[bytes], indexes: Sequence[int]) -> str:
@@ -173,14 +175,14 @@ class _MessagePlanner:
             names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
             return pa.string(), lambda number: names.get(number, str(number))
         if descriptor is None:
-            kind = _TYPES[field.type]
-            return _SIGNED.get(kind, kind), _same
-        if descriptor.full_name == _INSTANT:
-            return TIMESTAMP, _microseconds
-        if descriptor.full_name in _WRAPPERS:
-            kind = _TYPES[descriptor.fields_by_name["value"].type]
-            return _SIGNED.get(kind, kind), lambda message: message.value
-        if descriptor.full_name in _JSON or descriptor.full_name in within:
+            kind = _ARROW_TYPES[field.type]
+            return _SIGNED_TYPES.get(kind, kind), _same
+        if descriptor.full_name == _TIMESTAMP_MESSAGE:
+            return TIMESTAMP_TYPE, _microseconds
+        if descriptor.full_name in _WRAPPER_TYPES:
+            kind = _ARROW_TYPES[descriptor.fields_by_name["value"].type]
+            return _SIGNED_TYPES.get(kind, kind), lambda message: message.value
+        if descriptor.full_name in _JSON_MESSAGES or descriptor.full_name in within:
             return pa.string(), _json_text
         return self._struct(descriptor, path, within)
 
@@ -220,4 +222,4 @@ def _same(value: Any) -> Any:
 def _microseconds(instant: Any) -> int:
     if not _MIN_INSTANT_SECONDS <= instant.seconds <= _MAX_INSTANT_SECONDS:
         raise BadValueError(f"{instant.seconds} seconds (Timestamp) are beyond the range of a column")
-    return int(instant.seconds * _MICROSECONDS + instant.nanos // 1000)
+    return int(instant.seconds * _MICROSECONDS_PER_SECOND + instant.nanos // 1000)

@@ -22,7 +22,7 @@ PREFIX_SIZE: Final = 5
 GUID_PREFIX_SIZE: Final = 17
 VALUE_SCHEMA_ID: Final = "__value_schema_id"  # header with the prefix of the value; that of the key is __key_schema_id
 _MAX_INDEXES: Final = 64  # protoc accepts less nesting
-_VARINT_BITS: Final = 35
+_MAX_VARINT_BITS: Final = 35
 
 
 class BadValueError(Exception):
@@ -85,13 +85,13 @@ def _zigzag(buffer: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
-        if shift >= _VARINT_BITS:
+        if shift >= _MAX_VARINT_BITS:
             raise DecodeError("the varint is longer than 5 bytes", position=position)
 
 
 TIMEOUT_SECONDS: Final = 20.0
 _MAX_RESPONSE_BYTES: Final = 16 << 20
-_NOT_FOUND: Final = 404
+_HTTP_NOT_FOUND: Final = 404
 _MAX_REFERENCES: Final = 1000
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
@@ -200,7 +200,7 @@ class Registry:
                 body = response.read(_MAX_RESPONSE_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
-                if error.code == _NOT_FOUND:
+                if error.code == _HTTP_NOT_FOUND:
                     return None
             raise NetworkError(f"{self._url}: the schema registry answers {error.code} {error.reason}") from None
         except (OSError, ValueError) as error:

@@ -148,7 +148,7 @@ def watch_topics(
         listener.close(spark)
 
 
-_PARTS_OF_A_CORE = 3  # several small tasks, so that cores do not wait long for the last one
+_TASKS_PER_CORE = 3  # several small tasks, so that cores do not wait long for the last one
 
 
 def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = None) -> DataFrame:
@@ -172,7 +172,7 @@ def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = N
         from kafkaframes.spark.sessions.builder import session
 
         spark = session()
-    plan = scan.plan(parts=parts or _PARTS_OF_A_CORE * (os.cpu_count() or 1))
+    plan = scan.plan(parts=parts or _TASKS_PER_CORE * (os.cpu_count() or 1))
     schema = spark_schema(plan.schema)
     rows = [(number, pickle.dumps(part)) for number, part in enumerate(plan.apart())]
     slices = spark.createDataFrame(rows, "number int, slice binary").repartitionByRange(max(len(rows), 1), "number")
@@ -241,7 +241,7 @@ def export_topics(
             "`kafkaframes table`, or df.write of a DataFrame of kafka-topic"
         )
     names = [topics] if isinstance(topics, str) else list(topics)
-    read = TopicOptions(reader_settings({**_COMMITTED, **_lower(options)}), subscribe=frozenset(names))
+    read = TopicOptions(reader_settings({**_COMMITTED_OPTIONS, **_lower(options)}), subscribe=frozenset(names))
     target = os.fspath(to)
     settings = Settings(target, on_damage="fail")
     export = TableExport(
@@ -253,8 +253,8 @@ def export_topics(
     return _result_of(export.export(live_plan(names, read.client, allow_loss=allow_loss), incremental=True), target)
 
 
-_ISOLATION: Final = "kafka.isolation.level"
-_COMMITTED: Final = {_ISOLATION: "read_committed"}
+_ISOLATION_OPTION: Final = "kafka.isolation.level"
+_COMMITTED_OPTIONS: Final = {_ISOLATION_OPTION: "read_committed"}
 
 
 def _lower(options: Mapping[str, str]) -> dict[str, str]:
@@ -268,7 +268,7 @@ def _lower(options: Mapping[str, str]) -> dict[str, str]:
     for name in options:
         if not name.lower().startswith("kafka."):
             raise OptionError(f"option {name}: only kafka.* settings; a table begins at the earliest record")
-    return {_ISOLATION if name.lower() == _ISOLATION else name: value for name, value in options.items()}
+    return {_ISOLATION_OPTION if name.lower() == _ISOLATION_OPTION else name: value for name, value in options.items()}
 
 
 def _result_of(outcome: Outcome, target: str) -> JobResult[Any]:

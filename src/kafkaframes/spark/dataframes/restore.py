@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.restore.settings import RestoreSettings
     from kafkaframes.storage.files.names import TopicPartition
 
-_ORDER = "_kafkaframes_order"
-_READ = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+_ORDER_COLUMN = "_kafkaframes_order"
+_READ_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 
 
 def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
@@ -83,7 +83,7 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
-    names = {name.lower(): name for name in _READ}
+    names = {name.lower(): name for name in _READ_COLUMNS}
     read = [(names[one.name.lower()], one.dataType) for one in df.schema.fields if one.name.lower() in names]
     return pa.schema([(name, to_arrow_type(kind, timezone="UTC")) for name, kind in read])
 
@@ -93,14 +93,14 @@ def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     have = {name.lower(): name for name in df.columns}
-    rows = df.select(*(F.col(have[name.lower()]).alias(name) for name in _READ if name.lower() in have))
+    rows = df.select(*(F.col(have[name.lower()]).alias(name) for name in _READ_COLUMNS if name.lower() in have))
     rows = rows.where(_is_selected(settings)).withColumn("topic", F.col("topic").cast("string"))
     rows = rows.withColumn("partition", F.col("partition").cast("bigint"))
     if "offset" in rows.columns:
         rows = rows.withColumn("offset", F.col("offset").cast("bigint"))
     else:
-        rows = rows.withColumn(_ORDER, F.monotonically_increasing_id())
-    order = "offset" if "offset" in rows.columns else _ORDER
+        rows = rows.withColumn(_ORDER_COLUMN, F.monotonically_increasing_id())
+    order = "offset" if "offset" in rows.columns else _ORDER_COLUMN
     return rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", order)
 
 

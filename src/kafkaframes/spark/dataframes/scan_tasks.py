@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from kafkaframes.records.makers import TIMESTAMP
-from kafkaframes.scan.arrow import INSTANT, check_instants, instants_of, rebatch
-from kafkaframes.scan.rows import TIMES
+from kafkaframes.records.makers import TIMESTAMP_TYPE
+from kafkaframes.scan.arrow import INSTANT_TYPE, check_instants, instants_of, rebatch
+from kafkaframes.scan.rows import TIMESTAMP_COLUMN
 from kafkaframes.scan.slices import Running, ScanPlan
 from kafkaframes.spark.runtime.worker import settle
 
@@ -23,8 +23,8 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _spark_type(kind: pa.DataType) -> pa.DataType:
-    if kind == TIMESTAMP:
-        return INSTANT
+    if kind == TIMESTAMP_TYPE:
+        return INSTANT_TYPE
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
@@ -56,11 +56,11 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     Raises:
         OptionError: A timestamp is out of the range of Spark's microseconds.
     """
-    if TIMES in batch.schema.names and batch.schema.field(TIMES).type == TIMESTAMP:
+    if TIMESTAMP_COLUMN in batch.schema.names and batch.schema.field(TIMESTAMP_COLUMN).type == TIMESTAMP_TYPE:
         check_instants(batch, remedy="Select the other columns of the scan")
     arrays = [
         instants_of(column)
-        if column.type == TIMESTAMP
+        if column.type == TIMESTAMP_TYPE
         else column
         if column.type == field.type
         else column.cast(field.type)

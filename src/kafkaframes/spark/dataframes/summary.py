@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaframes.jobs.export.tally import CodecSummary, Dropped, Summary, TopicSummary
 from kafkaframes.jobs.job import check_row_counts, paths_of
-from kafkaframes.scan.columns import SPARKS_OWN
+from kafkaframes.scan.columns import SPARK_COLUMNS
 from kafkaframes.scan.log.resolve import ReadPlan, plan_log
 from kafkaframes.spark.options.log_options import log_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_GROUPS = ("topic", "partition", "codec")
+_GROUP_COLUMNS = ("topic", "partition", "codec")
 # Producer payload: keys, values, and names and values of headers.
-_PAYLOAD = """
+_PAYLOAD_EXPRESSION = """
     coalesce(octet_length(key), 0L) + coalesce(octet_length(value), 0L)
     + coalesce(aggregate(headers, 0L, (sum, h) -> sum + octet_length(h.key) + coalesce(octet_length(h.value), 0)), 0L)
 """
@@ -61,13 +61,13 @@ def summarize(
     where = paths_of(paths)
     plan = plan or plan_summary(where, values)
     read = Observation()
-    records = _load(spark, where, {**values, "columns": ",".join((*SPARKS_OWN, "headers", "codec"))})
+    records = _load(spark, where, {**values, "columns": ",".join((*SPARK_COLUMNS, "headers", "codec"))})
     records = records.observe(read, expr("count(*) AS rows"))
     with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes scan") as pool:  # while Parquet is written
         scan = pool.submit(_scan_counts, spark, where, values)
         records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
         # with the schema that was written: Spark would infer an integer from the directory name of a topic 2024
-        written_counts = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
+        written_counts = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUP_COLUMNS).agg(*_figures()))
     summary = _sum_up(written_counts, scan.result(), plan.internal_topics, to, start)
     rows_read = read.get.get("rows", 0)
     check_row_counts(rows_read, summary.records, {}, where=to, outcome="the Parquet is not what the log holds")
@@ -99,7 +99,7 @@ def _figures() -> list[Any]:
 
     return [
         expr("count(*) AS records"),
-        expr(f"sum({_PAYLOAD}) AS payload_bytes"),
+        expr(f"sum({_PAYLOAD_EXPRESSION}) AS payload_bytes"),
         expr("unix_millis(min(timestamp) FILTER (WHERE timestampType >= 0)) AS first"),
         expr("unix_millis(max(timestamp) FILTER (WHERE timestampType >= 0)) AS last"),
     ]

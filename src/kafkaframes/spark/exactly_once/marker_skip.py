@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger("kafkaframes.spark")
-_VERSION: Final = "v1"
-_PLANNED_WITH: Final = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
-_DONE: Final = f'{_VERSION}\n{{"nextBatchWatermarkMs":0}}'
-_STATEFUL: Final = re.compile(
+_LOG_VERSION: Final = "v1"
+_OFFSET_METADATA: Final = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
+_COMMIT_CONTENT: Final = f'{_LOG_VERSION}\n{{"nextBatchWatermarkMs":0}}'
+_STATEFUL_PATTERN: Final = re.compile(
     r"^[\s:+\-]*~(Aggregate|Deduplicate\w*|Distinct|Join|GlobalLimit|\w*WithState\w*)\b", re.M
 )
 
@@ -61,25 +61,33 @@ def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
     if conflict(mark, batch) is None:
         return
     if files.names("state"):
-        raise OptionError(f"onForeignMarker=skip: the query has state in {files.path}, which would miss rows; {_ELSE}")
+        raise OptionError(
+            f"onForeignMarker=skip: the query has state in {files.path}, which would miss rows; {_OTHER_REMEDIES}"
+        )
     planned_batch = _newest(files, "offsets")
     number = max(mark.batch_id, planned_batch)
     if mark.ends is None and (batch.ends is None or batch.batch_id != mark.batch_id):
-        raise OptionError(f"onForeignMarker=skip: the marker of version 0.1.0 does not say any offsets; {_ELSE}")
+        raise OptionError(
+            f"onForeignMarker=skip: the marker of version 0.1.0 does not say any offsets; {_OTHER_REMEDIES}"
+        )
     if mark.ends is not None:
         if not all(offsets_of(line) for line in mark.ends):
-            raise OptionError(f"onForeignMarker=skip: not all sources of the query have offsets of topics; {_ELSE}")
-        text = "\n".join((_VERSION, _offsets_of_batch(files, planned_batch), *mark.ends))
+            raise OptionError(
+                f"onForeignMarker=skip: not all sources of the query have offsets of topics; {_OTHER_REMEDIES}"
+            )
+        text = "\n".join((_LOG_VERSION, _offsets_of_batch(files, planned_batch), *mark.ends))
         if number and files.read(f"offsets/{number - 1}") is None:  # Spark looks at it too
             files.write(f"offsets/{number - 1}", text)
         files.write(f"offsets/{number}", text)
-    files.write(f"commits/{number}", _DONE)
+    files.write(f"commits/{number}", _COMMIT_CONTENT)
     if batch.query_id != mark.query_id:
         files.write("metadata", json.dumps({"id": mark.query_id}, separators=(",", ":")))
     log.warning("%s goes on behind micro-batch %s of query %s", files.path, mark.batch_id, mark.query_id)
 
 
-_ELSE: Final = "give another sink name, sink=..., or a new checkpoint with startingOffsets where it is to go on"
+_OTHER_REMEDIES: Final = (
+    "give another sink name, sink=..., or a new checkpoint with startingOffsets where it is to go on"
+)
 
 
 def check_stateless(frame: DataFrame) -> None:
@@ -88,14 +96,16 @@ def check_stateless(frame: DataFrame) -> None:
     Raises:
         OptionError: The query has stateful operators, such as aggregations or joins.
     """
-    result = _STATEFUL.search(frame._jdf.queryExecution().analyzed().toString())
+    result = _STATEFUL_PATTERN.search(frame._jdf.queryExecution().analyzed().toString())
     if result is not None:
-        raise OptionError(f"onForeignMarker=skip: {result[1]} in the query keeps state, which would miss rows; {_ELSE}")
+        raise OptionError(
+            f"onForeignMarker=skip: {result[1]} in the query keeps state, which would miss rows; {_OTHER_REMEDIES}"
+        )
 
 
 def _offsets_of_batch(files: CheckpointFiles, planned_batch: int) -> str:
     lines = (files.read(f"offsets/{planned_batch}") or "").splitlines()
-    return lines[1] if len(lines) > 1 else _PLANNED_WITH
+    return lines[1] if len(lines) > 1 else _OFFSET_METADATA
 
 
 def _newest(files: WritableFiles, folder: str) -> int:

@@ -11,7 +11,7 @@ succeeds and reports the error in its result. The records acknowledged by broker
 tasks report.
 
 If a task is lost (its worker or executor ended) before the commit was requested, the batch is written again, up to
-``_TRIES`` times.
+``_MAX_ATTEMPTS`` times.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kafkaframes.spark.exactly_once.exactly_once_task import COLUMNS, TaskArgume
 from kafkaframes.spark.exactly_once.marker_skip import check_stateless, next_batch, skip_to
 from kafkaframes.spark.options.schemas import types_of
 from kafkaframes.spark.options.topic_options import (
-    SPECULATION,
+    SPECULATION_SETTING,
     check_exactly_once,
     check_speculation,
     topic_write_options,
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 log = logging.getLogger("kafkaframes.spark")
-_ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_FEW_ROWS: Final = "64"
-_HERE: Final = "127.0.0.1"
-_TRIES: Final = 3
+_ROWS_PER_BATCH_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SMALL_BATCH_ROWS: Final = "64"
+_LOOPBACK: Final = "127.0.0.1"
+_MAX_ATTEMPTS: Final = 3
 # Texts in Spark's errors for lost workers or executors: from PythonRunner, TaskEndReason and their sockets.
-_LOST_PROCESS: Final = (
+_LOST_PROCESS_TEXTS: Final = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
     "ExecutorLostFailure",
@@ -83,7 +83,7 @@ def write(
     write_options = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     check_exactly_once(write_options)
     frame = frame.select(*columns_to_write(types_of(frame.schema), write_options))
-    check_speculation(frame.sparkSession.conf.get(SPECULATION, "false"))
+    check_speculation(frame.sparkSession.conf.get(SPECULATION_SETTING, "false"))
     if not frame.isStreaming:
         write_frame(Sink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
         return None
@@ -152,7 +152,7 @@ def write_frame(sink: Sink, frame: DataFrame, batch: StreamBatch | None) -> None
     Raises:
         KafkaframesError: The batch does not match the marker of the previous batch, or a task failed.
     """
-    for tries in range(1, _TRIES):
+    for tries in range(1, _MAX_ATTEMPTS):
         try:
             sink.write(batch, partial(send, frame, sink, is_written_anew=tries > 1))
         except LostTaskError as error:
@@ -180,7 +180,7 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
         try:
             results = frame.mapInArrow(writing(work), COLUMNS).collect()
         except Exception as error:  # the class depends on the type of the session
-            if any(text in str(error) for text in _LOST_PROCESS):
+            if any(text in str(error) for text in _LOST_PROCESS_TEXTS):
                 ledger.check()
                 raise LostTaskError(f"a worker or an executor was lost: {error}") from error
             raise
@@ -202,8 +202,8 @@ def _driver_address(spark: Any) -> tuple[str, str]:
     """
     master = spark.conf.get("spark.master", "")
     if master == "local" or master.startswith("local["):
-        return _HERE, _HERE
-    host = spark.conf.get("spark.driver.host", _HERE).strip("[]")
+        return _LOOPBACK, _LOOPBACK
+    host = spark.conf.get("spark.driver.host", _LOOPBACK).strip("[]")
     return spark.conf.get("spark.driver.bindAddress", host).strip("[]"), host
 
 
@@ -218,9 +218,9 @@ def _arrow_batches_are_bounded(frame: DataFrame) -> Iterator[None]:
     else:
         yield
         return
-    before = conf.get(_ROWS_PER_BATCH)
-    conf.set(_ROWS_PER_BATCH, _FEW_ROWS)
+    before = conf.get(_ROWS_PER_BATCH_SETTING)
+    conf.set(_ROWS_PER_BATCH_SETTING, _SMALL_BATCH_ROWS)
     try:
         yield
     finally:
-        conf.set(_ROWS_PER_BATCH, before or "10000")
+        conf.set(_ROWS_PER_BATCH_SETTING, before or "10000")

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.options.topic_options import SPECULATION, check_exactly_once, check_speculation
+from kafkaframes.spark.options.topic_options import SPECULATION_SETTING, check_exactly_once, check_speculation
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
 from kafkaframes.spark.runtime.worker import settle, tells_plainly
 from kafkaframes.spark.sinks.topic_writer import TopicTaskWriter, columns_to_write, first_failure, prepare_rows
@@ -73,7 +73,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         rows = prepare_rows(iterator, self._options)
         wrote = TaskWrote(self._attempt)
         try:
-            check_speculation(context.getLocalProperty(SPECULATION))
+            check_speculation(context.getLocalProperty(SPECULATION_SETTING))
             counts = write_rows(TaskArguments(self._options, self._address, batch), context.partitionId(), rows)
             wrote.counts = {(at.topic, at.partition): records for at, records in counts.items()}
         except KafkaframesError as error:

@@ -35,7 +35,7 @@ class _Header(NamedTuple):
 
 
 REGISTRIES: Final = {"confluent": _Header(b"\0", 4), "apicurio": _Header(b"\0", 8), "glue": _Header(b"\3\0", 16)}
-_MAX_INDEX: Final = 0x7F  # largest index that is encoded in one byte
+_MAX_ONE_BYTE_INDEX: Final = 0x7F  # largest index that is encoded in one byte
 _MAX_DEPTH: Final = 3
 
 
@@ -112,6 +112,6 @@ def _behind_indexes(rest: Column) -> Column:
     for count in range(1, _MAX_DEPTH + 1):
         are_short = byte(1) == 2 * count
         for index in range(count):
-            are_short &= byte(2 + index) <= _MAX_INDEX
+            are_short &= byte(2 + index) <= _MAX_ONE_BYTE_INDEX
         id_column = id_column.when(are_short, functions.substring(rest, 2 + count, MAX_INT32))
     return id_column

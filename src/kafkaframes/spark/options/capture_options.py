@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaframes.capture.columns import TABLES
+from kafkaframes.capture.columns import TABLE_COLUMNS
 from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
 from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
@@ -38,7 +38,7 @@ def _names(text: str) -> tuple[str, ...]:
 OPTIONS: Final = (
     Option("path", "", str, "captures or request logs: a file, a directory, a pattern"),
     Option("paths", "", str, "the JSON list that Spark makes of load([...])"),
-    Option("table", "table", one_of(TABLES), "calls (default), connections, gaps, packets or records", "calls"),
+    Option("table", "table", one_of(TABLE_COLUMNS), "calls (default), connections, gaps, packets or records", "calls"),
     Option("columns", "columns", _names, "the columns of the result, in this order; others are not decoded"),
     Option("api", "api", str, "calls of this API only (name or number), with request and response as structs"),
     Option("ports", "ports", ports_of, "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"),
@@ -85,7 +85,7 @@ OPTIONS: Final = (
     ),
     Option("maxFilesPerTrigger", "max_files", positive, "streams: the most files of a micro-batch"),
 )
-_KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
+_OPTION_BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 
 def capture_options(options: Mapping[str, str]) -> SourceOptions:
@@ -99,9 +99,9 @@ def capture_options(options: Mapping[str, str]) -> SourceOptions:
     """
     by_name = {name.lower(): text for name, text in options.items()}
     for name in by_name:
-        if name not in _KNOWN:
-            raise OptionError(unknown_option(name, _KNOWN, "kafka-capture"))
-    values = field_values(_KNOWN, by_name)
+        if name not in _OPTION_BY_NAME:
+            raise OptionError(unknown_option(name, _OPTION_BY_NAME, "kafka-capture"))
+    values = field_values(_OPTION_BY_NAME, by_name)
     of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
     read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
     read.select_columns()

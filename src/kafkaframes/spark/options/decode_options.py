@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from kafkaframes.scan.decoded import ValueDecoding
 
-VALUE: Final = "value"
+VALUE_COLUMN: Final = "value"
 HEADERS: Final = "headers"
-ERROR: Final = "_error"
-DECODE: Final = "decode"
+ERROR_COLUMN: Final = "_error"
+DECODE_OPTION: Final = "decode"
 MODES: Final = ("json", "avro", "protobuf")
 DECODE_ROWS: Final = (
     Option(
@@ -51,7 +51,7 @@ DECODE_ROWS: Final = (
         "false",
     ),
 )
-_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in DECODE_ROWS}
+_OPTION_BY_NAME: Final[Mapping[str, Option]] = {option.name.lower(): option for option in DECODE_ROWS}
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ def split_options(
         MissingExtraError, NetworkError: As for ``Scan.decode``.
     """
     by_name = {name.lower(): text for name, text in options.items()}
-    mode = by_name.get(DECODE, "").lower()
-    own = {name: text for name, text in options.items() if name.lower() not in _OPTIONS}
-    choice = field_values(_OPTIONS, {name: text for name, text in by_name.items() if name in _OPTIONS})
+    mode = by_name.get(DECODE_OPTION, "").lower()
+    own = {name: text for name, text in options.items() if name.lower() not in _OPTION_BY_NAME}
+    choice = field_values(_OPTION_BY_NAME, {name: text for name, text in by_name.items() if name in _OPTION_BY_NAME})
     if mode not in MODES:
         if mode and mode not in other_modes:
             raise OptionError(f"option decode must be one of {', '.join((*MODES, *other_modes))}, not {mode}")
@@ -91,11 +91,11 @@ def split_options(
             names = ", ".join(option.name for option in DECODE_ROWS if option.field in choice)
             raise OptionError(f"option {names} is for decode={'|'.join(MODES)}")
         return None, own
-    del own[next(name for name in own if name.lower() == DECODE)]
+    del own[next(name for name in own if name.lower() == DECODE_OPTION)]
     if not choice.keys() & {"schema", "registry"}:
         raise OptionError(f"decode={mode} takes the option schema, or schemaRegistry")
-    if ERROR in (name.strip() for name in by_name.get("columns", "").split(",")):
-        raise OptionError(f"columns: {ERROR} comes by itself, behind the others, where value is among them")
+    if ERROR_COLUMN in (name.strip() for name in by_name.get("columns", "").split(",")):
+        raise OptionError(f"columns: {ERROR_COLUMN} comes by itself, behind the others, where value is among them")
     return DecodedValues(_decoding(mode, choice, by_name.get("subscribe", ""))), own
 
 
@@ -118,19 +118,21 @@ def refuse_decoding(names: Iterable[str]) -> None:
         OptionError: There is a decoding option. The message names the reads that support it.
     """
     for name in names:
-        if name in _OPTIONS:
-            raise OptionError(f"option {_OPTIONS[name].name}: values are decoded by spark.read and spark.readStream")
+        if name in _OPTION_BY_NAME:
+            raise OptionError(
+                f"option {_OPTION_BY_NAME[name].name}: values are decoded by spark.read and spark.readStream"
+            )
 
 
 def ddl_of_decoded(columns: tuple[Column, ...], values: DecodedValues | None, comment: str) -> str:
     """Return the schema of a source as Spark DDL, with the struct as the type of ``value``."""
-    if values is None or VALUE not in [column.name for column in columns]:
+    if values is None or VALUE_COLUMN not in [column.name for column in columns]:
         return ddl(columns, comment)
     import pyarrow as pa
 
     kind = _ddl_type(pa.struct(values.decoding.decoding.decoder().fields))
-    new_columns = [Column(VALUE, kind, "") if column.name == VALUE else column for column in columns]
-    return ddl([*new_columns, Column(ERROR, "string", "")], comment)
+    new_columns = [Column(VALUE_COLUMN, kind, "") if column.name == VALUE_COLUMN else column for column in columns]
+    return ddl([*new_columns, Column(ERROR_COLUMN, "string", "")], comment)
 
 
 def _ddl_type(kind: pa.DataType) -> str:
@@ -161,12 +163,12 @@ def plain_schema(schema: StructType, values: DecodedValues | None) -> tuple[Stru
     from kafkaframes.scan.columns import HEADERS_TYPE
 
     fields = [
-        StructField(field.name, BinaryType(), metadata=field.metadata) if field.name == VALUE else field
+        StructField(field.name, BinaryType(), metadata=field.metadata) if field.name == VALUE_COLUMN else field
         for field in schema
-        if field.name != ERROR
+        if field.name != ERROR_COLUMN
     ]
     names = [field.name for field in fields]
-    if VALUE in names and HEADERS in values.decoding.sources and HEADERS not in names:  # read, but not returned
+    if VALUE_COLUMN in names and HEADERS in values.decoding.sources and HEADERS not in names:  # read, but not returned
         fields.append(StructField(HEADERS, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
     return StructType(fields), DecodedValues(values.decoding, to_arrow_schema(schema, timezone="UTC"))
 

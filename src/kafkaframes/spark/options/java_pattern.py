@@ -24,18 +24,18 @@ from kafkaframes.wire.integers import MAX_INT32
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 Set = frozenset[str]
-_NOTHING: Final = r"[^\x00-\U0010ffff]"
+_NEVER_MATCHES: Final = r"[^\x00-\U0010ffff]"
 _MAX_DEPTH: Final = 100
-_FLAGS: Final = "idmsuxU"
+_INLINE_FLAGS: Final = "idmsuxU"
 _REPETITIONS: Final = "?*+"
 _LETTERS, _DIGITS = frozenset(string.ascii_letters), frozenset(string.digits)
 _LOWER, _UPPER = frozenset(string.ascii_lowercase), frozenset(string.ascii_uppercase)
 _PUNCTUATION: Final = frozenset("._-")
-_WORD: Final = _LETTERS | _DIGITS | {"_"}
-_EMPTY: Final[Set] = frozenset()
+_WORD_CHARACTERS: Final = _LETTERS | _DIGITS | {"_"}
+_EMPTY_SET: Final[Set] = frozenset()
 _ESCAPED_CHARACTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 _ESCAPED_CLASSES: Final[dict[str, Set]] = {
-    "d": _DIGITS, "w": _WORD, "s": _EMPTY, "h": _EMPTY, "v": _EMPTY,
+    "d": _DIGITS, "w": _WORD_CHARACTERS, "s": _EMPTY_SET, "h": _EMPTY_SET, "v": _EMPTY_SET,
 }  # fmt: skip
 _OTHER_CATEGORIES: Final = (
     "Cn", "Lt", "Lm", "Lo", "Mn", "Me", "Mc", "Nl", "No", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs", "Ps", "Pe", "Sm",
@@ -53,55 +53,58 @@ _OTHER_BLOCKS: Final = (
     "BOXDRAWING",
 )  # fmt: skip
 _ESCAPED_ELEMENTS: Final = {
-    "A": r"\A", "G": r"\A", "Z": r"\Z", "z": r"\Z", "b": r"\b", "B": r"\B", "R": _NOTHING, "X": "(?s:.)",
+    "A": r"\A", "G": r"\A", "Z": r"\Z", "z": r"\Z", "b": r"\b", "B": r"\B", "R": _NEVER_MATCHES, "X": "(?s:.)",
 }  # fmt: skip
 _POSIX: Final[dict[str, Set]] = {
     "Lower": _LOWER, "Upper": _UPPER, "ASCII": ALPHABET, "Alpha": _LETTERS, "Digit": _DIGITS,
-    "Alnum": _LETTERS | _DIGITS, "Punct": _PUNCTUATION, "Graph": ALPHABET, "Print": ALPHABET, "Blank": _EMPTY,
-    "Cntrl": _EMPTY, "XDigit": frozenset(string.hexdigits), "Space": _EMPTY,
+    "Alnum": _LETTERS | _DIGITS, "Punct": _PUNCTUATION, "Graph": ALPHABET, "Print": ALPHABET, "Blank": _EMPTY_SET,
+    "Cntrl": _EMPTY_SET, "XDigit": frozenset(string.hexdigits), "Space": _EMPTY_SET,
 }  # fmt: skip
 _CATEGORIES: Final[dict[str, Set]] = {
     **dict.fromkeys(
-        _OTHER_CATEGORIES, _EMPTY
+        _OTHER_CATEGORIES, _EMPTY_SET
     ),
     "Lu": _UPPER, "Ll": _LOWER, "Nd": _DIGITS, "Pd": frozenset("-"), "Pc": frozenset("_"), "Po": frozenset("."),
     "L": _LETTERS, "N": _DIGITS, "P": _PUNCTUATION, "LC": _LETTERS, "LD": _LETTERS | _DIGITS, "L1": ALPHABET,
     "all": ALPHABET,
 }  # fmt: skip
 _JAVA: Final[dict[str, Set]] = {
-    "javaLowerCase": _LOWER, "javaUpperCase": _UPPER, "javaAlphabetic": _LETTERS, "javaIdeographic": _EMPTY,
-    "javaTitleCase": _EMPTY, "javaDigit": _DIGITS, "javaDefined": ALPHABET, "javaLetter": _LETTERS,
+    "javaLowerCase": _LOWER, "javaUpperCase": _UPPER, "javaAlphabetic": _LETTERS, "javaIdeographic": _EMPTY_SET,
+    "javaTitleCase": _EMPTY_SET, "javaDigit": _DIGITS, "javaDefined": ALPHABET, "javaLetter": _LETTERS,
     "javaLetterOrDigit": _LETTERS | _DIGITS, "javaJavaIdentifierStart": _LETTERS | {"_"},
-    "javaJavaIdentifierPart": _WORD, "javaUnicodeIdentifierStart": _LETTERS, "javaUnicodeIdentifierPart": _WORD,
-    "javaIdentifierIgnorable": _EMPTY, "javaSpaceChar": _EMPTY, "javaWhitespace": _EMPTY, "javaISOControl": _EMPTY,
-    "javaMirrored": _EMPTY,
+    "javaJavaIdentifierPart": _WORD_CHARACTERS, "javaUnicodeIdentifierStart": _LETTERS,
+    "javaUnicodeIdentifierPart": _WORD_CHARACTERS, "javaIdentifierIgnorable": _EMPTY_SET, "javaSpaceChar": _EMPTY_SET,
+    "javaWhitespace": _EMPTY_SET, "javaISOControl": _EMPTY_SET,
+    "javaMirrored": _EMPTY_SET,
 }  # fmt: skip
 _UNICODE: Final[dict[str, Set]] = {  # after "Is", in any letter case
-    "ALPHABETIC": _LETTERS, "LETTER": _LETTERS, "IDEOGRAPHIC": _EMPTY, "LOWERCASE": _LOWER, "UPPERCASE": _UPPER,
-    "TITLECASE": _EMPTY, "WHITE_SPACE": _EMPTY, "CONTROL": _EMPTY, "PUNCTUATION": _PUNCTUATION,
-    "HEX_DIGIT": frozenset(string.hexdigits), "ASSIGNED": ALPHABET, "NONCHARACTER_CODE_POINT": _EMPTY,
-    "DIGIT": _DIGITS, "ALNUM": _LETTERS | _DIGITS, "BLANK": _EMPTY, "GRAPH": ALPHABET, "PRINT": ALPHABET,
-    "WORD": _WORD, "JOIN_CONTROL": _EMPTY,
-    "WHITESPACE": _EMPTY, "HEXDIGIT": frozenset(string.hexdigits), "NONCHARACTERCODEPOINT": _EMPTY,
-    "JOINCONTROL": _EMPTY,
+    "ALPHABETIC": _LETTERS, "LETTER": _LETTERS, "IDEOGRAPHIC": _EMPTY_SET, "LOWERCASE": _LOWER, "UPPERCASE": _UPPER,
+    "TITLECASE": _EMPTY_SET, "WHITE_SPACE": _EMPTY_SET, "CONTROL": _EMPTY_SET, "PUNCTUATION": _PUNCTUATION,
+    "HEX_DIGIT": frozenset(string.hexdigits), "ASSIGNED": ALPHABET, "NONCHARACTER_CODE_POINT": _EMPTY_SET,
+    "DIGIT": _DIGITS, "ALNUM": _LETTERS | _DIGITS, "BLANK": _EMPTY_SET, "GRAPH": ALPHABET, "PRINT": ALPHABET,
+    "WORD": _WORD_CHARACTERS, "JOIN_CONTROL": _EMPTY_SET,
+    "WHITESPACE": _EMPTY_SET, "HEXDIGIT": frozenset(string.hexdigits), "NONCHARACTERCODEPOINT": _EMPTY_SET,
+    "JOINCONTROL": _EMPTY_SET,
 }  # fmt: skip
 _SCRIPTS: Final[dict[str, Set]] = {  # in any letter case
     **dict.fromkeys(("LATIN", "LATN"), _LETTERS),
     **dict.fromkeys(("COMMON", "ZYYY"), ALPHABET - _LETTERS),
     **dict.fromkeys(
         _OTHER_SCRIPTS,
-        _EMPTY,
+        _EMPTY_SET,
     ),
 }
 _BLOCKS: Final[dict[str, Set]] = {  # in any letter case, without spaces, hyphens and underscores
     "BASICLATIN": ALPHABET,
     **dict.fromkeys(
         _OTHER_BLOCKS,
-        _EMPTY,
+        _EMPTY_SET,
     ),
 }
-_CASED: Final = frozenset(("Lower", "Upper", "Lu", "Ll", "Lt", "javaLowerCase", "javaUpperCase", "javaTitleCase"))
-_CASED_UNICODE: Final = frozenset(("LOWERCASE", "UPPERCASE", "TITLECASE"))
+_CASED_CLASSES: Final = frozenset(
+    ("Lower", "Upper", "Lu", "Ll", "Lt", "javaLowerCase", "javaUpperCase", "javaTitleCase")
+)
+_CASED_UNICODE_CLASSES: Final = frozenset(("LOWERCASE", "UPPERCASE", "TITLECASE"))
 
 
 def compile_java_pattern(text: str) -> re.Pattern[str]:
@@ -355,7 +358,7 @@ class _Parser:
         while (char := self._next_plain()) not in (")", ":"):
             if char == "-" and value:
                 value = False
-            elif char in _FLAGS:
+            elif char in _INLINE_FLAGS:
                 flags = _with_flag(flags, char, value=value)
             else:
                 self._fail(f"an unknown flag {char!r}")
@@ -573,7 +576,7 @@ class _Parser:
         key, equals, value = name.partition("=")
         if equals:
             return self._property_of(key.lower(), value)
-        if self._flags.ignore_case and name in _CASED:
+        if self._flags.ignore_case and name in _CASED_CLASSES:
             return _LETTERS
         if is_single:
             return _CATEGORIES.get(name)
@@ -588,12 +591,12 @@ class _Parser:
 
     def _unicode_property(self, name: str) -> Set | None:
         upper = name.upper()
-        if upper in _CASED_UNICODE and self._flags.ignore_case:
+        if upper in _CASED_UNICODE_CLASSES and self._flags.ignore_case:
             return _LETTERS
         if upper in _UNICODE:
             return _UNICODE[upper]
         if name in _CATEGORIES:
-            return _LETTERS if self._flags.ignore_case and name in _CASED else _CATEGORIES[name]
+            return _LETTERS if self._flags.ignore_case and name in _CASED_CLASSES else _CATEGORIES[name]
         return _SCRIPTS.get(upper)
 
     def _property_of(self, key: str, value: str) -> Set | None:
@@ -602,7 +605,7 @@ class _Parser:
         if key in ("blk", "block"):
             return _block(value)
         if key in ("gc", "general_category"):
-            is_cased = self._flags.ignore_case and value in _CASED
+            is_cased = self._flags.ignore_case and value in _CASED_CLASSES
             return _LETTERS if is_cased else _CATEGORIES.get(value)
         return None
 
@@ -651,5 +654,5 @@ def _remove_quotes(text: str) -> Iterator[_Char]:
 def _class_text(characters: Set) -> str:
     """Return a Python class that matches a set of characters."""
     if not characters:
-        return _NOTHING
+        return _NEVER_MATCHES
     return f"[{''.join(map(re.escape, sorted(characters)))}]"

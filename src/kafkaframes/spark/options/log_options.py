@@ -39,7 +39,7 @@ from kafkaframes.spark.options.option_values import (
     topics_value,
     unknown_option,
 )
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
 from kafkaframes.storage.files.units import parse_size
 
 TABLES = ("records", "batches", "segments")
@@ -68,9 +68,9 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     values = field_values(OPTIONS, {name: text for name, text in options.items() if name not in ("path", "paths")})
     by_precedence(values)
     if "key_files" in values:
-        storage[KEY_FILES] = values.pop("key_files")
+        storage[KEY_FILES_OPTION] = values.pop("key_files")
     if values.pop("follow_links", False):
-        storage[FOLLOW_LINKS] = True
+        storage[FOLLOW_LINKS_OPTION] = True
     values["storage"] = {**settings.get("storage", {}), **storage}
     if "paths" not in settings:
         values["paths"] = load_paths(options, source="kafka-log", example="/var/lib/kafka/data")

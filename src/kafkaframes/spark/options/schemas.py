@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 # Columns of a write -> their valid types, as Spark's simpleString.
-_TEXT: Final = ("binary", "string")
+_TEXT_TYPES: Final = ("binary", "string")
 COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "key": _TEXT,
-    "value": _TEXT,
+    "key": _TEXT_TYPES,
+    "value": _TEXT_TYPES,
     "topic": ("string",),
     "partition": ("int",),
     "offset": ("bigint",),
@@ -33,14 +33,14 @@ COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "headers": ("array<struct<key:string,value:binary>>",),
 }
 # Properties that the catalog adds to a table's options: reserved properties of TableCatalog, and Hive's own.
-_ADDED: Final = frozenset(
+_CATALOG_PROPERTIES: Final = frozenset(
     (
         "collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
         "serialization.format", "table_type", "transient_lastddltime",
     )
 )  # fmt: skip
-_AGAIN: Final = "option."  # prefix under which a catalog stores options of OPTIONS (...) a second time
-_PATHS: Final = ("path", "paths", "kafka.bootstrap.servers")  # options that identify the source
+_DUPLICATE_PREFIX: Final = "option."  # prefix under which a catalog stores options of OPTIONS (...) a second time
+_SOURCE_OPTIONS: Final = ("path", "paths", "kafka.bootstrap.servers")  # options that identify the source
 
 
 def without_added(options: Mapping[str, str]) -> dict[str, str]:
@@ -55,9 +55,9 @@ def without_added(options: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         if lower == "location":
             again["path"] = text
-        elif lower.startswith(_AGAIN):
-            again[name[len(_AGAIN) :]] = text
-        elif lower not in _ADDED and not lower.startswith("spark.sql."):
+        elif lower.startswith(_DUPLICATE_PREFIX):
+            again[name[len(_DUPLICATE_PREFIX) :]] = text
+        elif lower not in _CATALOG_PROPERTIES and not lower.startswith("spark.sql."):
             schema_options[name] = text
     names = {name.lower() for name in schema_options}
     if "paths" in names:
@@ -97,7 +97,7 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
     """
     values = without_added(options)
     names = {name.lower() for name in values}
-    if names & set(_PATHS):
+    if names & set(_SOURCE_OPTIONS):
         return values
     for field in schema:
         kept_name, _, text = field.metadata.get("comment", "").partition("?")

@@ -33,10 +33,10 @@ from kafkaframes.spark.options.option_values import (
 )
 from kafkaframes.storage.files.units import parse_size
 
-SPECULATION: Final = "spark.speculation"
+SPECULATION_SETTING: Final = "spark.speculation"
 _CLIENT_PREFIX: Final = "kafka."
 # Options that Spark itself adds or uses.
-_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
+_SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 GROUP_PREFIX: Final = "group:"
 DELIVERIES: Final = ("at-least-once", "exactly-once")
 # Client settings that Spark's source and sink reject, with the reason why they are invalid here too.
@@ -124,13 +124,13 @@ def check_exactly_once(options: TopicWriteOptions) -> None:
     Raises:
         OptionError: There is such a setting.
     """
-    forbidden = sorted(_CHOSEN & set(options.client))
+    forbidden = sorted(_FIXED_SETTINGS & set(options.client))
     if forbidden:
         raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this itself")
 
 
 def check_speculation(value: str | None) -> None:
-    """Reject a session with speculative execution, by its value of ``SPECULATION``.
+    """Reject a session with speculative execution, by its value of ``SPECULATION_SETTING``.
 
     Raises:
         OptionError: The session may run two attempts of a task at the same time.
@@ -168,15 +168,17 @@ def _duration_ms(text: str) -> int:
 
 
 def _port(text: str) -> int:
-    if not 0 <= (port := whole_number(text)) <= _LAST_PORT:
-        raise ValueError(f"must be from 0 to {_LAST_PORT}")
+    if not 0 <= (port := whole_number(text)) <= _MAX_PORT:
+        raise ValueError(f"must be from 0 to {_MAX_PORT}")
     return port
 
 
-_LAST_PORT: Final = 65_535
+_MAX_PORT: Final = 65_535
 _COMPRESSION_LEVELS: Final = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}  # Kafka's CompressionType
-_CHOSEN: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # determined by exactly-once writes
-_ROWS: Final = (
+_FIXED_SETTINGS: Final = frozenset(
+    {"transactional.id", "enable.idempotence", "acks"}
+)  # determined by exactly-once writes
+_READ_OPTION_ROWS: Final = (
     LOG_OPTIONS["subscribe"],
     LOG_OPTIONS["subscribepattern"],
     LOG_OPTIONS["assign"],
@@ -229,8 +231,8 @@ _ROWS: Final = (
     Option("fetchOffset.retryIntervalMs", "retry_interval_ms", not_negative, "likewise: kafka.retry.backoff.ms", "10"),
     Option("groupIdPrefix", "group_prefix", str, "taken for Spark's sake: no group is joined"),
 )
-OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _ROWS}
-_WRITE_ROWS: Final = (
+OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _READ_OPTION_ROWS}
+_WRITE_OPTION_ROWS: Final = (
     Option("topic", "topic", str, "the topic of all rows; without it each row's column topic counts"),
     Option(
         "delivery",
@@ -273,7 +275,7 @@ _WRITE_ROWS: Final = (
         "now",
     ),
 )
-WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
+WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_OPTION_ROWS}
 
 
 def _separate_options(
@@ -291,7 +293,7 @@ def _separate_options(
             client[lower[len(_CLIENT_PREFIX) :]] = text
         elif lower in options_by_name:
             values[lower] = text
-        elif lower not in _SPARKS:
+        elif lower not in _SPARK_OPTIONS:
             raise OptionError(unknown_option(name, options_by_name, "kafka-topic"))
     client = use_kafka_names(client)
     if "bootstrap.servers" not in client:
@@ -310,13 +312,13 @@ def _check_client(
         client_options = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
         settings.of(client_options)
     except OptionError as error:
-        raise OptionError(f"option kafka.*: {_OUR_NAME.sub(_kafkas_name, str(error))}") from None
+        raise OptionError(f"option kafka.*: {_SETTING_NAME_PATTERN.sub(_kafkas_name, str(error))}") from None
     if warns:
         log_ignored(client.keys() - client_options.keys())
     return client_options
 
 
-_OUR_NAME: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+_SETTING_NAME_PATTERN: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
 def _kafkas_name(match: re.Match[str]) -> str:

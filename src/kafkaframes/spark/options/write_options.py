@@ -12,12 +12,12 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
-from kafkaframes.scan.columns import RECORDS
+from kafkaframes.scan.columns import RECORD_COLUMNS
 from kafkaframes.spark.options.option_values import Option, field_values, positive, unknown_option, whole_number
 from kafkaframes.spark.options.schemas import COLUMN_TYPES
 from kafkaframes.storage.files.units import parse_size
 
-_SPARKS = frozenset({"checkpointlocation", "queryname"})
+_SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
 
 def _format(text: str) -> int:
@@ -43,7 +43,7 @@ def _ids(text: str) -> dict[str, str]:
     return result
 
 
-_ROWS = (
+_OPTION_ROWS = (
     Option("topic", "topic", str, "the topic of all rows; overrides the column topic"),
     Option("numPartitions", "num_partitions", positive, "partitions of each new topic; keys decide which", "1"),
     Option("codec", "codec", str.lower, "none, gzip, snappy, lz4 or zstd", "none"),
@@ -62,7 +62,7 @@ _ROWS = (
     Option("offsets", "keep_offsets", _keeps, "keep: the column offset counts, holes and all", "assign"),
     Option("topicIds", "topic_ids", _ids, '{"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get new ids'),
 )
-WRITE_OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
+WRITE_OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _OPTION_ROWS}
 
 
 def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -96,12 +96,12 @@ def parse_stream_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any],
         OptionError: As for ``parse_write``.
     """
     by_name = {name.lower(): text for name, text in options.items()}
-    rest = {name: text for name, text in options.items() if name.lower() not in _SPARKS}
+    rest = {name: text for name, text in options.items() if name.lower() not in _SPARK_OPTIONS}
     path, values = parse_write(rest)
     return path, values, by_name.get("checkpointlocation", "")
 
 
-_SAYS_NOTHING = frozenset(column.name for column in RECORDS) - frozenset(COLUMN_TYPES)
+_IGNORED_COLUMNS = frozenset(column.name for column in RECORD_COLUMNS) - frozenset(COLUMN_TYPES)
 
 
 def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
@@ -115,7 +115,7 @@ def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
         OptionError: A column is missing, unknown or has an invalid type. The message names it.
     """
     for name, kind in columns.items():
-        if name in _SAYS_NOTHING:
+        if name in _IGNORED_COLUMNS:
             continue
         allowed_types = COLUMN_TYPES.get(name)
         if allowed_types is None:

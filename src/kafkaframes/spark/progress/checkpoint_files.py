@@ -94,7 +94,7 @@ class ConnectFiles:
         return "".join(bytes(row.content).decode() for row in rows)
 
 
-_LOCAL_URL = "SPARK_CONNECT_LOCAL_URL"  # that the server gives to its processes
+_LOCAL_CONNECT_VARIABLE = "SPARK_CONNECT_LOCAL_URL"  # that the server gives to its processes
 
 
 def is_connect(spark: Any) -> bool:
@@ -130,7 +130,7 @@ def _of_thread(spark: Any) -> str:
 def _of_name(session_id: str, name: str) -> str:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    url = f"{os.environ[_LOCAL_URL]};session_id={session_id}"
+    url = f"{os.environ[_LOCAL_CONNECT_VARIABLE]};session_id={session_id}"
     session: Any = ConnectSession.builder.remote(url).create()
     result = [str(query.id) for query in session.streams.active if query.name == name]
     if len(result) != 1:

@@ -23,8 +23,8 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.spark.progress.topic_progress import SAMPLE_BYTES, TopicProgress, estimates, progress_of
 
 log = logging.getLogger("kafkaframes.spark")
-_CLOSE_SECONDS: Final = 10.0
-_WAIT_MS: Final = "10000"
+_CLOSE_TIMEOUT_SECONDS: Final = 10.0
+_MAX_BLOCK_MS: Final = "10000"
 
 
 class TopicListener(StreamingQueryListener):
@@ -40,7 +40,7 @@ class TopicListener(StreamingQueryListener):
         samples: bool,
     ) -> None:
         self.latest: TopicProgress | None = None
-        self._client = {"default.api.timeout.ms": _WAIT_MS, **client}
+        self._client = {"default.api.timeout.ms": _MAX_BLOCK_MS, **client}
         self._query_name = query_name
         self._group_id = group_id
         self._report = report
@@ -69,7 +69,7 @@ class TopicListener(StreamingQueryListener):
 
     # ---------------------------------------------------------------------------------------------------- the thread
 
-    def close(self, spark: SparkSession, *, seconds: float = _CLOSE_SECONDS) -> None:
+    def close(self, spark: SparkSession, *, seconds: float = _CLOSE_TIMEOUT_SECONDS) -> None:
         """Wait until the ended queries are reported, then stop listening.
 
         Spark notifies a listener of the end of a query a little after ``awaitTermination`` returns.

@@ -20,8 +20,10 @@ from kafkaframes.errors import OptionError
 from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, progress_of
 
 log = logging.getLogger("kafkaframes.spark")
-_PREFIX: Final = "kafkaframes_spark_"
-_SERVED: Final[dict[tuple[str, int], TopicMetrics]] = {}  # servers, which later calls for the same address reuse
+_METRIC_PREFIX: Final = "kafkaframes_spark_"
+_METRICS_BY_ADDRESS: Final[
+    dict[tuple[str, int], TopicMetrics]
+] = {}  # servers, which later calls for the same address reuse
 
 
 def serve_metrics(spark: SparkSession, host: str, port: int) -> None:
@@ -30,9 +32,9 @@ def serve_metrics(spark: SparkSession, host: str, port: int) -> None:
     Raises:
         OptionError: The address cannot be used.
     """
-    if (host, port) not in _SERVED:
-        _SERVED[host, port] = TopicMetrics(host, port)
-    _SERVED[host, port].listen(spark)
+    if (host, port) not in _METRICS_BY_ADDRESS:
+        _METRICS_BY_ADDRESS[host, port] = TopicMetrics(host, port)
+    _METRICS_BY_ADDRESS[host, port].listen(spark)
 
 
 class TopicMetrics(StreamingQueryListener):
@@ -74,18 +76,22 @@ class TopicMetrics(StreamingQueryListener):
     def _lines(self) -> Iterator[str]:
         queries = list(self._latest.values())
         partitions = [(_labels_of(progress, lag), lag) for progress, _ in queries for lag in progress.partitions]
-        for name, words, value in _OF_PARTITIONS:
-            yield from metric(_PREFIX + name, "gauge", words, [(label, value(lag)) for label, lag in partitions])
+        for name, words, value in _PARTITION_METRICS:
+            yield from metric(_METRIC_PREFIX + name, "gauge", words, [(label, value(lag)) for label, lag in partitions])
         each = [(labels(query=_name(progress)), progress, at) for progress, at in queries]
-        yield from metric(_PREFIX + "batch_id", "gauge", "the last micro-batch", [(q, p.batch_id) for q, p, _ in each])
         yield from metric(
-            _PREFIX + "batch_rows", "gauge", "rows of the last micro-batch", [(q, p.rows) for q, p, _ in each]
+            _METRIC_PREFIX + "batch_id", "gauge", "the last micro-batch", [(q, p.batch_id) for q, p, _ in each]
+        )
+        yield from metric(
+            _METRIC_PREFIX + "batch_rows", "gauge", "rows of the last micro-batch", [(q, p.rows) for q, p, _ in each]
         )
         words = "when the last micro-batch ended, in seconds since 1970"
-        yield from metric(_PREFIX + "batch_end_seconds", "gauge", words, [(q, round(at, 3)) for q, _, at in each])
+        yield from metric(
+            _METRIC_PREFIX + "batch_end_seconds", "gauge", words, [(q, round(at, 3)) for q, _, at in each]
+        )
 
 
-_OF_PARTITIONS: Final[tuple[tuple[str, str, Callable[[PartitionLag], int]], ...]] = (
+_PARTITION_METRICS: Final[tuple[tuple[str, str, Callable[[PartitionLag], int]], ...]] = (
     ("lag_offsets", "offsets that the query has not read yet", lambda lag: lag.offsets),
     ("next_offset", "where the query goes on", lambda lag: lag.next_offset),
     ("latest_offset", "where the partition ended when the micro-batch was planned", lambda lag: lag.latest_offset),

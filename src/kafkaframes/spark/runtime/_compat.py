@@ -11,13 +11,13 @@ from kafkaframes.errors import KafkaframesError, MissingExtraError
 
 # Spark's documentation of each release, "Spark runs on Java ...". Java 24 and later removed what Hadoop's login
 # used before Spark 4.2, so an old Spark on a new Java fails deep inside; we say so before it starts.
-FIT_JAVA: dict[tuple[int, int], tuple[int, ...]] = {
+SUPPORTED_JAVA: dict[tuple[int, int], tuple[int, ...]] = {
     (4, 0): (17, 21),
     (4, 1): (17, 21),
     (4, 2): (17, 21, 25),
     (4, 3): (17, 21, 25),
 }
-NEWEST = max(FIT_JAVA)
+NEWEST_SPARK = max(SUPPORTED_JAVA)
 
 
 def pyspark_version() -> tuple[int, int] | None:
@@ -36,7 +36,7 @@ def pyspark_version() -> tuple[int, int] | None:
         except importlib.metadata.PackageNotFoundError:
             continue
         return int(major), int(minor)
-    return NEWEST  # a checkout on the path, without metadata
+    return NEWEST_SPARK  # a checkout on the path, without metadata
 
 
 def require_pyspark(feature: str) -> tuple[int, int]:
@@ -59,7 +59,7 @@ def fit_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
     >>> fit_java_versions((4, 9)) == fit_java_versions((4, 3))
     True
     """
-    return FIT_JAVA.get(spark or NEWEST, FIT_JAVA[NEWEST])
+    return SUPPORTED_JAVA.get(spark or NEWEST_SPARK, SUPPORTED_JAVA[NEWEST_SPARK])
 
 
 def register_source(spark: Any, source: type) -> None:

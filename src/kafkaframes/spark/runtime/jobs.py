@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
-BYTES_OF_A_TASK = 64 << 20
+BYTES_PER_TASK = 64 << 20
 MAX_TASKS = 2000  # a task costs about 35 ms before it does anything
 
 
@@ -59,7 +59,7 @@ def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
     if total_bytes is None:
         return min(count, MAX_TASKS)
     cores: int = spark.sparkContext.defaultParallelism
-    min_tasks = max(4 * cores, total_bytes // BYTES_OF_A_TASK)
+    min_tasks = max(4 * cores, total_bytes // BYTES_PER_TASK)
     return min(count, min_tasks, MAX_TASKS)
 
 

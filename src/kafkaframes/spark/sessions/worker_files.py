@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 NAME: Final = "kafkaframes-kernels"
-SETTING: Final = "spark.kafkaframes.shipKernels"
+SHIP_KERNELS_SETTING: Final = "spark.kafkaframes.shipKernels"
 
 
 def ship(spark: SparkSession) -> bool:
@@ -38,7 +38,7 @@ def ship(spark: SparkSession) -> bool:
     is no driver.
     """
     context = spark.sparkContext
-    if (spark.conf.get(SETTING, "true") or "").lower() == "false":
+    if (spark.conf.get(SHIP_KERNELS_SETTING, "true") or "").lower() == "false":
         return False
     if any(NAME in str(archive) for archive in context.listArchives):
         return True
@@ -84,7 +84,7 @@ def _folder() -> Any:
     return tempfile.TemporaryDirectory(prefix="kafkaframes-")
 
 
-_LINKED: Final = ("bin", "conf", "jars", "sbin")
+_LINKED_DIRECTORIES: Final = ("bin", "conf", "jars", "sbin")
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def _link_home(top: Path) -> str:
 
     home = tempfile.mkdtemp(prefix="kafkaframes-spark-home-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    for name in _LINKED:
+    for name in _LINKED_DIRECTORIES:
         if (top / name).exists():
             (Path(home) / name).symlink_to(top / name)
     return home

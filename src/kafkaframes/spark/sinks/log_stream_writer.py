@@ -31,7 +31,7 @@ from kafkaframes.jobs.restore.writing import Commit
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
 from kafkaframes.spark.runtime.worker import tells_plainly
 from kafkaframes.spark.sinks.log_writer import (
-    STAGING,
+    STAGING_DIRECTORY,
     TaskRuns,
     check_there,
     in_order,
@@ -46,7 +46,7 @@ from kafkaframes.storage.files.filesystem import join, store_of
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_NAME_LENGTH: Final = 16
+_RUN_NAME_LENGTH: Final = 16
 
 
 @tells_plainly
@@ -60,7 +60,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         self.target, self.settings = look(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
         self._checkpoint = checkpoint and _absolute(checkpoint)
-        self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_NAME_LENGTH]
+        self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_RUN_NAME_LENGTH]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task attempt as runs."""
@@ -98,7 +98,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
 
     def _staging(self, batch_id: int | str) -> Path:
         top = Path(self.target.path)
-        return top.with_name(f"{top.name}{STAGING}-stream-{self._query}-{batch_id}")
+        return top.with_name(f"{top.name}{STAGING_DIRECTORY}-stream-{self._query}-{batch_id}")
 
     def _clean(self, tasks: Iterable[TaskRuns], batch_id: int) -> None:
         """Remove the files of all attempts of this batch and of earlier ones, including those unknown to Spark.

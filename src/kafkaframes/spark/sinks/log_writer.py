@@ -33,7 +33,7 @@ from kafkaframes.wire.primitives import uuid_to_text
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-STAGING = ".kafkaframes-staging"
+STAGING_DIRECTORY = ".kafkaframes-staging"
 
 
 @dataclass
@@ -53,7 +53,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self.target, self.settings = look(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
         top = Path(self.target.path)
-        self.staging = str(top.with_name(f"{top.name}{STAGING}-{uuid.uuid4().hex}"))
+        self.staging = str(top.with_name(f"{top.name}{STAGING_DIRECTORY}-{uuid.uuid4().hex}"))
         with atomic.writing(Path(self.staging)):
             Path(self.staging).mkdir(parents=True)
 

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
-from kafkaframes.scan.columns import RECORDS
+from kafkaframes.scan.columns import RECORD_COLUMNS
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.options.schemas import COLUMN_TYPES
 from kafkaframes.spark.runtime.worker import settle, tells_plainly
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaframes.client import Producer
 
 _log = logging.getLogger("kafkaframes.spark")
-_READER_COLUMNS: Final = frozenset(column.name for column in RECORDS)
+_READER_COLUMNS: Final = frozenset(column.name for column in RECORD_COLUMNS)
 _SEND_BYTES: Final = 8 << 20  # size of rows that are sent together
 _MAX_PENDING: Final = 2  # in addition to the rows that are being collected
 

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkaframes.spark")
 LOOPBACK: Final = "127.0.0.1"
-ANSWER_S: Final = 60.0  # timeout without data; the process sends spaces while it looks offsets up
-_MODULE: Final = "kafkaframes.spark.sources.offset_process"
-_PURPOSE: Final = "looks up the offsets of kafka-topic"
-_EXECUTION_ID: Final = "spark.sql.execution.id"
+RESPONSE_TIMEOUT_SECONDS: Final = 60.0  # timeout without data; the process sends spaces while it looks offsets up
+_PROCESS_MODULE: Final = "kafkaframes.spark.sources.offset_process"
+_PROCESS_PURPOSE: Final = "looks up the offsets of kafka-topic"
+_EXECUTION_ID_PROPERTY: Final = "spark.sql.execution.id"
 _MASTER, _DRIVER_HOST = "spark.master", "spark.driver.host"
-_OLD_SNAPSHOT_S: Final = 60
+_MAX_SNAPSHOT_AGE_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class DeferredWork:
         context = TaskContext.get()
         properties = {
             name: context.getLocalProperty(name) if context is not None else None
-            for name in (_EXECUTION_ID, _MASTER, _DRIVER_HOST)
+            for name in (_EXECUTION_ID_PROPERTY, _MASTER, _DRIVER_HOST)
         }
-        execution = properties[_EXECUTION_ID]
+        execution = properties[_EXECUTION_ID_PROPERTY]
         question = {
             "execution": None if execution is None else int(execution),
             "plan": self.plan,
@@ -86,7 +86,7 @@ class DeferredWork:
         answer = _ask_first(list(self._addresses(properties, options.driver_host)), question)
         if "failed" in answer:
             raise KafkaframesError(answer["failed"])
-        if execution is None and answer["ageSeconds"] > _OLD_SNAPSHOT_S:
+        if execution is None and answer["ageSeconds"] > _MAX_SNAPSHOT_AGE_SECONDS:
             log.warning(
                 "an RDD of kafka-topic reads the offsets of %d s ago, when the first RDD of this DataFrame was read; "
                 "load() the topic again for newer records",
@@ -118,7 +118,7 @@ def _ask_first(addresses: Sequence[Address], question: Mapping[str, Any]) -> dic
         connection: TaskConnection | None = None
         try:
             connection = TaskConnection(address)
-            connection.greet(answer_timeout_s=ANSWER_S)
+            connection.greet(answer_timeout_s=RESPONSE_TIMEOUT_SECONDS)
             return connection.ask(question)
         except CONNECTION_ERRORS as error:
             problems.append(f"{address.host}:{address.port} ({error})")
@@ -142,7 +142,9 @@ def defer(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredWo
     pid = _spark_process()
     path = control.socket_path("offsets", __file__, Path(__file__).stat().st_mtime_ns, *identity_of(pid))
     question = {"watch": pid, "host": host, "port": options.driver_port, "required": options.driver_host is not None}
-    answer = control.ask_or_start(path, question, lambda: control.start_process(_MODULE, path, b"", purpose=_PURPOSE))
+    answer = control.ask_or_start(
+        path, question, lambda: control.start_process(_PROCESS_MODULE, path, b"", purpose=_PROCESS_PURPOSE)
+    )
     secret = bytes.fromhex(answer["secret"])
     remote = None if answer["port"] is None else Address(host, answer["port"], secret)
     local, plan, digest = Address(LOOPBACK, answer["loopbackPort"], secret), uuid.uuid4().hex, digest_of(options)

@@ -132,11 +132,11 @@ class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
         return [InputPartition(work) for work in plan.works or [()]]
 
 
-LARGE_BYTES = 1 << 30  # a smaller read takes no longer than a user takes to read the message
-_GIB = 1 << 30
+MIN_LARGE_READ_BYTES = 1 << 30  # a smaller read takes no longer than a user takes to read the message
+_BYTES_PER_GIB = 1 << 30
 
 
-def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = LARGE_BYTES) -> str | None:
+def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = MIN_LARGE_READ_BYTES) -> str | None:
     """Return the message for a large read that no option limits; None for other reads.
 
     Args:
@@ -151,7 +151,7 @@ def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = LARGE_BY
     if not names:
         return None
     return (
-        f"kafka-log reads {count_text(len(topics), 'topic')}, {plan.bytes_to_read / _GIB:.1f} "
+        f"kafka-log reads {count_text(len(topics), 'topic')}, {plan.bytes_to_read / _BYTES_PER_GIB:.1f} "
         "GiB: Spark applies a WHERE on topic, "
         f"partition, offset or timestamp afterwards; what narrows the read itself: {', '.join(names)}"
     )

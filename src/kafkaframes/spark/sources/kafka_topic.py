@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkaframes.spark")
 
-_OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that topics do not have
+_FILE_COLUMNS: Final = frozenset({"file", "source", "position", "control"})  # columns that topics do not have
 
 
 @tells_plainly
@@ -162,7 +162,7 @@ def _check_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     Raises:
         OptionError: A column, such as ``file``, does not exist for topics.
     """
-    wrong = [column.name for column in columns if column.name in _OF_FILES]
+    wrong = [column.name for column in columns if column.name in _FILE_COLUMNS]
     if wrong:
         raise OptionError(f"columns: {', '.join(wrong)} exists only in files, not in topics")
     return columns

@@ -3,7 +3,7 @@
     python -m kafkaframes.spark.sources.offset_process SOCKET
 
 One process serves all sessions of a JVM, and ends with the JVM. It stores the offsets of query executions, compressed,
-in at most ``MAX_REMEMBERED_BYTES``, and evicts the least recently used execution. A task of an evicted execution gets
+in at most ``MAX_CACHE_BYTES``, and evicts the least recently used execution. A task of an evicted execution gets
 an error, because newer offsets would not match those of earlier tasks.
 """
 
@@ -35,10 +35,10 @@ from kafkaframes.spark.runtime.worker import rename_to_options
 from kafkaframes.spark.sources.execution_offsets import LOOPBACK, identity_of
 
 log = logging.getLogger("kafkaframes.spark")
-MAX_REMEMBERED_BYTES: Final = 64 << 20
-PULSE_S: Final = 5.0
-FIRST_QUESTION_S: Final = 60.0
-_OVERHEAD_BYTES: Final = 500  # of the key and the Python objects of an entry
+MAX_CACHE_BYTES: Final = 64 << 20
+HEARTBEAT_SECONDS: Final = 5.0
+FIRST_REQUEST_TIMEOUT_SECONDS: Final = 60.0
+_ENTRY_OVERHEAD_BYTES: Final = 500  # of the key and the Python objects of an entry
 Key = tuple[int | str, str]  # execution id or plan id, and the digest of the options
 
 
@@ -48,7 +48,7 @@ class _CachedBounds(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        return len(self.bounds) + _OVERHEAD_BYTES
+        return len(self.bounds) + _ENTRY_OVERHEAD_BYTES
 
 
 class ExecutionMemory:
@@ -105,7 +105,7 @@ class OffsetService:
     """
 
     def __init__(
-        self, resolve: Callable[[TopicOptions], Bounds] = resolve_topic, max_bytes: int = MAX_REMEMBERED_BYTES
+        self, resolve: Callable[[TopicOptions], Bounds] = resolve_topic, max_bytes: int = MAX_CACHE_BYTES
     ) -> None:
         self._resolve = resolve
         self._memory = ExecutionMemory(max_bytes)
@@ -115,7 +115,7 @@ class OffsetService:
         self._lock = threading.Lock()
         self._servers: dict[tuple[str, int], tuple[TaskServer, int]] = {}
         self._watched_queries: set[tuple[int, str]] = set()
-        self._ends_not_before = time.monotonic() + FIRST_QUESTION_S
+        self._ends_not_before = time.monotonic() + FIRST_REQUEST_TIMEOUT_SECONDS
         self._listen(LOOPBACK, 0)
 
     def end(self) -> None:
@@ -166,7 +166,7 @@ class OffsetService:
             question = json.loads(await reader.readline())
         work = asyncio.create_task(self._answer_task(question))
         try:
-            while not (await asyncio.wait({work}, timeout=PULSE_S))[0]:
+            while not (await asyncio.wait({work}, timeout=HEARTBEAT_SECONDS))[0]:
                 writer.write(b" ")
                 await writer.drain()
         finally:

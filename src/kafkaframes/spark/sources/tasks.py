@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaframes.spark.sources.execution_offsets import DeferredWork
 
 # Layout of the rows -> name of the function that reads a task's work. Only workers import it.
-_READERS = {
+_READER_FUNCTIONS = {
     "records": ("kafkaframes.scan.log.reading", "read_work"),
     "batches": ("kafkaframes.scan.log.tables", "read_batch_work"),
     "segments": ("kafkaframes.scan.log.tables", "read_segment_work"),
@@ -34,7 +34,7 @@ def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOp
     """Yield the rows of a task as Arrow batches of about 1 MB, with the columns of the options' table."""
     from kafkaframes.scan.arrow import rebatch
 
-    module, function = _READERS[options.layout]
+    module, function = _READER_FUNCTIONS[options.layout]
     yield from rebatch(getattr(import_module(module), function)(work, columns, options))
     settle()
 

@@ -27,9 +27,9 @@ from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels as kernels
 
 RUN_ENTRIES = 1 << 20
-_BYTES_OF_A_BUCKET = 16 << 20
+_BUCKET_BYTES = 16 << 20
 _MIN_BUCKETS = 256
-_SEEN_SLOTS = 1 << 14
+_FILTER_SLOTS = 1 << 14
 _WORD_BYTES = 8
 Secret = tuple[int, int]
 
@@ -40,7 +40,7 @@ def buckets_for(log_bytes: int) -> int:
     >>> buckets_for(1 << 30), buckets_for(1 << 34), buckets_for(1 << 50)
     (256, 1024, 32768)
     """
-    count = 1 << max(log_bytes // _BYTES_OF_A_BUCKET - 1, 0).bit_length()
+    count = 1 << max(log_bytes // _BUCKET_BYTES - 1, 0).bit_length()
     return min(max(count, _MIN_BUCKETS), kernels.MAX_BUCKETS)
 
 
@@ -58,7 +58,7 @@ class EntriesWriter:
         self.runs: list[int] = []
         self._entries_file, self._ledger_file = entries, ledger
         self._secret = secret
-        self._seen_digests: Ints = np.zeros(2 * _SEEN_SLOTS, np.int64)
+        self._seen_digests: Ints = np.zeros(2 * _FILTER_SLOTS, np.int64)
         self._entries: Ints = np.empty(2 * run_entries, np.int64)
         self._sorted_entries: Ints = np.empty(2 * run_entries, np.int64)
         self._counts: Ints = np.zeros(buckets, np.int64)

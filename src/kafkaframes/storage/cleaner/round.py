@@ -30,7 +30,7 @@ from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.overflow import split_partition
-from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
+from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
 from kafkaframes.storage.log.swaps import files_of
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -44,17 +44,19 @@ class OverflowingError(Exception):
 
 def reaches_too_far(base: int, columns: Ints) -> bool:
     """Return whether a batch of a new segment has an offset that does not fit its index."""
-    return int(columns[INDEXED.index("last_offset")].max(initial=base)) - base > MAX_INT32
+    return int(columns[INDEXED_COLUMNS.index("last_offset")].max(initial=base)) - base > MAX_INT32
 
 
 def read_indexed_columns(path: Path) -> Ints:
-    """Return the header fields from which indexes are built: one row for each of ``INDEXED``, one column per batch.
+    """Return the header fields from which indexes are built.
+
+    The result has a row for each of ``INDEXED_COLUMNS`` and a column for each batch.
 
     The file is memory-mapped, because only this job writes it.
     """
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else as_array(b"")
     table = scan_all(data, rules=FILE).table
-    columns: Ints = np.stack([table[COLUMN[name]] for name in INDEXED])
+    columns: Ints = np.stack([table[COLUMN[name]] for name in INDEXED_COLUMNS])
     return columns
 
 

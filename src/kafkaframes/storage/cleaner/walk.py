@@ -26,7 +26,7 @@ from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
 
-_AT_MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
+_MAGIC_POSITION = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 
 
 def header_of(window: Decoded, batch: int) -> BatchHeader:
@@ -57,7 +57,7 @@ def foreign_inner(window: Decoded) -> Flags:
     magics, owners = window.batches.column("magic"), window.owners
     foreign = np.zeros(len(window.batches), np.bool_)
     inner = np.flatnonzero(window.batches.is_wrapper[owners])
-    inner_magics = window.sections.buf[window.index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
+    inner_magics = window.sections.buf[window.index.headers_at[inner] + _MAGIC_POSITION].astype(np.int8)
     foreign[owners[inner[inner_magics != magics[owners[inner]]]]] = True
     return foreign
 

@@ -76,7 +76,15 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
 # ---------------------------------------------------------------------------------------------------------------------
 
 UNKNOWN_CRC = -1
-_DIGESTED = ("attributes", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count")
+_DIGEST_FIELDS = (
+    "attributes",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+)
 Rows = npt.NDArray[np.intp]
 COLUMNS = (
     "segment",
@@ -232,7 +240,7 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
 
 def _digest(batches: Batches) -> Ints:
     digests = np.zeros(len(batches), np.int64)
-    for name in _DIGESTED:
+    for name in _DIGEST_FIELDS:
         digests *= 6_364_136_223_846_793_005  # wraps around
         digests += batches.column(name)
     return digests

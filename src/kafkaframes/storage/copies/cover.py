@@ -284,8 +284,8 @@ def _group_connected_rows(rows: Rows, start: Ints, stop: Ints) -> Iterator[Rows]
 
 
 COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-NO_LIMIT = 2**63 - 1
-_TRIED = 4  # number of thinned batches whose checksum is verified before they count as evidence
+NO_END_OFFSET = 2**63 - 1
+_VERIFIED_BATCHES = 4  # number of thinned batches whose checksum is verified before they count as evidence
 
 
 def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[Blocks], inspector: Inspector) -> bool:
@@ -294,7 +294,7 @@ def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[
     if has_clean_offset or name.topic in COMPACTED_TOPICS:
         return True
     for index, blocks in enumerate(usable):
-        rows = np.flatnonzero(blocks.thinned)[:_TRIED]
+        rows = np.flatnonzero(blocks.thinned)[:_VERIFIED_BATCHES]
         if rows.size and bool(inspector.valid(index, blocks.take(rows)).any()):
             return True
     old_holes = any((blocks.magic[holes(blocks, within=True)] < 2).any() for blocks in usable)
@@ -334,5 +334,5 @@ def coverage(copy: Copy, blocks: Blocks, clean: int) -> tuple[bool, bool, int]:
         not one.is_tail and copy.segments[one.segment].base_offset < clean for one in copy.broken_segments
     )
     has_misplaced_block = bool((copy.misplaced_blocks.first < clean).any())
-    start = int(blocks.reach[0]) if len(blocks) else NO_LIMIT
+    start = int(blocks.reach[0]) if len(blocks) else NO_END_OFFSET
     return reaches, not (has_broken_segment or has_misplaced_block), -start

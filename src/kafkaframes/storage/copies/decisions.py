@@ -10,10 +10,10 @@ from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import TopicPartition
 
 MERGE, ALL = "merge", "all"
-REPLICAS = (MERGE, ALL)  # ways to treat several copies of a partition
-ROOT = "merged"  # path of the merged log directory
+REPLICA_MODES = (MERGE, ALL)  # ways to treat several copies of a partition
+MERGED_ROOT = "merged"  # path of the merged log directory
 # Severity and meaning of each check; the documentation has this table.
-CHECKS: dict[str, tuple[Severity, str]] = {
+MERGE_CHECKS: dict[str, tuple[Severity, str]] = {
     "copy-lags": (Severity.NOTE, "a copy ends before the merged log does"),
     "copy-starts-later": (Severity.NOTE, "what a copy lacks at its start (retention, lost files) comes from another"),
     "compacted-differently": (Severity.NOTE, "copies were compacted to different points; one of them is taken alone"),
@@ -40,7 +40,7 @@ class Decision:
     """A decision about a difference between copies, or an undecided difference.
 
     Attributes:
-        check: stable identifier, one of ``CHECKS``.
+        check: stable identifier, one of ``MERGE_CHECKS``.
         first_offset, end_offset: first affected offset, and offset after the last one.
         copy: directory of the affected copy; empty if all copies are affected.
         locations: positions of contradictory or damaged batches, or of their replacements.
@@ -57,7 +57,7 @@ class Decision:
     @property
     def severity(self) -> Severity:
         """The severity of the decision: note, warning or error."""
-        return CHECKS[self.check][0]
+        return MERGE_CHECKS[self.check][0]
 
     def as_json(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""

@@ -28,7 +28,7 @@ from kafkaframes.storage.copies.cover import (
     FIRST,
     LAST,
     NO_COPY,
-    NO_LIMIT,
+    NO_END_OFFSET,
     OWNER,
     ROW,
     Choice,
@@ -97,7 +97,7 @@ class _Merger:
     inspector: Inspector
     check: bool
     decisions: list[Decision] = field(default_factory=list)
-    limit: int = NO_LIMIT
+    limit: int = NO_END_OFFSET
 
     def run(self) -> Merged:
         self.order = self._rank_copies()
@@ -115,7 +115,7 @@ class _Merger:
             self._verify(clean)
         start = self._start()
         end = max(self.choice.end, start)
-        if self.limit == NO_LIMIT:  # the merged log ends at or after the authority's end
+        if self.limit == NO_END_OFFSET:  # the merged log ends at or after the authority's end
             end = max(end, self.copies[self.authority].end)
         self._report_ends(start, end, clean)
         self._report_gaps(start, clean)
@@ -230,7 +230,7 @@ class _Merger:
         """Process the copies in order: compare each with the choice, and fill missing offsets from it."""
         merged_copies: list[int] = []
         for index in sorted(self.order, key=lambda copy: not self.copies[copy].is_scanned):
-            if self.limit != NO_LIMIT:
+            if self.limit != NO_END_OFFSET:
                 self.usable[index] = self._truncate_blocks(self.usable[index], self.limit)
             if merged_copies:
                 self._compare(index, merged_copies)
@@ -386,7 +386,7 @@ class _Merger:
                 is_older = not own or entry.leader_epoch <= own[0].leader_epoch
                 if index == self.authority or is_older:
                     start_offsets[entry.leader_epoch] = min(
-                        start_offsets.get(entry.leader_epoch, NO_LIMIT), entry.start_offset
+                        start_offsets.get(entry.leader_epoch, NO_END_OFFSET), entry.start_offset
                     )
         entries = tuple(EpochStart(epoch, offset) for epoch, offset in sorted(start_offsets.items()))
         return truncate_epochs(entries, start_offset=start, end_offset=max(end, start) + 1)

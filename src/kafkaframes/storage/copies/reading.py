@@ -62,8 +62,8 @@ from kafkaframes.storage.log.open_segment import Gap, OpenSegment, StoredSegment
 
 WINDOW_BYTES = 256 << 10
 LATEST_MAGIC = 2
-CHECKED_BYTES = 4 << 20  # size of the reads when checksums are verified
-_COMPARED = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
+CHECKSUM_READ_BYTES = 4 << 20  # size of the reads when checksums are verified
+_COMPARED_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class FileInspector:
 
     def _records(self, copy: int, blocks: Blocks) -> pa.Table:
         raw = b"".join(self._read(copy, blocks.take(rows)) for rows in _runs(blocks))
-        reader = RecordReader(Memory(as_array(raw)), ReadOptions(columns=_COMPARED, on_damage=FAIL, rules=FILE))
+        reader = RecordReader(Memory(as_array(raw)), ReadOptions(columns=_COMPARED_COLUMNS, on_damage=FAIL, rules=FILE))
         return pa.Table.from_batches(list(reader), schema=reader.schema).combine_chunks()
 
     def _read(self, copy: int, blocks: Blocks) -> bytes:
@@ -250,7 +250,7 @@ def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
     """Group adjacent blocks of one segment for common reads."""
     apart = (blocks.segment[1:] != blocks.segment[:-1]) | (blocks.position[1:] != blocks.ends[:-1])
     for run in np.split(np.arange(len(blocks)), np.flatnonzero(apart) + 1):
-        for first, stop in runs_of(blocks.size[run], CHECKED_BYTES):
+        for first, stop in runs_of(blocks.size[run], CHECKSUM_READ_BYTES):
             yield run[first:stop]
 
 
@@ -262,7 +262,7 @@ def group(sources: Iterable[CopySource]) -> dict[names.TopicPartition, list[Copy
     return sources_by_partition
 
 
-_NAMES = ("last_offset", "crc", "size", "magic")
+_HEADER_FIELDS = ("last_offset", "crc", "size", "magic")
 _WINDOW_BYTES = 256 << 10
 
 
@@ -298,7 +298,7 @@ class Healer:
         return None if data is None else _replace_bytes(chunk, data)
 
     def _whole(self, batches: Batches, row: int) -> tuple[Bytes, str] | None:
-        expected_header = tuple(int(batches.column(name)[row]) for name in _NAMES)
+        expected_header = tuple(int(batches.column(name)[row]) for name in _HEADER_FIELDS)
         for alternate in self.alternates:
             try:
                 for position, *header in _headers(alternate, tuple(self.options.items())).get(expected_header[0], ()):
@@ -330,7 +330,7 @@ def _read_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) ->
             segment.source, rules=FILE, start=alternate.start, end=alternate.end, chunk_bytes=_WINDOW_BYTES, whole=False
         )
         for chunk in walk:
-            columns = [chunk.batches.column(name).tolist() for name in _NAMES]
+            columns = [chunk.batches.column(name).tolist() for name in _HEADER_FIELDS]
             positions = (chunk.batches.column("position") + chunk.base).tolist()
             for last, position, *header in zip(columns[0], positions, *columns[1:], strict=True):
                 headers.setdefault(last, []).append((position, *header))

@@ -9,17 +9,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.storage.copies.decisions import ROOT
+from kafkaframes.storage.copies.decisions import MERGED_ROOT
 from kafkaframes.storage.copies.one_log import copies_of, merge_copies
 from kafkaframes.storage.copies.reading import CopySource, group
 from kafkaframes.storage.copies.view import FileExtent, View
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, join
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName, TopicPartition
 
-_SMALL = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # files that are written for the view
+_WRITTEN_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # files that are written for the view
 
 
 def show_as_one(
@@ -51,7 +51,7 @@ def show_as_one(
     tree = _Tree(options)
     for name, entry in infos.items():
         if root is not None and entry is not None:
-            tree.root.append(tree.view.add_file(join(ROOT, name), root.filesystem.read(entry.path)))
+            tree.root.append(tree.view.add_file(join(MERGED_ROOT, name), root.filesystem.read(entry.path)))
     return tree.of(sources_by_partition.values())
 
 
@@ -71,16 +71,16 @@ class _Tree:
             self._merge_partition(copies) if len(copies) > 1 else self._single(copies[0])
             for copies in sources_by_partition
         ]
-        root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in directory_names)]
+        root = [*self.root, *(FileInfo(join(MERGED_ROOT, name), name, is_directory=True) for name in directory_names)]
         root += view.checkpoints()
-        view.listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
+        view.listings[MERGED_ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         remarks = tuple(sorted(self._remarks, key=lambda remark: -remark.severity))
-        return Served(ROOT, view.filesystem, self._was_clean, remarks)
+        return Served(MERGED_ROOT, view.filesystem, self._was_clean, remarks)
 
     def _single(self, source: CopySource) -> str:
         partition = source.partition
         self.view.note_offsets(partition)
-        is_uploaded = VIEW_MARK in partition.directory  # only whole segments are uploaded
+        is_uploaded = VIEW_SEPARATOR in partition.directory  # only whole segments are uploaded
         self._was_clean[partition.topic_partition] = is_uploaded or source.log_directory.clean_shutdown is not None
         self._remarks += [Remark(Severity.WARNING, str(problem)) for problem in partition.problems]
         entries = source.filesystem.list_directory(partition.directory)
@@ -107,11 +107,11 @@ class _Tree:
 
     def _show(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
         """Add a partition's files below the root of the view; files that are not Kafka's are omitted."""
-        directory = join(ROOT, str(topic_partition))
+        directory = join(MERGED_ROOT, str(topic_partition))
         shown = []
         for filesystem, entry in entries:
             path = join(directory, entry.name)
-            if entry.name in _SMALL:
+            if entry.name in _WRITTEN_FILES:
                 shown.append(self.view.add_file(path, filesystem.read(entry.path)))
             elif FileName.parse(entry.name) is not None:
                 self.view.parts[path] = (FileExtent(filesystem, entry.path, 0, entry.size_bytes),)

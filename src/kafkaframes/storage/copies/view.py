@@ -1,8 +1,8 @@
 """Present a merged log as an ordinary log directory, for all readers of directories and segments.
 
 Segments that are used whole from one copy keep their paths and indexes. A segment that consists of several parts has a
-path below ``ROOT``, and its bytes are read from the original files. Leader epochs and checkpoints are those of the
-merged log. No data is copied.
+path below ``MERGED_ROOT``, and its bytes are read from the original files. Leader epochs and checkpoints are those of
+the merged log. No data is copied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.copies.decisions import ROOT
+from kafkaframes.storage.copies.decisions import MERGED_ROOT
 from kafkaframes.storage.copies.reading import CopySource
 from kafkaframes.storage.copies.spans import Merged, Span
 from kafkaframes.storage.files import names
@@ -54,8 +54,8 @@ class MergedFileSystem:
     """A file system with files that consist of parts of other files; other paths are read unchanged.
 
     Attributes:
-        parts: parts of each composed file below ``ROOT``, by path.
-        small: content of each file below ``ROOT`` that was created for the view, by path.
+        parts: parts of each composed file below ``MERGED_ROOT``, by path.
+        small: content of each file below ``MERGED_ROOT`` that was created for the view, by path.
     """
 
     parts: Mapping[str, tuple[FileExtent, ...]] = field(default_factory=dict, repr=False)
@@ -125,7 +125,7 @@ class MergedFileSystem:
 
 
 def _is_ours(path: str) -> bool:
-    return path == ROOT or path.startswith(ROOT + "/")
+    return path == MERGED_ROOT or path.startswith(MERGED_ROOT + "/")
 
 
 class _JoinedReader:
@@ -168,7 +168,7 @@ class View:
 
     def add_merged(self, merged: Merged, sources: Sequence[CopySource]) -> Partition:
         """Add a merged partition; return it as a partition of the view."""
-        directory = join(ROOT, str(merged.topic_partition))
+        directory = join(MERGED_ROOT, str(merged.topic_partition))
         whole: dict[str, Segment] = {}
         entries: list[FileInfo] = []
         before = 0
@@ -187,7 +187,7 @@ class View:
         own = {file: {merged.topic_partition: value} for file, value in offsets.items() if value is not None}
         self._note(own)
         self.listings[directory] = tuple(sorted(entries, key=lambda entry: entry.name))
-        partition = partition_of_entries(self.filesystem, directory, entries, ROOT, own)
+        partition = partition_of_entries(self.filesystem, directory, entries, MERGED_ROOT, own)
         known_ends = tuple(
             replace(one, end_offset=whole[one.path].end_offset) if one.path in whole else one
             for one in partition.segments
@@ -226,10 +226,10 @@ class View:
             *self.checkpoints(),
             *(FileInfo(one.directory, split_path(one.directory)[1], is_directory=True) for one in self.partitions),
         ]
-        self.listings[ROOT] = tuple(sorted(entries, key=lambda entry: entry.name))
+        self.listings[MERGED_ROOT] = tuple(sorted(entries, key=lambda entry: entry.name))
         metas = {partition.meta.node_id: partition.meta for partition in directories if partition.meta is not None}
         return LogDirectory(
-            path=ROOT,
+            path=MERGED_ROOT,
             filesystem=self.filesystem,
             partitions=tuple(
                 sorted(self.partitions, key=lambda partition: (partition.topic_partition, partition.directory))
@@ -241,7 +241,9 @@ class View:
 
     def checkpoints(self) -> list[FileInfo]:
         """Add the checkpoints of all added partitions to the view."""
-        return [self.add_file(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()]
+        return [
+            self.add_file(join(MERGED_ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()
+        ]
 
     def add_file(self, path: str, content: bytes) -> FileInfo:
         """Add a file with the given content to the view."""

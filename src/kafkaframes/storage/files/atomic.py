@@ -23,8 +23,8 @@ from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.files.names import DirectoryName
 
 UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
-ATTEMPT = ".kafkaframes-attempt-"  # prefix of the names that task attempts use in an unfinished directory
-SUCCESS = "_SUCCESS"
+ATTEMPT_PREFIX = ".kafkaframes-attempt-"  # prefix of the names that task attempts use in an unfinished directory
+SUCCESS_FILE = "_SUCCESS"
 _CHUNK_BYTES = 4 << 20
 
 
@@ -210,7 +210,7 @@ def write_directory(destination: Path) -> Iterator[Path]:
 
 def _remove_attempts(directory: Path) -> None:
     """Remove the files of task attempts whose workers were lost."""
-    for attempt in directory.glob(f"{ATTEMPT}*"):
+    for attempt in directory.glob(f"{ATTEMPT_PREFIX}*"):
         shutil.rmtree(attempt, ignore_errors=True)
     for left_over in directory.rglob(f"*{PART}-*"):
         left_over.unlink(missing_ok=True)

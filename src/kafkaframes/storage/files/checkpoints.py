@@ -20,9 +20,9 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
 
 _VERSION_LINE = "0"
-_INT32 = (MIN_INT32, MAX_INT32)
-_INT64 = (-(2**63), 2**63 - 1)
-_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+_INT32_RANGE = (MIN_INT32, MAX_INT32)
+_INT64_RANGE = (-(2**63), 2**63 - 1)
+_TOPIC_ID_PATTERN = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,11 @@ def _checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]
         lines.pop()
     if not lines:
         return
-    if _integer(lines[0].text.strip(), _INT32, lines[0], "version", file) != 0:
+    if _integer(lines[0].text.strip(), _INT32_RANGE, lines[0], "version", file) != 0:
         raise LogDirError(f"unknown checkpoint version {lines[0].text!r}", position=0, file=file)
     if len(lines) < 2:
         raise LogDirError("the count of entries is missing", position=len(raw), file=file)
-    count = _integer(lines[1].text.strip(), _INT32, lines[1], "count", file)
+    count = _integer(lines[1].text.strip(), _INT32_RANGE, lines[1], "count", file)
     if count != len(lines) - 2:
         position = lines[1].position
         raise LogDirError(f"{count} entries announced, {len(lines) - 2} present", position=position, file=file)
@@ -146,7 +146,9 @@ def read_leader_epochs(raw: bytes, *, file: str | None = None) -> tuple[EpochSta
     for line in _checkpoint_lines(raw, file):
         epoch, offset = _fields(line, 2, file)
         epochs.append(
-            EpochStart(_integer(epoch, _INT32, line, "epoch", file), _integer(offset, _INT64, line, "offset", file))
+            EpochStart(
+                _integer(epoch, _INT32_RANGE, line, "epoch", file), _integer(offset, _INT64_RANGE, line, "offset", file)
+            )
         )
     return tuple(epochs)
 
@@ -165,8 +167,8 @@ def read_offset_checkpoint(raw: bytes, *, file: str | None = None) -> dict[Topic
     offsets: dict[TopicPartition, int] = {}
     for line in _checkpoint_lines(raw, file):
         topic, partition, offset = _fields(line, 3, file)
-        key = TopicPartition(topic, _integer(partition, _INT32, line, "partition", file))
-        offsets[key] = _integer(offset, _INT64, line, "offset", file)
+        key = TopicPartition(topic, _integer(partition, _INT32_RANGE, line, "partition", file))
+        offsets[key] = _integer(offset, _INT64_RANGE, line, "offset", file)
     return offsets
 
 
@@ -191,10 +193,10 @@ def read_partition_metadata(raw: bytes, *, file: str | None = None) -> Partition
     if not {"version", "topic_id"} <= values.keys():
         raise LogDirError("version or topic_id is missing", position=len(raw), file=file)
     text, line = values["version"]
-    if _integer(text, _INT32, line, "version", file) != 0:
+    if _integer(text, _INT32_RANGE, line, "version", file) != 0:
         raise LogDirError(f"unknown version {text!r}", position=line.position, file=file)
     topic_id, line = values["topic_id"]
-    if not _TOPIC_ID.fullmatch(topic_id):
+    if not _TOPIC_ID_PATTERN.fullmatch(topic_id):
         raise LogDirError(f"{topic_id[:40]!r} is not a topic id", position=line.position, file=file)
     return PartitionMetadata(topic_id)
 

@@ -7,13 +7,13 @@ from typing import Final
 from kafkaframes.storage.files.names import FileName
 
 HEAD_BYTES: Final = 4096  # number of first bytes from which a file is recognized
-_CAPTURE: Final = "a capture: `kafkaframes report` and `kafkaframes audit` read captures"
-_MAGICS: Final = (
-    (b"\x0a\x0d\x0d\x0a", _CAPTURE),  # pcapng
-    (b"\xd4\xc3\xb2\xa1", _CAPTURE),  # pcap, little-endian and big-endian, in micro- and nanoseconds
-    (b"\xa1\xb2\xc3\xd4", _CAPTURE),
-    (b"\x4d\x3c\xb2\xa1", _CAPTURE),
-    (b"\xa1\xb2\x3c\x4d", _CAPTURE),
+_CAPTURE_DESCRIPTION: Final = "a capture: `kafkaframes report` and `kafkaframes audit` read captures"
+_FILE_SIGNATURES: Final = (
+    (b"\x0a\x0d\x0d\x0a", _CAPTURE_DESCRIPTION),  # pcapng
+    (b"\xd4\xc3\xb2\xa1", _CAPTURE_DESCRIPTION),  # pcap, little-endian and big-endian, in micro- and nanoseconds
+    (b"\xa1\xb2\xc3\xd4", _CAPTURE_DESCRIPTION),
+    (b"\x4d\x3c\xb2\xa1", _CAPTURE_DESCRIPTION),
+    (b"\xa1\xb2\x3c\x4d", _CAPTURE_DESCRIPTION),
     (b"PAR1", "a Parquet file: `kafkaframes restore` and `kafkaframes produce --format parquet` read it"),
     (b"ARROW1", "an Arrow file: `kafkaframes produce --format arrow` reads Arrow streams"),
     (b"\xff\xff\xff\xff", "an Arrow stream: `kafkaframes produce --format arrow` reads it"),
@@ -27,8 +27,8 @@ _MAGICS: Final = (
         "an lz4 file: decompress it first, except captures, whose name has to contain .pcap",
     ),
 )
-_REQUEST_LOG: Final = b"Completed request:"
-_CAPTURE_NAME: Final = ".pcap"
+_REQUEST_LOG_MARK: Final = b"Completed request:"
+_CAPTURE_SUFFIX: Final = ".pcap"
 _MAGIC_POSITION: Final = 16
 _MIN_BATCH_BYTES: Final = 14
 
@@ -43,14 +43,14 @@ def describe_content(head: bytes, name: str) -> str:
     >>> describe_content(b"PAR1...", "a.log").partition(":")[0]
     'a Parquet file'
     """
-    if _CAPTURE_NAME in name.lower():
-        return _CAPTURE
-    for magic, description in _MAGICS:
+    if _CAPTURE_SUFFIX in name.lower():
+        return _CAPTURE_DESCRIPTION
+    for magic, description in _FILE_SIGNATURES:
         if head.startswith(magic):
             return description
     if not head:
         return "an empty file"
-    if _REQUEST_LOG in head:
+    if _REQUEST_LOG_MARK in head:
         return "a request log of a broker: `kafkaframes audit` and `kafkaframes report` read it"
     if begins_with_batch(head):
         return "a segment under another name; the name has to be the first offset, such as 00000000000000000000.log"
@@ -63,7 +63,7 @@ def describe_content(head: bytes, name: str) -> str:
 
 def begins_with_batch(head: bytes) -> bool:
     """Return whether the first bytes of a file can be the header of a record batch or message."""
-    if len(head) <= _MAGIC_POSITION or any(head.startswith(magic) for magic, _ in _MAGICS):
+    if len(head) <= _MAGIC_POSITION or any(head.startswith(magic) for magic, _ in _FILE_SIGNATURES):
         return False
     size, magic = int.from_bytes(head[8:12], "big", signed=True), head[_MAGIC_POSITION]
     return head[0] < 0x80 and size >= _MIN_BATCH_BYTES and magic <= 2

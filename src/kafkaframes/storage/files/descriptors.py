@@ -12,22 +12,22 @@ import os
 import resource
 from typing import Final
 
-NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
-_UNLIMITED: Final = 1 << 20
-_LISTINGS: Final = ("/proc/self/fd", "/dev/fd")
+TOO_MANY_FILES_ERRORS: Final = (errno.EMFILE, errno.ENFILE)
+_ASSUMED_LIMIT: Final = 1 << 20
+_DESCRIPTOR_DIRECTORIES: Final = ("/proc/self/fd", "/dev/fd")
 _RESERVE_FRACTION, _MIN_RESERVE, _MAX_RESERVE = 8, 16, 256
 
 
 def descriptor_limit() -> int:
     """Return the largest number of open descriptors of this process (soft limit)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, _UNLIMITED)
+    return _ASSUMED_LIMIT if soft == resource.RLIM_INFINITY else min(soft, _ASSUMED_LIMIT)
 
 
 def raise_descriptor_limit() -> int:
     """Raise the soft limit to the hard limit if the system allows it, and return the soft limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = _UNLIMITED if hard == resource.RLIM_INFINITY else min(hard, _UNLIMITED)
+    target = _ASSUMED_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _ASSUMED_LIMIT)
     if target > descriptor_limit():
         with contextlib.suppress(OSError, ValueError):  # macOS has an additional, lower limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
@@ -49,13 +49,13 @@ def free_descriptors() -> int:
     >>> 0 < free_descriptors() < descriptor_limit()
     True
     """
-    for path in _LISTINGS:
+    for path in _DESCRIPTOR_DIRECTORIES:
         try:
             return max(descriptor_limit() - len(os.listdir(path)) + 1, 0)  # the listing itself uses one
         except FileNotFoundError:
             continue
         except OSError as error:
-            if error.errno in NO_DESCRIPTORS:
+            if error.errno in TOO_MANY_FILES_ERRORS:
                 return 0
             raise
     return descriptor_limit()

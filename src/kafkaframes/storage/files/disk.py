@@ -20,13 +20,13 @@ from contextlib import AbstractContextManager
 from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
-from kafkaframes.storage.files.descriptors import NO_DESCRIPTORS, count_reserved_descriptors, descriptor_limit
+from kafkaframes.storage.files.descriptors import TOO_MANY_FILES_ERRORS, count_reserved_descriptors, descriptor_limit
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt, join, split_path
 from kafkaframes.storage.files.local_disk import LocalDisk
 
 _Answer = TypeVar("_Answer")
-TEMPORARY = ".tmp"
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+TEMPORARY_SUFFIX = ".tmp"
+_NO_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 MIN_OPEN_FILES, MAX_OPEN_FILES = 8, 512  # of the pool, which uses at most a third of the process's file descriptors
 
 
@@ -117,7 +117,7 @@ class _OnlineFile:
         try:
             self._open().write(position, data)
         except OSError as error:
-            if error.errno not in NO_DESCRIPTORS:
+            if error.errno not in TOO_MANY_FILES_ERRORS:
                 disk.fail(self._path, error)
             disk.effect(self._path, lambda: self._open().write(position, data))
 
@@ -240,7 +240,7 @@ class OnlineDisk(FileSystemOver):
                 return act()
             except (OSError, LogDirError) as error:
                 cause = error if isinstance(error, OSError) else error.__cause__
-                lacks_descriptor = isinstance(cause, OSError) and cause.errno in NO_DESCRIPTORS
+                lacks_descriptor = isinstance(cause, OSError) and cause.errno in TOO_MANY_FILES_ERRORS
                 if not lacks_descriptor or not self._open or threading.get_ident() != self._owner:
                     raise
                 self._open.popitem(last=False)[0].rest()
@@ -296,7 +296,7 @@ class OnlineDisk(FileSystemOver):
             StorageError: always; later operations repeat it as their cause.
         """
         self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
-        self._lacks_space = error.errno in NO_DESCRIPTORS or (error.errno in _NO_SPACE and not loses_data)
+        self._lacks_space = error.errno in TOO_MANY_FILES_ERRORS or (error.errno in _NO_SPACE_ERRORS and not loses_data)
         raise self.failure from error
 
     def back_online(self, undo: Callable[[], None] = lambda: None) -> bool:
@@ -353,7 +353,7 @@ class OnlineDisk(FileSystemOver):
         try:
             descriptor = self.inner.open_descriptor(path)
         except OSError as error:
-            if error.errno in NO_DESCRIPTORS:
+            if error.errno in TOO_MANY_FILES_ERRORS:
                 return None
             raise StorageError(f"cannot be read: {error.strerror or error}", file=path) from error
         if descriptor is not None and descriptor >= self._max_descriptor:  # the lowest free number: few are free
@@ -413,8 +413,8 @@ def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = Fa
     """
 
     def undo() -> None:
-        if disk.stat(path + TEMPORARY) is not None:
-            disk.delete(path + TEMPORARY)
+        if disk.stat(path + TEMPORARY_SUFFIX) is not None:
+            disk.delete(path + TEMPORARY_SUFFIX)
 
     try:
         replace_file(disk, path, data, is_private=is_private)
@@ -433,15 +433,15 @@ def keep_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes]) 
 
     def undo() -> None:
         for path in paths:
-            if disk.stat(path + TEMPORARY) is not None:
-                disk.delete(path + TEMPORARY)
+            if disk.stat(path + TEMPORARY_SUFFIX) is not None:
+                disk.delete(path + TEMPORARY_SUFFIX)
 
     try:
         for path, data in paths.items():
-            _write_temporary(disk, path + TEMPORARY, data)
-        disk.flush_all([path + TEMPORARY for path in paths], ())
+            _write_temporary(disk, path + TEMPORARY_SUFFIX, data)
+        disk.flush_all([path + TEMPORARY_SUFFIX for path in paths], ())
         for path in paths:
-            disk.rename(path + TEMPORARY, path)
+            disk.rename(path + TEMPORARY_SUFFIX, path)
         disk.sync_directory(directory)
     except StorageError:
         disk.back_online(undo)
@@ -469,7 +469,7 @@ def write_whole(
     path: str,
     data: bytes,
     *,
-    temporary: str = TEMPORARY,
+    temporary: str = TEMPORARY_SUFFIX,
     is_private: bool = False,
     is_flushed: bool = True,
 ) -> None:

@@ -21,13 +21,13 @@ from kafkaframes.errors import LogDirError, MissingExtraError
 
 _Answer = TypeVar("_Answer")
 # Delays before a failed request is repeated, in addition to the retries of the store's own client.
-RETRY_AFTER_SECONDS = (0.1, 0.4, 1.6)
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
-MAGIC_CHARACTERS = frozenset("*?[")
+RETRY_DELAYS_SECONDS = (0.1, 0.4, 1.6)
+_FINAL_ERRORS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
+GLOB_CHARACTERS = frozenset("*?[")
 MAX_UNCHECKED_BYTES = 1 << 20  # larger reads are first limited to the file's size
-KEY_FILES = "key_files"  # not an option of fsspec: private keys for encrypted tiered segments
-FOLLOW_LINKS = "follow_links"  # an option of the local disk
-VIEW_MARK = "!/"  # separator in the path of a tiered segment's file, between the object and the file name
+KEY_FILES_OPTION = "key_files"  # not an option of fsspec: private keys for encrypted tiered segments
+FOLLOW_LINKS_OPTION = "follow_links"  # an option of the local disk
+VIEW_SEPARATOR = "!/"  # separator in the path of a tiered segment's file, between the object and the file name
 ReadAt = Callable[[int, int], bytes]  # (position, length) -> up to length bytes, fewer at the end of the file
 
 
@@ -226,11 +226,11 @@ class FsspecFileSystem:
 
     def _ask(self, path: str, question: Callable[[Any], _Answer]) -> _Answer:
         store = self._store()
-        for wait_seconds in (*RETRY_AFTER_SECONDS, None):
+        for wait_seconds in (*RETRY_DELAYS_SECONDS, None):
             try:
                 return question(store)
             except Exception as error:  # each store has its own exceptions (botocore's, aiohttp's, pyarrow's)
-                if wait_seconds is None or isinstance(error, _FINAL):
+                if wait_seconds is None or isinstance(error, _FINAL_ERRORS):
                     raise LogDirError(f"cannot be read: {type(error).__name__}: {error}", file=path) from error
                 time.sleep(wait_seconds)
         raise AssertionError("the last attempt returns or raises")
@@ -316,7 +316,7 @@ def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSyst
     """
     protocol, mark, _ = path.partition("://")
     store_options = dict(options or {})
-    follow_links = bool(store_options.pop(FOLLOW_LINKS, False))
+    follow_links = bool(store_options.pop(FOLLOW_LINKS_OPTION, False))
     return FsspecFileSystem(protocol, store_options) if mark and protocol != "file" else LocalFileSystem(follow_links)
 
 
@@ -338,7 +338,7 @@ def wrap(filesystem: Any) -> FileSystem:
 
 def has_magic(path: str) -> bool:
     """Return whether ``path`` has a wildcard of ``glob``."""
-    return not MAGIC_CHARACTERS.isdisjoint(path)
+    return not GLOB_CHARACTERS.isdisjoint(path)
 
 
 class FileSystemOver:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaframes.errors import LogDirError
 from kafkaframes.records import layout
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, MESSAGE_V1, MIN_SIZE, OVERHEAD_BYTES
-from kafkaframes.records.reasons import CORRUPT_ENDS, END, END_REASONS, SMALL_SIZE, TORN
+from kafkaframes.records.reasons import CORRUPT_END_REASONS, END, END_REASONS, SMALL_SIZE, TORN
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from kafkaframes.records.scan import Batches
 
 WINDOW_BYTES = 16 << 10  # size of one read; the rest of a larger batch is skipped
-_AT_MAGIC = MESSAGE_V0.position_of("magic")
-_AT_SIZE = MESSAGE_V0.position_of("size")
-_SIZE = struct.Struct(">i")
+_MAGIC_POSITION = MESSAGE_V0.position_of("magic")
+_SIZE_POSITION = MESSAGE_V0.position_of("size")
+_SIZE_STRUCT = struct.Struct(">i")
 _V0, _V1, _V2 = (
     struct.Struct(">" + "".join(field.format for field in header.fields))
     for header in (MESSAGE_V0, MESSAGE_V1, BATCH_V2)
@@ -126,7 +126,7 @@ class HeaderWalk:
     @property
     def is_corrupt(self) -> bool:
         """Whether Kafka reports this end as an error; an incomplete last batch is not an error."""
-        return self.status in CORRUPT_ENDS
+        return self.status in CORRUPT_END_REASONS
 
     def __iter__(self) -> Iterator[BatchHeader]:
         window, start = b"", 0
@@ -150,7 +150,7 @@ class HeaderWalk:
         return remaining_bytes > BYTES_TO_MAGIC
 
     def _parse(self, window: bytes, at: int) -> BatchHeader | None:
-        body: int = _SIZE.unpack_from(window, at + _AT_SIZE)[0]
+        body: int = _SIZE_STRUCT.unpack_from(window, at + _SIZE_POSITION)[0]
         if body < MIN_SIZE:
             self.status = SMALL_SIZE
             return None
@@ -168,7 +168,7 @@ def parse_header(window: bytes | bytearray, *, at: int, position: int, size: int
         position: position of the batch in the file, in bytes.
         size: size of the whole batch, from its size field, in bytes.
     """
-    magic: int = int.from_bytes(window[at + _AT_MAGIC : at + _AT_MAGIC + 1], "big", signed=True)
+    magic: int = int.from_bytes(window[at + _MAGIC_POSITION : at + _MAGIC_POSITION + 1], "big", signed=True)
     if magic >= 2:
         return _parse_v2(window[at : at + min(size, _V2.size)], position, size, magic)
     if magic == 1:
@@ -186,9 +186,9 @@ def first_header(data: bytes | bytearray) -> BatchHeader | None:
 
     The size in the header is not checked. If ``data`` ends inside the header, the missing fields are -1.
     """
-    if len(data) < BYTES_TO_MAGIC or data[_AT_MAGIC] != 2:
+    if len(data) < BYTES_TO_MAGIC or data[_MAGIC_POSITION] != 2:
         return None
-    return _parse_v2(data[: _V2.size], 0, _SIZE.unpack_from(data, _AT_SIZE)[0] + OVERHEAD_BYTES, 2)
+    return _parse_v2(data[: _V2.size], 0, _SIZE_STRUCT.unpack_from(data, _SIZE_POSITION)[0] + OVERHEAD_BYTES, 2)
 
 
 def headers_of(data: bytes | bytearray) -> list[BatchHeader]:
@@ -196,7 +196,7 @@ def headers_of(data: bytes | bytearray) -> list[BatchHeader]:
 
     A single batch, the usual append in format 2, is parsed directly; the scan kernel parses several.
     """
-    size = int.from_bytes(data[_AT_SIZE:OVERHEAD_BYTES], "big", signed=True)
+    size = int.from_bytes(data[_SIZE_POSITION:OVERHEAD_BYTES], "big", signed=True)
     if size + OVERHEAD_BYTES == len(data) and size >= MIN_SIZE:
         return [parse_header(data, at=0, position=0, size=len(data))]
     from kafkaframes.records.scan import scan_all  # it imports numpy and a kernel, which single batches do not need

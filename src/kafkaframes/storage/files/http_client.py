@@ -8,7 +8,7 @@ import urllib.request
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-_PORTS: Final = {"http": 80, "https": 443}
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class _SameOrigin(urllib.request.HTTPRedirectHandler):
@@ -51,4 +51,4 @@ def is_loopback(host: str) -> bool:
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 
-_PRIVATE = 0o600
+_PRIVATE_MODE = 0o600
 # A POSIX record lock belongs to a process: a second lock succeeds, and closing the file once releases both.
-_HELD: set[str] = set()
+_LOCKED_PATHS: set[str] = set()
 
 
 def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
@@ -43,7 +43,7 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
         OSError: the file cannot be opened, or does not exist and ``create`` is false.
     """
     name = os.path.realpath(path)
-    if name in _HELD:
+    if name in _LOCKED_PATHS:
         return None
     descriptor, kind = _open_lock_file(path, create=create)
     try:
@@ -51,10 +51,10 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     except OSError:
         os.close(descriptor)
         return None
-    _HELD.add(name)
+    _LOCKED_PATHS.add(name)
 
     def release() -> None:
-        _HELD.discard(name)
+        _LOCKED_PATHS.discard(name)
         os.close(descriptor)
 
     return release
@@ -71,11 +71,15 @@ def _open_lock_file(path: str, *, create: bool) -> tuple[int, int]:
         return os.open(path, flags | os.O_RDONLY), fcntl.LOCK_SH
 
 
-MANY = 64
-_THREADS = 32
-_SEVERAL = 4
-_REPORTS_ERRORS = (5, 8)  # first Linux release whose syncfs reports failed writes
-_SAFE = {"ext4", "xfs", "tmpfs"}  # on overlayfs, NFS and FUSE, syncfs may return before all data is on the disk
+MIN_SYNCFS_FILES = 64
+_FSYNC_THREADS = 32
+_MIN_CONCURRENT_FILES = 4
+_FIRST_LINUX_WITH_SYNCFS_ERRORS = (5, 8)  # first Linux release whose syncfs reports failed writes
+_SYNCFS_FILESYSTEMS = {
+    "ext4",
+    "xfs",
+    "tmpfs",
+}  # on overlayfs, NFS and FUSE, syncfs may return before all data is on the disk
 
 
 def flush_many(files: Sequence[str], directories: Sequence[str]) -> None:
@@ -84,7 +88,7 @@ def flush_many(files: Sequence[str], directories: Sequence[str]) -> None:
     Raises:
         OSError: a flush fails.
     """
-    if len(files) + len(directories) >= MANY and _sync_file_system(
+    if len(files) + len(directories) >= MIN_SYNCFS_FILES and _sync_file_system(
         {*(os.path.dirname(path) or "." for path in files), *directories}
     ):
         return
@@ -94,12 +98,12 @@ def flush_many(files: Sequence[str], directories: Sequence[str]) -> None:
 
 def in_threads(flush: Callable[[str], None], paths: Sequence[str]) -> None:
     """Flush each path, several paths in threads, because the disk combines them (4 files: 3 ms instead of 13 ms)."""
-    if len(paths) < _SEVERAL:
+    if len(paths) < _MIN_CONCURRENT_FILES:
         for path in paths:
             flush(path)
         return
-    with ThreadPoolExecutor(min(_THREADS, len(paths))) as threads:
-        for _ in threads.map(flush, paths, chunksize=MANY):
+    with ThreadPoolExecutor(min(_FSYNC_THREADS, len(paths))) as threads:
+        for _ in threads.map(flush, paths, chunksize=MIN_SYNCFS_FILES):
             pass
 
 
@@ -134,7 +138,7 @@ def _is_safe(device: int) -> bool:
     if platform.system() != "Linux":
         return False
     release = tuple(int(number) for number in platform.release().split("-")[0].split(".")[:2] if number.isdigit())
-    return release >= _REPORTS_ERRORS and _file_system_of(device) in _SAFE
+    return release >= _FIRST_LINUX_WITH_SYNCFS_ERRORS and _file_system_of(device) in _SYNCFS_FILESYSTEMS
 
 
 def _file_system_of(device: int) -> str:
@@ -153,9 +157,9 @@ class LocalFile:
 
     def __init__(self, path: str, *, is_private: bool = False) -> None:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(path, flags, _PRIVATE if is_private else 0o644)
+        self._descriptor = os.open(path, flags, _PRIVATE_MODE if is_private else 0o644)
         if is_private:  # the file may exist with another mode
-            os.fchmod(self._descriptor, _PRIVATE)
+            os.fchmod(self._descriptor, _PRIVATE_MODE)
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""

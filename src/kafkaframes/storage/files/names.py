@@ -28,8 +28,8 @@ DIRECTORY_STATES = ("delete", "future", "stray")
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-BROKER_LOCK = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+BROKER_LOCK_FILE = ".lock"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
@@ -47,8 +47,12 @@ INTERNAL_TOPICS = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
 )
 
-_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})(?:\.(?P<unique_id>[0-9a-f]{32})-(?P<state>[a-z]+))?")
-_FILE = re.compile(r"(?P<offset>[0-9]{20})(?:-(?P<epoch>[0-9]{10}))?\.(?P<kind>[a-z]+)(?:\.(?P<temporary>[a-z.]+))?")
+_DIRECTORY_PATTERN = re.compile(
+    r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})(?:\.(?P<unique_id>[0-9a-f]{32})-(?P<state>[a-z]+))?"
+)
+_FILE_PATTERN = re.compile(
+    r"(?P<offset>[0-9]{20})(?:-(?P<epoch>[0-9]{10}))?\.(?P<kind>[a-z]+)(?:\.(?P<temporary>[a-z.]+))?"
+)
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -109,7 +113,7 @@ class DirectoryName:
         >>> DirectoryName.parse("remote-log-index-cache") is None
         True
         """
-        match = _DIRECTORY.fullmatch(name)
+        match = _DIRECTORY_PATTERN.fullmatch(name)
         if match is None or int(match["partition"]) > MAX_INT32:
             return None
         state = match["state"] or ""
@@ -146,7 +150,7 @@ class FileName:
         >>> FileName.parse("00000000000000000081-0000000001.checkpoint").leader_epoch
         1
         """
-        match = _FILE.fullmatch(name)
+        match = _FILE_PATTERN.fullmatch(name)
         if match is None or int(match["offset"]) > _MAX_OFFSET:
             return None
         kind, temporary, epoch = match["kind"], match["temporary"] or "", match["epoch"]

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from kafkaframes.errors import LogDirError
 from kafkaframes.wire.checksum import crc32c
 
-_HEADER = struct.Struct(">hIi")
-_CRC_FROM = 6
-_ENTRY = struct.Struct(">qhiqiqiq")
+_HEADER_STRUCT = struct.Struct(">hIi")
+_CRC_START = 6
+_ENTRY_STRUCT = struct.Struct(">qhiqiqiq")
 SNAPSHOT_VERSION = 1
 
 
@@ -45,30 +45,30 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
     Raises:
         LogDirError: version, CRC, count or size is wrong. Kafka then deletes the file and replays the log.
     """
-    if len(raw) < _HEADER.size:
+    if len(raw) < _HEADER_STRUCT.size:
         raise LogDirError(f"{len(raw)} bytes are no producer snapshot", position=len(raw), file=file)
-    version, crc, count = _HEADER.unpack_from(raw)
+    version, crc, count = _HEADER_STRUCT.unpack_from(raw)
     if version != SNAPSHOT_VERSION:
         raise LogDirError(f"unknown version {version} of a producer snapshot", position=0, file=file)
-    actual_crc = crc32c(memoryview(raw)[_CRC_FROM:])
+    actual_crc = crc32c(memoryview(raw)[_CRC_START:])
     if actual_crc != crc:
         raise LogDirError(f"CRC is {actual_crc:#010x}, the file says {crc:#010x}", position=2, file=file)
-    if count < 0 or _HEADER.size + count * _ENTRY.size != len(raw):
-        raise LogDirError(f"{count} producers do not make {len(raw)} bytes", position=_CRC_FROM, file=file)
-    return tuple(ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(raw[_HEADER.size :]))
+    if count < 0 or _HEADER_STRUCT.size + count * _ENTRY_STRUCT.size != len(raw):
+        raise LogDirError(f"{count} producers do not make {len(raw)} bytes", position=_CRC_START, file=file)
+    return tuple(ProducerEntry(*fields) for fields in _ENTRY_STRUCT.iter_unpack(raw[_HEADER_STRUCT.size :]))
 
 
 def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
     """Write a producer snapshot, with the producers in the given order."""
-    entries = [_ENTRY.pack(*one) for one in producers]
+    entries = [_ENTRY_STRUCT.pack(*one) for one in producers]
     body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
 
-_ABORTED = struct.Struct(">hqqqq")
-ABORTED_SIZE_BYTES = _ABORTED.size
+_ABORTED_STRUCT = struct.Struct(">hqqqq")
+ABORTED_SIZE_BYTES = _ABORTED_STRUCT.size
 INDEX_VERSION = 0
-_CHECKED = struct.Struct(">b17xq8x")  # the first byte of an entry's version, and its last offset
+_ENTRY_CHECK_STRUCT = struct.Struct(">b17xq8x")  # the first byte of an entry's version, and its last offset
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -106,7 +106,7 @@ def read_txn_index(
         raise LogDirError(reason, position=whole, file=file)
     transactions: list[AbortedTransaction] = []
     for position in range(0, whole, ABORTED_SIZE_BYTES):
-        version, *fields = _ABORTED.unpack_from(raw, position)
+        version, *fields = _ABORTED_STRUCT.unpack_from(raw, position)
         if version != INDEX_VERSION:
             raise LogDirError(f"unknown version {version} of an entry", position=position, file=file)
         transaction = AbortedTransaction(*fields)
@@ -124,7 +124,7 @@ def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
     version. ``read_txn_index`` checks more.
     """
     whole = len(raw) - len(raw) % ABORTED_SIZE_BYTES
-    versions_and_offsets = _CHECKED.iter_unpack(memoryview(raw)[:whole])
+    versions_and_offsets = _ENTRY_CHECK_STRUCT.iter_unpack(memoryview(raw)[:whole])
     return all(version <= INDEX_VERSION and last_offset >= base_offset for version, last_offset in versions_and_offsets)
 
 
@@ -140,6 +140,6 @@ def _check(transaction: AbortedTransaction, least: int, position: int, file: str
 def write_txn_index(transactions: Iterable[AbortedTransaction]) -> bytes:
     """Write a transaction index."""
     return b"".join(
-        _ABORTED.pack(INDEX_VERSION, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
+        _ABORTED_STRUCT.pack(INDEX_VERSION, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
         for one in transactions
     )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.reasons import END, MORE
-from kafkaframes.records.scan import CUT, FILE, Batches, Bytes, Chunk, Chunks, End, Ints, as_array
+from kafkaframes.records.scan import FILE, SHORTENED_SOURCE, Batches, Bytes, Chunk, Chunks, End, Ints, as_array
 from kafkaframes.storage.files.filesystem import ReadAt
 
 WINDOW_BYTES = 4 << 20
@@ -101,7 +101,7 @@ class _FileSource(NamedTuple):
         """
         data = self.read_at(position, length)
         if len(data) < length:
-            raise LogDirError(End(0, CUT).reason, position=position + len(data), file=self.name)
+            raise LogDirError(End(0, SHORTENED_SOURCE).reason, position=position + len(data), file=self.name)
         return as_array(data)
 
 
@@ -112,8 +112,8 @@ class _FileSource(NamedTuple):
 # process. The file stays open, so a broker may rename or delete it. If the file is truncated, the rest is read and the
 # reader gets ``scan.CUT``. Bytes that are appended after the start are not read.
 
-VANISHED = "has vanished since the read was planned"
-SHORTER = "has become shorter since the read was planned"
+VANISHED_REASON = "has vanished since the read was planned"
+SHORTENED_REASON = "has become shorter since the read was planned"
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ def open_segment_file(
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         if planned_bytes is not None and isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise LogDirError(VANISHED, file=path) from error
+            raise LogDirError(VANISHED_REASON, file=path) from error
         reason = error.strerror if isinstance(error, OSError) else error
         raise LogDirError(f"cannot be read: {reason}", file=path) from error
     try:
@@ -186,7 +186,7 @@ def open_segment_file(
             raise LogDirError("is a directory, not a segment", file=path)
         size_bytes = os.fstat(descriptor).st_size
         if planned_bytes is not None and size_bytes < planned_bytes:
-            raise LogDirError(SHORTER, file=path)
+            raise LogDirError(SHORTENED_REASON, file=path)
         yield SegmentFile(path, descriptor, size_bytes, meter or Meter())
     finally:
         os.close(descriptor)

@@ -20,10 +20,10 @@ from kafkaframes.records.build import DEFAULT_BATCH_BYTES, build_records
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.scan import scan_all
 
-BUILD_BYTES = 8 << 20
+BUFFERED_BYTES = 8 << 20
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-_TYPE_COLUMNS = ("timestampType", "timestamp_type")
-_TYPES = {"NoTimestampType": 0, "CreateTime": 0, "LogAppendTime": 1}
+_TIMESTAMP_TYPE_COLUMNS = ("timestampType", "timestamp_type")
+_TIMESTAMP_TYPES = {"NoTimestampType": 0, "CreateTime": 0, "LogAppendTime": 1}
 _CREATE_TIME = 0
 
 
@@ -85,7 +85,7 @@ class BatchBuilder:
                 self._type = int(types[start])
             self._waiting.append(plain.slice(start, stop - start))
             self._bytes += self._waiting[-1].nbytes
-            if self._bytes >= BUILD_BYTES:
+            if self._bytes >= BUFFERED_BYTES:
                 yield from self._build(hold_back=True)
 
     def finish(self) -> Iterator[bytes]:
@@ -161,13 +161,13 @@ def _without_null_times(table: pa.Table) -> pa.Table:
 
 def _timestamp_types(table: pa.Table) -> Any:
     """Return the timestamp type of each row: 0 for CreateTime (the default), 1 for LogAppendTime."""
-    name = next((name for name in _TYPE_COLUMNS if name in table.column_names), None)
+    name = next((name for name in _TIMESTAMP_TYPE_COLUMNS if name in table.column_names), None)
     if name is None:
         return np.zeros(table.num_rows, np.int64)
     column = table.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return np.array([_TYPES.get(one, 0) for one in column.to_pylist()], np.int64)
+        return np.array([_TIMESTAMP_TYPES.get(one, 0) for one in column.to_pylist()], np.int64)
     types = pc.fill_null(column, _CREATE_TIME).to_numpy()
     return (types == 1).astype(np.int64)

@@ -21,8 +21,8 @@ from kafkaframes.storage.files.checkpoints import CleanShutdown
 from kafkaframes.storage.files.contents import HEAD_BYTES, describe_content
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries, read_small
 from kafkaframes.storage.files.filesystem import (
-    KEY_FILES,
-    VIEW_MARK,
+    KEY_FILES_OPTION,
+    VIEW_SEPARATOR,
     FileInfo,
     FileSystem,
     LocalFileSystem,
@@ -49,9 +49,9 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
             tiered segments.
     """
     store_options = dict(options or {})
-    key_files = store_options.pop(KEY_FILES, ())
+    key_files = store_options.pop(KEY_FILES_OPTION, ())
     filesystem = store_of(path, options=store_options)
-    if VIEW_MARK in path:
+    if VIEW_SEPARATOR in path:
         from kafkaframes.storage.tiered import view  # it imports decompression and manifests, which few paths need
         from kafkaframes.storage.tiered.names import ViewPath
 
@@ -80,7 +80,7 @@ def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
 
 def view_object(path: str) -> str:
     """Return the path of the ``.log`` object for a view path, as ``discover`` accepts it; other paths are unchanged."""
-    if VIEW_MARK not in path:
+    if VIEW_SEPARATOR not in path:
         return path
     from kafkaframes.storage.tiered import names
 
@@ -91,7 +91,7 @@ def view_object(path: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 _ParsedFile = TypeVar("_ParsedFile")
-NESTED_DEPTH = 4  # number of directory levels that are searched for log directories
+MAX_SEARCH_DEPTH = 4  # number of directory levels that are searched for log directories
 
 
 def discover(
@@ -135,7 +135,7 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
     from kafkaframes.storage.tiered import view  # it imports decompression, which only tiered stores need
 
     knowledge = view.Knowledge.of(_merge_directories(directories))
-    key_files = options.get(KEY_FILES, ())
+    key_files = options.get(KEY_FILES_OPTION, ())
     return [
         one if isinstance(one, LogDirectory) else view.show(one, knowledge, key_files=key_files) for one in listed_logs
     ]
@@ -177,7 +177,7 @@ def discover_partition(
         marker = CleanShutdown() if is_clean else None
         return LogDirectory(above, filesystem, (partition,), clean_shutdown=marker, problems=partition.problems)
     log_directory = _single_partition(filesystem, path, entries)
-    is_clean = filesystem.stat(join(log_directory.path, names.CLEAN_SHUTDOWN)) is not None
+    is_clean = filesystem.stat(join(log_directory.path, names.CLEAN_SHUTDOWN_FILE)) is not None
     return replace(log_directory, clean_shutdown=CleanShutdown() if is_clean else None)
 
 
@@ -203,7 +203,7 @@ def _existing(filesystem: FileSystem, path: str) -> FileInfo:
 
 
 def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
-    directories = _below(filesystem, path, filesystem.list_directory(path), NESTED_DEPTH)
+    directories = _below(filesystem, path, filesystem.list_directory(path), MAX_SEARCH_DEPTH)
     if not directories:
         raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
     return directories
@@ -259,8 +259,8 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
         if entry.is_directory and _is_partition(entry)
     ]
     meta = small(names.META_PROPERTIES, checkpoints.read_meta_properties)
-    marker = small(names.CLEAN_SHUTDOWN, checkpoints.read_clean_shutdown)
-    if marker is None and names.CLEAN_SHUTDOWN in files:
+    marker = small(names.CLEAN_SHUTDOWN_FILE, checkpoints.read_clean_shutdown)
+    if marker is None and names.CLEAN_SHUTDOWN_FILE in files:
         marker = CleanShutdown()  # Kafka checks only that the file exists
     return LogDirectory(
         path=path,
@@ -394,7 +394,7 @@ def links_under(paths: Iterable[str]) -> list[str]:
             continue
         starts = disk.glob(path) if has_magic(path) and not os.path.exists(path) else [path]
         for start in starts:
-            links |= dict.fromkeys(_links_below(start, NESTED_DEPTH + 1))
+            links |= dict.fromkeys(_links_below(start, MAX_SEARCH_DEPTH + 1))
     return list(links)
 
 

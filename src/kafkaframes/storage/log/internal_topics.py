@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.errors import CorruptRecordError, DecodeError, OptionError
 from kafkaframes.protocol.messages import envelopes, message
-from kafkaframes.records.fields import END_OF_TRANSACTION, control_type
+from kafkaframes.records.fields import END_MARKER_TYPES, control_type
 from kafkaframes.wire.primitives import read_int16
 
-TOPICS: Final = (*envelopes.COORDINATOR_TOPICS, *envelopes.METADATA_TOPICS)
-CONSUMER: Final = "consumer"
+READABLE_TOPICS: Final = (*envelopes.COORDINATOR_TOPICS, *envelopes.METADATA_TOPICS)
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _MEMBER_FIELDS: Final = (
     ("subscription", "ConsumerProtocolSubscription"),
     ("assignment", "ConsumerProtocolAssignment"),
@@ -58,7 +58,7 @@ class InternalRecord(NamedTuple):
 
 
 def open_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
-    """Decode a record of one of ``TOPICS``.
+    """Decode a record of one of ``READABLE_TOPICS``.
 
     Raises:
         OptionError: the topic is not one of them.
@@ -67,7 +67,7 @@ def open_record(topic: str, key: bytes | None, value: bytes | None) -> InternalR
         return _coordinator(topic, key, value)
     if topic in envelopes.METADATA_TOPICS:
         return _metadata(topic, value)
-    raise OptionError(f"{topic!r} is not an internal topic; those are {', '.join(TOPICS)}")
+    raise OptionError(f"{topic!r} is not an internal topic; those are {', '.join(READABLE_TOPICS)}")
 
 
 def _coordinator(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
@@ -118,7 +118,7 @@ def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = T
     if name is None or value is None:
         return InternalRecord(kind)
     try:
-        if kind in END_OF_TRANSACTION:
+        if kind in END_MARKER_TYPES:
             decoded, version = envelopes.decode_versioned(name, value)
         else:
             version, _ = read_int16(value, 0)
@@ -132,7 +132,7 @@ def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = T
 
 def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
     """Decode the consumers' subscriptions and assignments in a group's JSON, in place; other protocols stay base64."""
-    if data.get("protocolType") != CONSUMER:
+    if data.get("protocolType") != CONSUMER_PROTOCOL_TYPE:
         return
     for member in data.get("members", ()):
         for field, name in _MEMBER_FIELDS:

@@ -16,7 +16,7 @@ from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.scan import BatchSource, Bytes, End, as_array
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt
 from kafkaframes.storage.files.indexes import read_offset_index
-from kafkaframes.storage.files.scan import SHORTER, VANISHED, Meter, open_segment_file
+from kafkaframes.storage.files.scan import SHORTENED_REASON, VANISHED_REASON, Meter, open_segment_file
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.tiered.chunks import ChunkReader
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
@@ -28,7 +28,7 @@ from kafkaframes.storage.tiered.names import ViewPath
 # Reads from a store are buffered, some megabytes at a time. A tiered segment with a damaged chunk ends, for its reader,
 # before that chunk; ``damage`` then has the reason.
 
-STORE_BYTES = 8 << 20  # smallest request to a store: each request takes some milliseconds, whatever its size
+MIN_STORE_READ_BYTES = 8 << 20  # smallest request to a store: each request takes some milliseconds, whatever its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class StoredSegment:
         """
         at = position - self._start
         if at < 0 or at + length > len(self._data):
-            fetch_bytes = min(max(length, STORE_BYTES), max(self.size_bytes - position, 0))
+            fetch_bytes = min(max(length, MIN_STORE_READ_BYTES), max(self.size_bytes - position, 0))
             self._start, self._data, at = position, self._fetch_bytes(position, fetch_bytes), 0
         return as_array(memoryview(self._data)[at : at + length])
 
@@ -265,7 +265,7 @@ def _check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
     """Return the size of a segment, which is at least ``end``."""
     info = filesystem.stat(path)
     if info is None:
-        raise LogDirError(VANISHED, file=path)
+        raise LogDirError(VANISHED_REASON, file=path)
     if info.size_bytes < end:
-        raise LogDirError(SHORTER, file=path)
+        raise LogDirError(SHORTENED_REASON, file=path)
     return info.size_bytes

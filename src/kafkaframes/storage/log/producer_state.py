@@ -18,7 +18,7 @@ from kafkaframes.storage.log.transactions import producer_batches_from
 # tombstones and markers. 3.9 has delete horizons and keeps formats. 4.x rewrites formats 0 and 1 as 2 (KAFKA-13093).
 BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD = "2.8", "3.9", "4.x"
 # Before KIP-854 introduced producer.id.expiration.ms, producers expired after transactional.id.expiration.ms.
-OLD_EXPIRATION_MS = 604_800_000
+OLD_PRODUCER_EXPIRATION_MS = 604_800_000
 BROKER_RELEASES = (BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD)
 
 
@@ -26,7 +26,7 @@ def expiration_of(broker_release: str, expiration_ms: int | None) -> int:
     """Return the time after which a broker forgets an idle producer, in milliseconds."""
     if expiration_ms is not None:
         return expiration_ms
-    return OLD_EXPIRATION_MS if broker_release == BEFORE_HORIZONS else DEFAULT_EXPIRATION_MS
+    return OLD_PRODUCER_EXPIRATION_MS if broker_release == BEFORE_HORIZONS else DEFAULT_EXPIRATION_MS
 
 
 def load_producer_states(

@@ -20,7 +20,7 @@ from kafkaframes.storage.log.transactions import Marker, Seen
 from kafkaframes.wire.integers import MAX_INT32
 
 DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
-BATCHES_KEPT = 5
+MAX_CACHED_BATCHES = 5
 NONE = -1
 CLIENT, REPLICATION, COORDINATOR = "CLIENT", "REPLICATION", "COORDINATOR"
 _MAX_VERIFICATIONS = 1_000  # largest number of pending verifications of a partition
@@ -353,7 +353,7 @@ def _after_data(state: ProducerState, header: BatchHeader, origin: str) -> Produ
         current.coordinator_epoch,
         header.max_timestamp,
         header.base_offset if begins else state.current_txn_first_offset,
-        (*current.batches, new_batch)[-BATCHES_KEPT:],
+        (*current.batches, new_batch)[-MAX_CACHED_BATCHES:],
     )
 
 

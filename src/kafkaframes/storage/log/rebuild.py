@@ -43,7 +43,7 @@ from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
 from kafkaframes.storage.log.transactions import OpenTransactions, Seen, markers_of, producer_batches
 
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
-INDEXED = ("position", "last_offset", "max_timestamp")  # the columns from which indexes are built
+INDEXED_COLUMNS = ("position", "last_offset", "max_timestamp")  # the columns from which indexes are built
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def rebuild_indexes(
     """
     open_transactions = OpenTransactions() if follow is None else follow
     producers = Producers() if producers is None else producers
-    parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in INDEXED}
+    parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in INDEXED_COLUMNS}
     epochs: list[EpochStart] = []
     producers_end = segment.base_offset
     aborted_transactions: list[AbortedTransaction] = []
@@ -146,7 +146,7 @@ def rebuild_indexes(
         windows = scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path)
         read = (window.batches for window in windows)
         for batches in read if headers is None else headers:
-            for name in INDEXED:
+            for name in INDEXED_COLUMNS:
                 parts[name].append(batches.column(name).copy())
             of_format_2 = np.flatnonzero(batches.is_v2)
             if len(of_format_2):
@@ -155,7 +155,7 @@ def rebuild_indexes(
             for header, markers in with_producers(reader, batches):
                 producers.see(header, markers)
                 aborted_transactions += open_transactions.see(header, markers)
-    positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in INDEXED)
+    positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in INDEXED_COLUMNS)
     indexes = build_indexes(segment.base_offset, positions, last_offsets, stamps, interval_bytes=index_interval_bytes)
     next_offset = int(last_offsets[-1]) + 1 if len(last_offsets) else segment.base_offset
     return RebuiltIndexes(*indexes, tuple(aborted_transactions), next_offset, producers_end, tuple(epochs))

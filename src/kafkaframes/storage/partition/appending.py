@@ -35,12 +35,12 @@ from kafkaframes.storage.partition.state import LogState
 from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
-NO_TIME = -1
+NO_TIMESTAMP = -1
 NO_EPOCH = -1
 NO_OFFSET = -1
 _OFFSET_BYTES = 8
-_NOTHING = Prepared({}, {})
-_CRC_FROM = BATCH_V2.end_of("crc")
+_NOTHING_PREPARED = Prepared({}, {})
+_CRC_END = BATCH_V2.end_of("crc")
 _BEFORE_OFFSETS, _AFTER_EPOCH = COLUMN["base_offset"], COLUMN["leader_epoch"] + 1
 
 
@@ -253,7 +253,7 @@ def _ordinary(data: Raw) -> list[BatchHeader]:
     if size + OVERHEAD_BYTES != len(data):
         return []
     header = parse_header(data, at=0, position=0, size=len(data))
-    is_intact = header.codec < len(CODECS) and crc32c(memoryview(data)[_CRC_FROM:]) == header.crc
+    is_intact = header.codec < len(CODECS) and crc32c(memoryview(data)[_CRC_END:]) == header.crc
     return [header] if is_intact else []
 
 
@@ -315,20 +315,20 @@ def _append(
     try:
         _assign_epochs(state, headers)
         segment.append(data, headers, settings)
-        if producer_changes is not _NOTHING:
+        if producer_changes is not _NOTHING_PREPARED:
             for transaction in state.producers.list_aborted_transactions(producer_changes):
                 segment.txn_index.append(transaction)
     except StorageError:
         state.disk.back_online(lambda: segment.truncate(before, state.log_end_offset))
         raise
     state.log_end_offset = end = last.last_offset + 1
-    if producer_changes is not _NOTHING:
+    if producer_changes is not _NOTHING_PREPARED:
         state.producers.commit(producer_changes)
     if end - state.recovery_point >= settings.flush_messages:
         flush(state, now_ms=now_ms)
     start = state.log_start_offset
     epoch = last.leader_epoch
-    return LogAppendInfo(first_offset, end - 1, epoch, largest, NO_TIME, start, end, size, rolled=is_rolled)
+    return LogAppendInfo(first_offset, end - 1, epoch, largest, NO_TIMESTAMP, start, end, size, rolled=is_rolled)
 
 
 def _check_fits_segment(size: int, settings: LogSettings) -> None:
@@ -339,7 +339,7 @@ def _check_fits_segment(size: int, settings: LogSettings) -> None:
 
 def _info_without_append(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
     bounds = state.log_start_offset, state.log_end_offset
-    return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIME, NO_TIME, *bounds, valid_bytes)
+    return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIMESTAMP, NO_TIMESTAMP, *bounds, valid_bytes)
 
 
 def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin: str) -> Prepared:
@@ -347,7 +347,7 @@ def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader
     for header in headers:
         if header.producer_id >= 0:
             return state.producers.prepare(producer_batches(headers, partial(markers_in, data)), origin=origin)
-    return _NOTHING
+    return _NOTHING_PREPARED
 
 
 def _segment_for(

@@ -24,7 +24,7 @@ from kafkaframes.storage.partition import retention
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.ordinary_opening import open_ordinary
 from kafkaframes.storage.partition.retention import CLEANED, SWAP
-from kafkaframes.storage.partition.segment import DELETED, LogSegment
+from kafkaframes.storage.partition.segment import DELETED_SUFFIX, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.storage.partition.state import Deleted, LeaderEpochs, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import Action, ActionKind
@@ -184,7 +184,7 @@ def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
     cuts = [action for action in recovered_log.plan.actions if action.kind is ActionKind.TRUNCATE]
     for action in recovered_log.plan.actions:
         if action.kind is not ActionKind.TRUNCATE:
-            _ACTIONS[action.kind](disk, action)
+            _ACTION_FUNCTIONS[action.kind](disk, action)
     if cuts:  # later segments are deleted first, so that a crash leaves no gap
         disk.sync_directory(directory)
     for action in cuts:
@@ -212,9 +212,9 @@ def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
 def _write(disk: Disk, path: str, content: bytes, recovered_log: Recovered) -> bool:
     """Write a file; return whether it must be durable. Other files are written in place, in a tenth of the time."""
     name = split_path(path)[1]
-    is_taken = name + DELETED in recovered_log.files  # a file of the segment that was split
+    is_taken = name + DELETED_SUFFIX in recovered_log.files  # a file of the segment that was split
     if is_taken or not _is_made_again(name, recovered_log.plan):
-        write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED)
+        write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED_SUFFIX)
         return True
     overwrite(disk, path, content)
     return False
@@ -269,7 +269,7 @@ def _truncate(disk: Disk, action: Action) -> None:
     file.close()
 
 
-_ACTIONS: Mapping[ActionKind, Callable[[Disk, Action], None]] = {
+_ACTION_FUNCTIONS: Mapping[ActionKind, Callable[[Disk, Action], None]] = {
     ActionKind.DELETE: lambda disk, action: disk.delete(action.path),
     ActionKind.RENAME: _rename,
     ActionKind.CREATE: lambda disk, action: disk.open_file(action.path).close(),
@@ -317,7 +317,9 @@ def _open_recovered(
     log.update_high_watermark(partition.high_watermark or 0)
     due_ms = now_ms + settings.file_delete_delay_ms
     log.deleted_files = [
-        Deleted(action.to, due_ms) for action in plan.actions if action.to is not None and action.to.endswith(DELETED)
+        Deleted(action.to, due_ms)
+        for action in plan.actions
+        if action.to is not None and action.to.endswith(DELETED_SUFFIX)
     ]
     return log
 

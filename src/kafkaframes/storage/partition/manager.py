@@ -33,7 +33,7 @@ from kafkaframes.storage.partition.settings import LogSettings
 
 _MAX_NAME_LENGTH = 255
 _MIN_STEP_MS = 2  # smallest clock step, because the two clocks are read one after the other
-_APART = "unreadable"
+_UNREADABLE_DIRECTORY = "unreadable"
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
 
@@ -97,7 +97,7 @@ class LogManager:
             OptionError: the topic name is invalid.
         """
         names.check_topic(topic_partition.topic)
-        above = join(self.path, _APART) if topic_partition in self.unreadable else self.path
+        above = join(self.path, _UNREADABLE_DIRECTORY) if topic_partition in self.unreadable else self.path
         directory = join(above, str(topic_partition))
         settings = self.settings_of(topic_partition)
         log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
@@ -285,7 +285,7 @@ class LogManager:
             self._close_logs(now_ms)
             self.checkpoint_all()
             marker = write_clean_shutdown(CleanShutdown(broker_epoch))
-            replace_file(self.disk, join(self.path, names.CLEAN_SHUTDOWN), marker)
+            replace_file(self.disk, join(self.path, names.CLEAN_SHUTDOWN_FILE), marker)
         finally:
             self.abandon()
 
@@ -338,7 +338,7 @@ def open_log_directory(
     if there.stat(path) is None:
         there.make_directory(path)
         there.sync_directory(split_path(path)[0])
-    release_lock = there.lock(join(path, names.BROKER_LOCK))
+    release_lock = there.lock(join(path, names.BROKER_LOCK_FILE))
     if release_lock is None:
         raise LogDirError("another process has this directory open (.lock)", file=path)
     try:
@@ -367,7 +367,7 @@ def _manager(
 ) -> LogManager:
     """Remove the clean shutdown marker and return the directory, whose logs are not opened yet."""
     identity = _identity(disk, path, meta)
-    marker = join(path, names.CLEAN_SHUTDOWN)
+    marker = join(path, names.CLEAN_SHUTDOWN_FILE)
     was_clean = disk.stat(marker) is not None
     if was_clean:  # first of all, so that a crash during loading is an unclean shutdown (KAFKA-10471)
         disk.delete(marker)

@@ -81,7 +81,7 @@ class Stretch(Part):
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-DELETED = ".deleted"
+DELETED_SUFFIX = ".deleted"
 WINDOW_BYTES = 16 << 10  # bytes per read of batch headers: four times the default interval of index entries
 
 
@@ -268,8 +268,8 @@ class LogSegment:
         self.release()
         renamed_files = []
         for path in self.files:
-            self._disk.rename(path, path + DELETED)
-            renamed_files.append(path + DELETED)
+            self._disk.rename(path, path + DELETED_SUFFIX)
+            renamed_files.append(path + DELETED_SUFFIX)
         return renamed_files
 
     # ---------------------------------------------------------------------------------------------- reading

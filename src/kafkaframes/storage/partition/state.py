@@ -20,10 +20,10 @@ from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import in_file_order
-from kafkaframes.storage.partition.segment import DELETED, LogSegment
+from kafkaframes.storage.partition.segment import DELETED_SUFFIX, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings, for_append
 
-UNDEFINED = -1
+UNDEFINED_OFFSET = -1
 
 
 class EpochEnd(NamedTuple):
@@ -93,12 +93,16 @@ class LeaderEpochs:
 
     def end_offset_for(self, leader_epoch: int, *, log_end_offset: int) -> EpochEnd:
         """Return the largest epoch up to ``leader_epoch`` and its end offset, as OffsetsForLeaderEpoch does."""
-        epoch_end = None if leader_epoch == UNDEFINED else end_of_epoch(self.entries, leader_epoch, log_end_offset)
-        return EpochEnd(*(epoch_end or (UNDEFINED, UNDEFINED)))
+        epoch_end = (
+            None if leader_epoch == UNDEFINED_OFFSET else end_of_epoch(self.entries, leader_epoch, log_end_offset)
+        )
+        return EpochEnd(*(epoch_end or (UNDEFINED_OFFSET, UNDEFINED_OFFSET)))
 
     def epoch_of(self, offset: int) -> int:
         """Return the leader epoch of ``offset``; -1 if unknown."""
-        return next((one.leader_epoch for one in reversed(self.entries) if one.start_offset <= offset), UNDEFINED)
+        return next(
+            (one.leader_epoch for one in reversed(self.entries) if one.start_offset <= offset), UNDEFINED_OFFSET
+        )
 
     def _write(self, entries: Epochs) -> None:
         if entries == self._written_entries:
@@ -194,7 +198,7 @@ class Segments:
 # ---------------------------------------------------------------------------------------------------------------------
 # The producer snapshots of a log on its disk (the files of ProducerStateManager).
 
-_KIND = "snapshot"
+_SNAPSHOT_KIND = "snapshot"
 
 
 class Snapshots:
@@ -216,7 +220,7 @@ class Snapshots:
 
     def path_of(self, offset: int) -> str:
         """Return the path of the snapshot at ``offset``."""
-        return join(self._directory, segment_file_name(offset, _KIND))
+        return join(self._directory, segment_file_name(offset, _SNAPSHOT_KIND))
 
     def take(self, offset: int, producers: Iterable[ProducerEntry], *, active_base: int) -> None:
         """Write a snapshot at ``offset``, unless it is not above the latest one; ``flush`` makes it durable.
@@ -245,8 +249,8 @@ class Snapshots:
         if offset not in self.offsets:
             return []
         path = self._forget(offset)
-        self._disk.rename(path, path + DELETED)
-        return [path + DELETED]
+        self._disk.rename(path, path + DELETED_SUFFIX)
+        return [path + DELETED_SUFFIX]
 
     def remove_outside(self, start_offset: int, end_offset: int) -> None:
         """Delete the snapshots at or below the log start and above the log end, before producers are reloaded."""

@@ -285,9 +285,13 @@ def _end(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> int:
     return next_offset_of(filesystem, draft.files[FileName(segment.base_offset, "log")])
 
 
-_BEFORE = SwapRules(_settle_before_loading, _swaps_are_done)
-_AFTER = SwapRules(_settle_except_swaps, _complete_after_loading)
-SWAP_RULES = {BEFORE_HORIZONS: _AFTER, KEEPS_FORMATS: _BEFORE, REWRITES_OLD: _BEFORE}
+_RULES_BEFORE_LOADING = SwapRules(_settle_before_loading, _swaps_are_done)
+_RULES_AFTER_LOADING = SwapRules(_settle_except_swaps, _complete_after_loading)
+SWAP_RULES = {
+    BEFORE_HORIZONS: _RULES_AFTER_LOADING,
+    KEEPS_FORMATS: _RULES_BEFORE_LOADING,
+    REWRITES_OLD: _RULES_BEFORE_LOADING,
+}
 
 
 def rules_of(broker_release: str) -> SwapRules:

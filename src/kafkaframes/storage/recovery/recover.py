@@ -36,7 +36,7 @@ from kafkaframes.storage.recovery.draft import Action, ActionKind, KeptSegment
 from kafkaframes.storage.recovery.plan import RecoveryPlan
 
 COPY_BYTES = 4 << 20
-DELETED = ".deleted"
+DELETED_SUFFIX = ".deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> 
             else None
         )
         if raw is not None:
-            files[segment_file_name(segment.base_offset, "snapshot") + DELETED] = raw
+            files[segment_file_name(segment.base_offset, "snapshot") + DELETED_SUFFIX] = raw
     for offset in known_offsets if plan.is_emptied else ():
         state.stored_snapshots.snapshots.pop(offset, None)
 
@@ -254,7 +254,7 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
 def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
     replaced_names = set(files)  # a replaced segment and the swap that replaced it may both be set aside
     for segment, suffix in [
-        *((segment, DELETED) for segment in plan.set_aside),
+        *((segment, DELETED_SUFFIX) for segment in plan.set_aside),
         *((segment, "") for segment in plan.segments),
     ]:
         if segment.path in state.rebuilt:
@@ -271,7 +271,7 @@ def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, 
 def _leave_transactions(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
     """Keep the transaction index of a segment that was overwritten by a swap without one. The swap takes it over."""
     is_set_aside = any(other.base_offset == segment.base_offset for other in plan.set_aside)
-    name = segment_file_name(segment.base_offset, "txnindex") + (DELETED if is_set_aside else "")
+    name = segment_file_name(segment.base_offset, "txnindex") + (DELETED_SUFFIX if is_set_aside else "")
     if segment.path in state.rebuilt and state.rebuilt[segment.path].aborted_transactions and name not in files:
         files[name] = write_txn_index(state.rebuilt[segment.path].aborted_transactions)
 

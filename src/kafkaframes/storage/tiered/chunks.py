@@ -24,11 +24,13 @@ IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
 FETCH_BYTES: Final = 16 << 20  # largest range of the object in one request
 # Decompressed chunks that stay in memory, because batches and windows of headers cross chunk boundaries.
-KEPT_BYTES: Final = 8 << 20
-AHEAD_BYTES: Final = 4 << 20  # bytes of the segment that are decompressed together ahead of the reader
-AHEAD_BLOCKS: Final = 2  # number of blocks of ``AHEAD_BYTES`` that are decompressed ahead
+MAX_CACHED_BYTES: Final = 8 << 20
+READ_AHEAD_BYTES: Final = 4 << 20  # bytes of the segment that are decompressed together ahead of the reader
+READ_AHEAD_BLOCKS: Final = 2  # number of blocks of ``READ_AHEAD_BYTES`` that are decompressed ahead
 MAX_READ_AHEAD_BYTES: Final = 16 << 20  # larger chunks are not read ahead, because several would be in memory
-AT_ONCE_BYTES: Final = 64 << 20  # larger chunks are decompressed piece by piece, because their size is unverified
+MAX_WHOLE_CHUNK_BYTES: Final = (
+    64 << 20
+)  # larger chunks are decompressed piece by piece, because their size is unverified
 Decrypt = Callable[[bytes | memoryview], bytes]
 
 
@@ -77,7 +79,7 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
         frame_size = zstandard.get_frame_parameters(frame).content_size
         if frame_size != size:
             raise UnreadableError(f"a zstd frame of {frame_size} bytes, not {size}")
-        plain = _at_once(frame, size, spare or []) if size <= AT_ONCE_BYTES else _in_blocks(frame, size)
+        plain = _at_once(frame, size, spare or []) if size <= MAX_WHOLE_CHUNK_BYTES else _in_blocks(frame, size)
     except zstandard.ZstdError as error:
         raise UnreadableError(f"zstd: {error}") from None
     if len(plain) != size:
@@ -93,7 +95,7 @@ def _at_once(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> me
     try:
         decompressor = _idle.pop()
     except IndexError:
-        decompressor = _decompressor(AT_ONCE_BYTES)
+        decompressor = _decompressor(MAX_WHOLE_CHUNK_BYTES)
     buffer = spare.pop() if spare and len(spare[-1]) >= size else bytearray(size)
     with decompressor.stream_reader(frame, read_across_frames=True) as reader:
         count = reader.readinto(memoryview(buffer)[:size])
@@ -111,7 +113,7 @@ def _decompressor(size: int) -> zstandard.ZstdDecompressor:
 def _in_blocks(frame: bytes | memoryview, size: int) -> bytes:
     plain = bytearray()
     with _decompressor(size).stream_reader(frame) as reader:
-        while block := reader.read(AT_ONCE_BYTES):
+        while block := reader.read(MAX_WHOLE_CHUNK_BYTES):
             plain += block
             if len(plain) > size:
                 break
@@ -209,8 +211,8 @@ class ChunkReader:
         following = self._pending[-1][0].stop if self._pending else chunk
         while following in self._chunks:
             following += 1
-        while following <= self._ahead_to and len(self._pending) < AHEAD_BLOCKS:
-            few = max(AHEAD_BYTES // self._index.original_chunk_size, 1)
+        while following <= self._ahead_to and len(self._pending) < READ_AHEAD_BLOCKS:
+            few = max(READ_AHEAD_BYTES // self._index.original_chunk_size, 1)
             last = self._run(following, min(self._ahead_to, following + few - 1))
             self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="kafkaframes chunks")
             self._pending.append((range(following, last + 1), self._pool.submit(self._fetch, following, last)))
@@ -250,7 +252,7 @@ class ChunkReader:
         self._chunks |= chunks
         held_bytes = sum(map(len, self._chunks.values()))
         for old in list(self._chunks):
-            if held_bytes <= KEPT_BYTES or len(self._chunks) <= 2 or old >= oldest:
+            if held_bytes <= MAX_CACHED_BYTES or len(self._chunks) <= 2 or old >= oldest:
                 break
             evicted_chunk = self._chunks.pop(old)
             held_bytes -= len(evicted_chunk)
@@ -267,7 +269,7 @@ class ChunkReader:
 
 AES_KEY_BYTES: Final = 32
 MAX_KEY_FILE_BYTES: Final = 1 << 20
-_HASH: Final = hashlib.sha3_512
+_HASH_FUNCTION: Final = hashlib.sha3_512
 _HASH_BYTES: Final = 64
 
 
@@ -367,7 +369,7 @@ def _without_padding(message: bytes) -> bytes | None:
     seed = _xor(masked_seed, _mask(masked_data, _HASH_BYTES))
     block = _xor(masked_data, _mask(seed, len(masked_data)))
     rest = block[_HASH_BYTES:].lstrip(b"\0")
-    if block[:_HASH_BYTES] != _HASH(b"").digest() or rest[:1] != b"\1":
+    if block[:_HASH_BYTES] != _HASH_FUNCTION(b"").digest() or rest[:1] != b"\1":
         return None
     return rest[1:]
 
@@ -375,7 +377,7 @@ def _without_padding(message: bytes) -> bytes | None:
 def _mask(seed: bytes, length: int) -> bytes:
     """Return the MGF1 mask of a seed (RFC 8017, B.2.1)."""
     counters = range(-(-length // _HASH_BYTES))
-    return b"".join(_HASH(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]
+    return b"".join(_HASH_FUNCTION(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]
 
 
 def _xor(first: bytes, right: bytes) -> bytes:

@@ -27,7 +27,7 @@ from kafkaframes.storage.tiered.manifest import SegmentMetadata
 from kafkaframes.wire.primitives import uuid_to_text
 from kafkaframes.wire.varint import read_unsigned_varint, read_varlong
 
-_NO_END = 2**63 - 1
+_NO_END_OFFSET = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -58,7 +58,9 @@ def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
     (True, False)
     """
     starts = [(one.leader_epoch, max(one.start_offset, 0) if index else 0) for index, one in enumerate(epochs)]
-    ranges = {epoch: (start, following - 1) for (epoch, start), (_, following) in pairwise([*starts, (0, _NO_END)])}
+    ranges = {
+        epoch: (start, following - 1) for (epoch, start), (_, following) in pairwise([*starts, (0, _NO_END_OFFSET)])
+    }
     own = [*segment.leader_epochs, EpochStart(0, segment.end_offset + 1)]
     for entry, following in pairwise(own):
         if entry.start_offset >= following.start_offset:
@@ -131,12 +133,17 @@ def _once(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMeta
     return chain_segments
 
 
-TOPIC: Final = "__remote_log_metadata"
-STATES: Final = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
-FINISHED: Final = STATES[1]
-DELETIONS: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
+REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
+SEGMENT_STATES: Final = (
+    "COPY_SEGMENT_STARTED",
+    "COPY_SEGMENT_FINISHED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)
+COPY_FINISHED: Final = SEGMENT_STATES[1]
+DELETION_STATES: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 # Fields of the custom metadata (custom.metadata.fields.include), in the order of their tags.
-_CUSTOM: Final = ("REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY")
+_CUSTOM_FIELDS: Final = ("REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY")
 PartitionId = tuple[str, int]  # topic id, partition
 
 
@@ -150,7 +157,7 @@ class MetadataEntry:
         record: type of the record, with Kafka's name.
         of_partition: number of the user partition.
         segment_id: segment id; None if the record applies to a whole partition.
-        state: one of ``STATES`` or ``DELETIONS``.
+        state: one of ``SEGMENT_STATES`` or ``DELETION_STATES``.
         facts: the other fields: the segment's metadata, and the custom metadata.
     """
 
@@ -198,7 +205,7 @@ class RemoteLogMetadata:
 
     def is_valid(self, owner: PartitionId, segment_id: str) -> bool:
         """Return whether Kafka counts a segment as uploaded and not deleted. Leader epochs are not considered."""
-        return owner not in self.deleted_partitions and self.states.get(segment_id) == FINISHED
+        return owner not in self.deleted_partitions and self.states.get(segment_id) == COPY_FINISHED
 
 
 def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry | None:
@@ -207,14 +214,14 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
     Raises:
         DecodeError: the value is not a record of this topic.
     """
-    record = envelopes.decode_metadata_record(TOPIC, value).value
+    record = envelopes.decode_metadata_record(REMOTE_METADATA_TOPIC, value).value
     name = type(record).spec.name.removesuffix("Record")
     if name == "RemotePartitionDeleteMetadata":
         of, segment_id = record.topic_id_partition, None
-        state = _format_names(DELETIONS, record.remote_partition_delete_state)
+        state = _format_names(DELETION_STATES, record.remote_partition_delete_state)
     elif name in ("RemoteLogSegmentMetadata", "RemoteLogSegmentMetadataUpdate"):
         of, segment_id = record.remote_log_segment_id.topic_id_partition, uuid_to_text(record.remote_log_segment_id.id)
-        state = _format_names(STATES, record.remote_log_segment_state)
+        state = _format_names(SEGMENT_STATES, record.remote_log_segment_state)
     else:
         return None
     facts = _facts(record) if segment_id is not None else {}
@@ -261,9 +268,11 @@ def custom_metadata(raw: bytes) -> dict[str, int | str]:
             raise DecodeError(f"tag {tag} of {size} bytes", position=position)
         value, position = raw[position : position + size], position + size
         if tag == 0:
-            values[_CUSTOM[tag]] = read_varlong(value, 0)[0]
+            values[_CUSTOM_FIELDS[tag]] = read_varlong(value, 0)[0]
         else:
-            values[_CUSTOM[tag] if 0 <= tag < len(_CUSTOM) else f"tag {tag}"] = _compact_text(value, position)
+            values[_CUSTOM_FIELDS[tag] if 0 <= tag < len(_CUSTOM_FIELDS) else f"tag {tag}"] = _compact_text(
+                value, position
+            )
     if position != len(raw) or count > len(raw):
         raise DecodeError(f"{len(raw) - position} bytes after the last tag", position=position)
     return values
@@ -286,7 +295,7 @@ def replay(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
     values: dict[tuple[int, int], tuple[bytes | None, str]] = {}
     for directory in directories:
         for partition in directory.partitions:
-            if partition.topic == TOPIC and partition.is_live:
+            if partition.topic == REMOTE_METADATA_TOPIC and partition.is_live:
                 values |= _values(directory.filesystem, partition)
     for (number, offset), (value, file) in sorted(values.items()):
         try:

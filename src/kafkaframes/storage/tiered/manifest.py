@@ -39,7 +39,7 @@ from kafkaframes.storage.tiered.strict_json import (
 from kafkaframes.wire.integers import MAX_INT32
 
 MAX_INDEX_BYTES: Final = 10 << 20  # decompressed; Aiven's plugin has the same limit
-_INT32: Final = 4
+_INT32_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ def parse_chunk_index(fields: Fields) -> ChunkIndex:
         DecodeError: the object is invalid; ``path`` is the field.
     """
     kind = fields.take("type", text)
-    if kind not in _KINDS:
+    if kind not in _INDEX_PARSERS:
         raise DecodeError(f"{kind[:40]!r} is neither fixed nor variable", path=("type",))
-    index = _KINDS[kind](
+    index = _INDEX_PARSERS[kind](
         fields, fields.take("originalChunkSize", positive), fields.take("originalFileSize", non_negative)
     )
     fields.refuse_others()
@@ -135,7 +135,10 @@ def _variable(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
     return index
 
 
-_KINDS: Mapping[str, Callable[[Fields, int, int], ChunkIndex]] = {"fixed": _parse_fixed_index, "variable": _variable}
+_INDEX_PARSERS: Mapping[str, Callable[[Fields, int, int], ChunkIndex]] = {
+    "fixed": _parse_fixed_index,
+    "variable": _variable,
+}
 
 
 def _decompress_sizes(encoded_sizes: str) -> bytes:
@@ -165,28 +168,28 @@ def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
     if count < 0:
         raise DecodeError(f"the list announces {count} sizes", position=0)
     if count == 0:
-        return _check_sizes(np.zeros(0, np.int64), raw, _INT32)
+        return _check_sizes(np.zeros(0, np.int64), raw, _INT32_BYTES)
     if count == 1:
-        return _check_sizes(np.array([_int32(raw, _INT32)], np.int64), raw, 2 * _INT32)
-    base, width = _int32(raw, _INT32), raw[2 * _INT32] if len(raw) > 2 * _INT32 else 0
-    if not 1 <= width <= _INT32:
-        raise DecodeError(f"sizes are written in {width} bytes each; 1 to 4 are possible", position=2 * _INT32)
-    start = 2 * _INT32 + 1
+        return _check_sizes(np.array([_int32(raw, _INT32_BYTES)], np.int64), raw, 2 * _INT32_BYTES)
+    base, width = _int32(raw, _INT32_BYTES), raw[2 * _INT32_BYTES] if len(raw) > 2 * _INT32_BYTES else 0
+    if not 1 <= width <= _INT32_BYTES:
+        raise DecodeError(f"sizes are written in {width} bytes each; 1 to 4 are possible", position=2 * _INT32_BYTES)
+    start = 2 * _INT32_BYTES + 1
     end = start + (count - 1) * width
-    if end + _INT32 > len(raw):
+    if end + _INT32_BYTES > len(raw):
         raise DecodeError(f"{count} sizes announced, {len(raw)} bytes present", position=start)
-    values = np.zeros((count - 1, _INT32), np.uint8)
-    values[:, _INT32 - width :] = np.frombuffer(raw, np.uint8, (count - 1) * width, start).reshape(-1, width)
+    values = np.zeros((count - 1, _INT32_BYTES), np.uint8)
+    values[:, _INT32_BYTES - width :] = np.frombuffer(raw, np.uint8, (count - 1) * width, start).reshape(-1, width)
     sizes = np.empty(count, np.int64)
     sizes[:-1] = values.view(">u4").ravel().astype(np.int64) + base
     sizes[-1] = _int32(raw, end)
-    return _check_sizes(sizes, raw, end + _INT32)
+    return _check_sizes(sizes, raw, end + _INT32_BYTES)
 
 
 def _int32(raw: bytes, position: int) -> int:
-    if position + _INT32 > len(raw):
+    if position + _INT32_BYTES > len(raw):
         raise DecodeError("the list of sizes stops too early", position=position)
-    return int.from_bytes(raw[position : position + _INT32], "big", signed=True)
+    return int.from_bytes(raw[position : position + _INT32_BYTES], "big", signed=True)
 
 
 def _check_sizes(sizes: npt.NDArray[np.int64], raw: bytes, end: int) -> npt.NDArray[np.int64]:
@@ -197,11 +200,11 @@ def _check_sizes(sizes: npt.NDArray[np.int64], raw: bytes, end: int) -> npt.NDAr
     return sizes
 
 
-VERSION: Final = "1"
+MANIFEST_VERSION: Final = "1"
 MAX_MANIFEST_BYTES: Final = 16 << 20  # base64 of the plugin's largest chunk index, and the other fields
-INDEXES: Final = ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction")
-_UUID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
-_EPOCH = re.compile(r"0|[1-9][0-9]{0,9}")
+INDEX_NAMES: Final = ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction")
+_UUID_PATTERN = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
+_EPOCH_PATTERN = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +301,8 @@ def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
 
 def _manifest(top: Fields) -> Manifest:
     version = top.take("version", text)
-    if version != VERSION:
-        raise DecodeError(f"version {version[:20]!r}, only {VERSION!r} is known", path=("version",))
+    if version != MANIFEST_VERSION:
+        raise DecodeError(f"version {version[:20]!r}, only {MANIFEST_VERSION!r} is known", path=("version",))
     manifest = Manifest(
         chunks=top.take("chunkIndex", lambda value: parse_chunk_index(fields(value))),
         indexes=top.take("segmentIndexes", _indexes),
@@ -323,10 +326,10 @@ def _check_plain(chunks: ChunkIndex) -> None:
 
 def _indexes(value: Any) -> Mapping[str, IndexRange]:
     values = fields(value)
-    indexes = {name: values.take(name, _range) for name in INDEXES[:-1]}
-    transaction = values.take_optional(INDEXES[-1], _range)
+    indexes = {name: values.take(name, _range) for name in INDEX_NAMES[:-1]}
+    transaction = values.take_optional(INDEX_NAMES[-1], _range)
     values.refuse_others()
-    return MappingProxyType(indexes if transaction is None else indexes | {INDEXES[-1]: transaction})
+    return MappingProxyType(indexes if transaction is None else indexes | {INDEX_NAMES[-1]: transaction})
 
 
 def _range(value: Any) -> IndexRange:
@@ -393,7 +396,7 @@ def _segment_id(value: Any) -> tuple[TopicPartition, str, str]:
 
 
 def _uuid(value: Any) -> str:
-    if not _UUID.fullmatch(text(value)):
+    if not _UUID_PATTERN.fullmatch(text(value)):
         raise DecodeError(f"{value[:40]!r} is not an id")
     return str(value)
 
@@ -406,7 +409,7 @@ def _offset(value: Any) -> int:
 
 def _epochs(value: Any) -> tuple[EpochStart, ...]:
     values = fields(value)
-    if not all(_EPOCH.fullmatch(name) and int(name) <= MAX_INT32 for name in values.names):
+    if not all(_EPOCH_PATTERN.fullmatch(name) and int(name) <= MAX_INT32 for name in values.names):
         raise DecodeError("a leader epoch is not a number")
     epochs = tuple(EpochStart(int(name), values.take(name, _offset)) for name in sorted(values.names, key=int))
     starts = [one.start_offset for one in epochs]

@@ -18,25 +18,27 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, split_path
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, split_path
 from kafkaframes.storage.files.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition
 from kafkaframes.wire.integers import MAX_INT32
 
 MANIFEST, LOG, INDEXES = "rsm-manifest", "log", "indexes"
-SUFFIXES: Final = (LOG, INDEXES, MANIFEST)
+OBJECT_SUFFIXES: Final = (LOG, INDEXES, MANIFEST)
 # The last of a UUID's 22 characters has only two bits.
-_ID = r"[A-Za-z0-9_-]{21}[AQgw]"
-_OBJECT = re.compile(rf"(?P<offset>[0-9]{{20}})-(?P<id>{_ID})\.(?P<suffix>[a-z-]+)")
-_FOLDER = re.compile(rf"(?P<name>.+)-(?P<id>{_ID})", re.DOTALL)
-_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-_SEGMENT_VIEW = re.compile(rf"(?P<main>.+/[0-9]{{20}}-{_ID})!/(?P<directory>[^/]+)/(?P<name>[^/]+)", re.DOTALL)
-_PARTITION_VIEW = re.compile(
-    rf"(?P<folder>.+-{_ID}/[0-9]{{1,10}})!/(?P<directory>[^/]+)(?:/(?P<name>[^/]+))?/?", re.DOTALL
+_ID_PATTERN = r"[A-Za-z0-9_-]{21}[AQgw]"
+_OBJECT_PATTERN = re.compile(rf"(?P<offset>[0-9]{{20}})-(?P<id>{_ID_PATTERN})\.(?P<suffix>[a-z-]+)")
+_FOLDER_PATTERN = re.compile(rf"(?P<name>.+)-(?P<id>{_ID_PATTERN})", re.DOTALL)
+_PARTITION_PATTERN = re.compile(r"0|[1-9][0-9]{0,9}")
+_SEGMENT_VIEW_PATTERN = re.compile(
+    rf"(?P<main>.+/[0-9]{{20}}-{_ID_PATTERN})!/(?P<directory>[^/]+)/(?P<name>[^/]+)", re.DOTALL
+)
+_PARTITION_VIEW_PATTERN = re.compile(
+    rf"(?P<folder>.+-{_ID_PATTERN}/[0-9]{{1,10}})!/(?P<directory>[^/]+)(?:/(?P<name>[^/]+))?/?", re.DOTALL
 )
 _MAX_OFFSET = 2**63 - 1
 
 # Suffix of an index file in the view -> name of the index in the indexes object.
-INDEX_OF_FILE: Final = MappingProxyType(
+INDEX_OF_SUFFIX: Final = MappingProxyType(
     {
         "index": "offset",
         "timeindex": "timestamp",
@@ -69,8 +71,8 @@ class ObjectName:
         >>> ObjectName.parse("00000000000000000480.log") is None
         True
         """
-        match = _OBJECT.fullmatch(name)
-        if match is None or match["suffix"] not in SUFFIXES or int(match["offset"]) > _MAX_OFFSET:
+        match = _OBJECT_PATTERN.fullmatch(name)
+        if match is None or match["suffix"] not in OBJECT_SUFFIXES or int(match["offset"]) > _MAX_OFFSET:
             return None
         return cls(int(match["offset"]), match["id"], match["suffix"])
 
@@ -99,7 +101,7 @@ class TopicFolder:
         >>> TopicFolder.parse("page-views-Q3VD4Tg3QAOmasRur4PghA")
         TopicFolder(name='page-views', topic_id='Q3VD4Tg3QAOmasRur4PghA')
         """
-        match = _FOLDER.fullmatch(name)
+        match = _FOLDER_PATTERN.fullmatch(name)
         return None if match is None else cls(match["name"], match["id"])
 
 
@@ -109,7 +111,7 @@ def parse_partition(name: str) -> int | None:
     >>> parse_partition("12"), parse_partition("012"), parse_partition("orders-0")
     (12, None, None)
     """
-    return int(name) if _PARTITION.fullmatch(name) and int(name) <= MAX_INT32 else None
+    return int(name) if _PARTITION_PATTERN.fullmatch(name) and int(name) <= MAX_INT32 else None
 
 
 def parse_folder(path: str) -> tuple[TopicFolder, int] | None:
@@ -146,16 +148,16 @@ class ViewPath:
         >>> ViewPath.parse("/logs/orders-0/00000000000000000480.log") is None
         True
         """
-        if VIEW_MARK not in path:
+        if VIEW_SEPARATOR not in path:
             return None
-        match = _SEGMENT_VIEW.fullmatch(path)
+        match = _SEGMENT_VIEW_PATTERN.fullmatch(path)
         if match is not None:
             return cls(match["main"], match["directory"], match["name"])
-        match = _PARTITION_VIEW.fullmatch(path)
+        match = _PARTITION_VIEW_PATTERN.fullmatch(path)
         return None if match is None else cls(match["folder"], match["directory"], match["name"] or "")
 
     def __str__(self) -> str:
-        return f"{self.main}{VIEW_MARK}{self.directory}" + (f"/{self.name}" if self.name else "")
+        return f"{self.main}{VIEW_SEPARATOR}{self.directory}" + (f"/{self.name}" if self.name else "")
 
     @property
     def is_directory(self) -> bool:
@@ -170,7 +172,7 @@ class ViewPath:
     @property
     def index(self) -> str | None:
         """The index's name in the manifest; None for a ``.log`` and for other files."""
-        return INDEX_OF_FILE.get(self.name) or INDEX_OF_FILE.get(self.name.rpartition(".")[2])
+        return INDEX_OF_SUFFIX.get(self.name) or INDEX_OF_SUFFIX.get(self.name.rpartition(".")[2])
 
     def object(self, suffix: str) -> str:
         """Return the path of one of the segment's objects."""

@@ -11,7 +11,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 _Value = TypeVar("_Value")
 MAX_DIGITS: Final = 20
-_INT64: Final = (-(2**63), 2**63 - 1)
+_INT64_RANGE: Final = (-(2**63), 2**63 - 1)
 
 
 class Fields:
@@ -111,7 +111,7 @@ def boolean(value: Any) -> bool:
 
 def integer(value: Any) -> int:
     """Return a value, which must be a 64-bit integer."""
-    if type(value) is not int or not _INT64[0] <= value <= _INT64[1]:
+    if type(value) is not int or not _INT64_RANGE[0] <= value <= _INT64_RANGE[1]:
         raise DecodeError(f"must be a whole number, not {str(value)[:40]}")
     return value
 

@@ -15,7 +15,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names as log_names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign, last_epoch, read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partition_of_entries
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split_path
+from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, join, split_path
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem, plain_size
@@ -31,7 +31,7 @@ from kafkaframes.storage.tiered.names import (
     find_store,
 )
 
-_CHECKPOINT = log_names.LOG_START_CHECKPOINT
+_LOG_START_FILE = log_names.LOG_START_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def _epochs(
         upload = candidates[segment.segment_id]
         filesystem.decrypt(upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path)
         try:
-            path = f"{upload.main}{VIEW_MARK}{tiered_log.topic_partition}/leader-epoch-checkpoint"
+            path = f"{upload.main}{VIEW_SEPARATOR}{tiered_log.topic_partition}/leader-epoch-checkpoint"
             epochs = read_leader_epochs(filesystem.read(path), file=path)
         except LogDirError as problem:
             tiered_log.problems.append(problem)
@@ -307,8 +307,10 @@ def _partition(
 
 def _log_starts(knowledge: Knowledge, tiered_log: PartitionDraft) -> dict[str, dict[TopicPartition, int]]:
     copies = knowledge.of_topic(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)
-    starts = [one.checkpointed_offsets[_CHECKPOINT] for one in copies if _CHECKPOINT in one.checkpointed_offsets]
-    return {_CHECKPOINT: {tiered_log.topic_partition: max(starts)}} if starts else {}
+    starts = [
+        one.checkpointed_offsets[_LOG_START_FILE] for one in copies if _LOG_START_FILE in one.checkpointed_offsets
+    ]
+    return {_LOG_START_FILE: {tiered_log.topic_partition: max(starts)}} if starts else {}
 
 
 def _entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileInfo]:

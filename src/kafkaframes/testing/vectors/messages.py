@@ -22,7 +22,7 @@ from kafkaframes.wire import varint
 Row = dict[str, Any]
 _CORRELATION_ID = 0x01020304
 _CLIENT_ID = "client-1"
-_BROKEN: Final = (
+_BROKEN_MESSAGES: Final = (
     b"",
     b"\x80",
     b"\xff\xff\xff\xff",
@@ -33,7 +33,7 @@ _BROKEN: Final = (
 )
 _Write = Callable[[bytearray, int], None]
 _Read = Callable[[bytes, int], tuple[int, int]]
-_KINDS: Final[dict[str, tuple[_Write, _Read, int, bool]]] = {
+_MESSAGE_KINDS: Final[dict[str, tuple[_Write, _Read, int, bool]]] = {
     "unsigned varint": (varint.write_unsigned_varint, varint.read_unsigned_varint, 32, False),
     "varint": (varint.write_varint, varint.read_varint, 32, True),
     "unsigned varlong": (varint.write_unsigned_varlong, varint.read_unsigned_varlong, 64, False),
@@ -42,23 +42,23 @@ _KINDS: Final[dict[str, tuple[_Write, _Read, int, bool]]] = {
 DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS = "defaults", "ordinary", "lowest", "highest", "nulls", "unknown tags"
 CASES: Final = (DEFAULTS, ORDINARY, LOWEST, HIGHEST, NULLS, TAGS)
 _UNKNOWN_TAGS: Final = ((10_000, b""), (20_000, b"\x00\xff"), (2_000_000, bytes(range(130))))
-_MANY: Final = 130  # number of elements whose compact count has two bytes
-_LONG: Final = 200
-_DEPTH_OF_MANY: Final = 2  # deeper structs have few elements, because values would grow exponentially
-_BITS: Final[Mapping[str, int]] = MappingProxyType(
+_ELEMENT_COUNT: Final = 130  # number of elements whose compact count has two bytes
+_LONG_TEXT_LENGTH: Final = 200
+_MAX_DEPTH_OF_LONG_LISTS: Final = 2  # deeper structs have few elements, because values would grow exponentially
+_BITS_OF_TYPE: Final[Mapping[str, int]] = MappingProxyType(
     {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64}
 )
-_OTHERS: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
+_VALUES_OF_TYPE: Final[Mapping[str, tuple[Any, Any, Any]]] = MappingProxyType(
     {  # ordinary, lowest, highest
         "bool": (True, False, True),
         "float64": (1.5, -1.7976931348623157e308, 1.7976931348623157e308),
         "uuid": (UUID(int=0x0123456789ABCDEF0123456789ABCDEF), UUID(int=1), UUID(int=2**128 - 1)),
         "string": ("topic-1", "", "Zürich ☃ 𝄞" * 20),
-        "bytes": (b"\x01\x02\x03", b"", bytes(range(_LONG))),
+        "bytes": (b"\x01\x02\x03", b"", bytes(range(_LONG_TEXT_LENGTH))),
         "records": (b"", b"", b""),  # there are separate vectors of batches
     }
 )
-_PATH: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
+_PATH_OF_CASE: Final = {ORDINARY: 0, TAGS: 0, NULLS: 0, LOWEST: 1, HIGHEST: 2}
 
 
 def catalog_specs() -> list[MessageSpec]:
@@ -194,19 +194,19 @@ class _Maker:
     def _count(self, field: FieldPlan, depth: int) -> int:
         if self._case == LOWEST:
             return 0
-        if self._case == HIGHEST and field.struct is None and depth < _DEPTH_OF_MANY:
-            return _MANY
-        return 2 if depth < _DEPTH_OF_MANY else 1
+        if self._case == HIGHEST and field.struct is None and depth < _MAX_DEPTH_OF_LONG_LISTS:
+            return _ELEMENT_COUNT
+        return 2 if depth < _MAX_DEPTH_OF_LONG_LISTS else 1
 
     def _one(self, field: FieldPlan, depth: int) -> Any:
         if field.struct is not None:
             return self.struct(field.struct, depth + 1)
-        if field.type in _BITS:
-            return _NUMBERS[_PATH[self._case]](_BITS[field.type], field.type.startswith("u"))
-        return _OTHERS[field.type][_PATH[self._case]]
+        if field.type in _BITS_OF_TYPE:
+            return _NUMBER_FUNCTIONS[_PATH_OF_CASE[self._case]](_BITS_OF_TYPE[field.type], field.type.startswith("u"))
+        return _VALUES_OF_TYPE[field.type][_PATH_OF_CASE[self._case]]
 
 
-_NUMBERS: Final[tuple[Callable[[int, bool], int], ...]] = (
+_NUMBER_FUNCTIONS: Final[tuple[Callable[[int, bool], int], ...]] = (
     lambda bits, unsigned: 17,
     lambda bits, unsigned: 0 if unsigned else -(1 << (bits - 1)),
     lambda bits, unsigned: (1 << (bits - (not unsigned))) - 1,
@@ -215,12 +215,12 @@ _NUMBERS: Final[tuple[Callable[[int, bool], int], ...]] = (
 
 def varint_rows() -> Iterator[Row]:
     """Yield numbers around each change of the encoded size, and bytes that are an invalid or overlong varint."""
-    for kind, (write, read, bits, is_signed) in _KINDS.items():
+    for kind, (write, read, bits, is_signed) in _MESSAGE_KINDS.items():
         for value in _borders(bits, is_signed):
             out = bytearray()
             write(out, value)
             yield {"kind": kind, "value": value, "bytes": out.hex()}
-        for data in _BROKEN:
+        for data in _BROKEN_MESSAGES:
             row: Row = {"kind": kind, "bytes": data.hex()}
             try:
                 result, end = read(data, 0)

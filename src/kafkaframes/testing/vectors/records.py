@@ -13,9 +13,9 @@ from kafkaframes.storage.files.names import coordinator_partition
 Row = dict[str, Any]
 _CODECS: Final = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
 _ALL_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-_TIME: Final = 1_700_000_000_000
-_BYTES_TO_ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}
-_TEXTS: Final = (
+_TIMESTAMP_MS: Final = 1_700_000_000_000
+_ATTRIBUTES_POSITION: Final = {0: 17, 1: 17, 2: 22}
+_VALUES: Final = (
     b"",
     b"a",
     b"21",
@@ -24,7 +24,7 @@ _TEXTS: Final = (
     b"twelve bytes",
     b"a key of forty-one bytes, which is no four",
 )
-_KEYS: Final = (*_TEXTS, b"\x00\xff\x80\x7f", bytes(range(256)))
+_KEYS: Final = (*_VALUES, b"\x00\xff\x80\x7f", bytes(range(256)))
 _GROUPS: Final = ("", "a", "billing", "Zürich", "𝄞", "a-group-with-a-long-name-0123456789" * 3)
 
 
@@ -41,7 +41,7 @@ def _ordinary(record_format: int, codec: str) -> bytes:
     count = 40
     columns: dict[str, list[Any]] = {
         "offset": [1_000 + index for index in range(count)],
-        "timestamp": [_TIME + index * 7 for index in range(count)],
+        "timestamp": [_TIMESTAMP_MS + index * 7 for index in range(count)],
         "key": [None if index % 5 == 0 else b"key-%d" % (index % 4) for index in range(count)],
         "value": [None if index % 7 == 3 else b"v" * (index * 9) for index in range(count)],
     }
@@ -62,19 +62,22 @@ def _headers(index: int) -> list[dict[str, Any]]:
 
 
 def _of_format_2() -> Iterator[tuple[str, bytes]]:
-    entry = {"value": [b"a", b"b"], "timestamp": [_TIME, _TIME + 5]}
+    entry = {"value": [b"a", b"b"], "timestamp": [_TIMESTAMP_MS, _TIMESTAMP_MS + 5]}
     yield "v2-idempotent", build_records(entry, producer_id=7, producer_epoch=2, base_sequence=2**31 - 1)
     yield "v2-transactional", build_records(entry, producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
     for name, commit in (("commit", True), ("abort", False)):
         yield (
             f"v2-{name}",
             build_end_transaction(
-                12, commit=commit, timestamp=_TIME, producer_id=7, producer_epoch=2, coordinator_epoch=3
+                12, commit=commit, timestamp=_TIMESTAMP_MS, producer_id=7, producer_epoch=2, coordinator_epoch=3
             ),
         )
-    yield "v2-log-append-time", build_records(entry | {"timestamp": [_TIME, _TIME]}, timestamp_type="LogAppendTime")
-    yield "v2-delete-horizon", build_records(entry, delete_horizon_ms=_TIME + 1_000)
-    yield "v2-no-records", build_empty_batch(40, 44, max_timestamp=_TIME)
+    yield (
+        "v2-log-append-time",
+        build_records(entry | {"timestamp": [_TIMESTAMP_MS, _TIMESTAMP_MS]}, timestamp_type="LogAppendTime"),
+    )
+    yield "v2-delete-horizon", build_records(entry, delete_horizon_ms=_TIMESTAMP_MS + 1_000)
+    yield "v2-no-records", build_empty_batch(40, 44, max_timestamp=_TIMESTAMP_MS)
     far = {"offset": [0, 2**31 - 1], "timestamp": [0, 2**62], "value": [b"", b""]}
     yield "v2-far-apart", build_records(far)
     holes = {"offset": [5, 9, 10, 300], "value": [b"a", b"b", b"c", b"d"]}
@@ -91,7 +94,7 @@ def _damage_batch() -> Iterator[tuple[str, bytes]]:
         yield f"v{record_format}-a-bit-flipped", bytes(flipped_bytes)
         yield f"v{record_format}-cut", data[:-9]
         codec = bytearray(data)
-        codec[_BYTES_TO_ATTRIBUTES[record_format]] |= 7
+        codec[_ATTRIBUTES_POSITION[record_format]] |= 7
         yield f"v{record_format}-unknown-codec", bytes(codec)
     yield "unknown-magic", b"".join((bytes(7), b"\x01", (40).to_bytes(4, "big"), bytes(4), b"\x09", bytes(35)))
 

@@ -18,7 +18,7 @@ from kafkaframes.storage.files import atomic
 from kafkaframes.testing.vectors import messages, records
 
 Row = dict[str, Any]
-_MESSAGES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]] = (
+_MESSAGE_FILES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]] = (
     ("messages.jsonl.gz", messages.value_rows, "every message at every version: `json` and `bytes` (hex)"),
     (
         "messages-damaged.jsonl.gz",
@@ -27,12 +27,12 @@ _MESSAGES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row
     ),
     ("frames.jsonl.gz", messages.frame_rows, "requests and responses with their headers, without the size before them"),
 )
-_NUMBERS: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
+_NUMBER_FILES: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
     ("varints.jsonl", messages.varint_rows, "numbers and bytes; `error` where the bytes are none"),
     ("keys.jsonl", records.key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
     ("coordinators.jsonl", records.coordinator_rows, "groups and transactional ids with their coordinator's partition"),
 )
-_README: Final = """# Conformance vectors for Kafka's wire protocol and record formats
+_README_TEXT: Final = """# Conformance vectors for Kafka's wire protocol and record formats
 
 Written by kafkaframes {version} from the message specs of {source}; the same version writes the same bytes. Use
 them as you like. One JSON object a line; `.gz` is gzip; bytes are in hex, but in `json`, which is Kafka's own JSON form
@@ -80,11 +80,13 @@ def write_vectors(directory: str | PathLike[str], *, specs: Specs | None = None)
 
 def _write_all(target: Path, source: str, specs: list[MessageSpec]) -> dict[str, int]:
     (target / "records").mkdir(parents=True)
-    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _NUMBERS}
-    counts |= {name: _write_lines(target / name, rows(specs)) for name, rows, _ in _MESSAGES}
+    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _NUMBER_FILES}
+    counts |= {name: _write_lines(target / name, rows(specs)) for name, rows, _ in _MESSAGE_FILES}
     counts["records.json"] = _write_records(target)
-    lines = "\n".join(f"| `{name}` | {counts[name]:,} | {what} |" for name, _, what in (*_NUMBERS, *_MESSAGES))
-    page = _README.format(version=__version__, source=source, files=lines, records=counts["records.json"])
+    lines = "\n".join(
+        f"| `{name}` | {counts[name]:,} | {what} |" for name, _, what in (*_NUMBER_FILES, *_MESSAGE_FILES)
+    )
+    page = _README_TEXT.format(version=__version__, source=source, files=lines, records=counts["records.json"])
     (target / "README.md").write_text(page, encoding="utf-8")
     return counts
 

@@ -173,7 +173,7 @@ def test_an_append_that_is_killed_is_finished_by_the_next(tmp_path, monkeypatch,
         if not (path / COMMITTED).exists():  # not committed
             assert snapshot(path) == old
             return
-        assert not (path / names.CLEAN_SHUTDOWN).exists()
+        assert not (path / names.CLEAN_SHUTDOWN_FILE).exists()
     monkeypatch.undo()
     write(path, rows(value=[b"3"], topic=["other"]))
     values = sorted(record[3] for name in ("t-0", "t-1") for record in records(path, name))
@@ -253,7 +253,7 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
         source = Path(atomic.__file__).parents[4]
         said = subprocess.run([sys.executable, "-c", code, str(path), str(source)], capture_output=True, text=True)
         assert "a broker has this directory open" in said.stderr
-    (path / names.CLEAN_SHUTDOWN).unlink()
+    (path / names.CLEAN_SHUTDOWN_FILE).unlink()
     with pytest.raises(LogDirError, match="did not stop cleanly"):
         write(path, rows(value=[b"1"]), topic="t")
     with pytest.raises(OptionError, match="not into stores"):

@@ -88,7 +88,7 @@ def _check_directory(top: Path) -> LogDirectory:
     if not top.is_dir() or not (top / names.RECOVERY_POINT_CHECKPOINT).exists():
         reason = f"exists, and is no log directory (it has no {names.RECOVERY_POINT_CHECKPOINT})"
         raise LogDirError(reason, file=str(top))
-    if not (top / names.CLEAN_SHUTDOWN).exists() and not (top / COMMITTED).exists():
+    if not (top / names.CLEAN_SHUTDOWN_FILE).exists() and not (top / COMMITTED).exists():
         reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
         raise LogDirError(reason, file=str(top))
     directories = [one for one in discover(str(top)) if Path(one.path) == top]
@@ -186,7 +186,7 @@ class Commit:
         layouts = _layouts((task.partition, task.topic_id, written_partitions[task.partition].epochs) for task in tasks)
         write_all(directory, node_files(node, layouts, now_ms=self.settings.now_ms))
         write_all(directory, mark_files(marks, self.batch))
-        write_all(directory, iter([(atomic.SUCCESS, b"")]))
+        write_all(directory, iter([(atomic.SUCCESS_FILE, b"")]))
         return written_partitions
 
     def _tasks(
@@ -319,8 +319,8 @@ def _move_checkpoints(
     ends = {partition: one.log_end_offset for partition, one in written_partitions.items()}
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
         yield name, write_offset_checkpoint(dict(log.offset_checkpoints.get(name, {})) | ends)
-    mark = Path(log.path, names.CLEAN_SHUTDOWN)
-    yield names.CLEAN_SHUTDOWN, mark.read_bytes() if mark.exists() else STOPPED_CLEANLY
+    mark = Path(log.path, names.CLEAN_SHUTDOWN_FILE)
+    yield names.CLEAN_SHUTDOWN_FILE, mark.read_bytes() if mark.exists() else STOPPED_CLEANLY
 
 
 @contextmanager
@@ -354,7 +354,7 @@ def finish_append(top: Path) -> None:
     if not committed_path.exists():
         return
     with atomic.writing(top):
-        (top / names.CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        (top / names.CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
         for source in sorted(committed_path.iterdir()):
             if source.is_dir():
                 home = top / source.name
@@ -363,7 +363,7 @@ def finish_append(top: Path) -> None:
                     file.replace(home / file.name)
                 flush_path(home)
                 source.rmdir()
-        for source in sorted(committed_path.iterdir(), key=lambda path: path.name == names.CLEAN_SHUTDOWN):
+        for source in sorted(committed_path.iterdir(), key=lambda path: path.name == names.CLEAN_SHUTDOWN_FILE):
             source.replace(top / source.name)
         flush_path(top)
         committed_path.rmdir()

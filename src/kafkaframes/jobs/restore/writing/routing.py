@@ -20,7 +20,7 @@ from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.arrays import flag_values, int64_values
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import Codec, codec_of
-from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key
+from kafkaframes.records.partitioner import NO_PARTITION, assign_by_key
 from kafkaframes.records.rows import Blobs, blobs_of
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.names import TopicPartition, check_topic
@@ -156,10 +156,10 @@ class Router:
         return names, indices
 
     def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
-        partitions: Ints = np.full(rows.num_rows, UNASSIGNED, np.int64)
+        partitions: Ints = np.full(rows.num_rows, NO_PARTITION, np.int64)
         if "partition" in rows.schema.names:
             column = rows.column("partition")
-            partition_numbers = int64_values(column.cast(pa.int64()), missing=UNASSIGNED).copy()
+            partition_numbers = int64_values(column.cast(pa.int64()), missing=NO_PARTITION).copy()
             self._check(partition_numbers, flag_values(column.is_valid()), topics, topic_of, counts)
             partitions = partition_numbers
         keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
