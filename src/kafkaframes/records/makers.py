@@ -134,7 +134,9 @@ COLUMNS: dict[str, ColumnFactory] = {
         pa.int64(), lambda result: result.of_batch(result.batches.column("position") + result.base)
     ),
     "magic": ColumnFactory(pa.int8(), _numbers("magic", np.int8)),
-    "codec": ColumnFactory(CODEC_TYPE, lambda result: codec_array(result.of_batch(result.batches.column("attributes")))),
+    "codec": ColumnFactory(
+        CODEC_TYPE, lambda result: codec_array(result.of_batch(result.batches.column("attributes")))
+    ),
     "producer_id": ColumnFactory(pa.int64(), _numbers("producer_id", np.int64)),
     "producer_epoch": ColumnFactory(pa.int16(), _numbers("producer_epoch", np.int16)),
     "sequence": ColumnFactory(pa.int32(), _sequences),

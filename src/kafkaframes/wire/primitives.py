@@ -88,7 +88,9 @@ FORMATS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-_FIXED_SIZE_CODECS: Final = {name: _make_fixed_size(f">{letter}", name) for name, letter in FORMATS.items() if name != "uuid"}
+_FIXED_SIZE_CODECS: Final = {
+    name: _make_fixed_size(f">{letter}", name) for name, letter in FORMATS.items() if name != "uuid"
+}
 read_int8, write_int8 = _FIXED_SIZE_CODECS["int8"]
 read_int16, _ = _FIXED_SIZE_CODECS["int16"]
 read_int32, write_int32 = _FIXED_SIZE_CODECS["int32"]
@@ -220,7 +222,9 @@ PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = {
     "uuid": (read_uuid, write_uuid),
     "string": _make_nullable(_FIXED_SIZE_CODECS["int16"], java_text, text_to_utf8, "string"),
     "bytes": _make_nullable(_FIXED_SIZE_CODECS["int32"], _to_bytes, _to_bytes, "bytes"),
-    "records": _make_nullable(_FIXED_SIZE_CODECS["int32"], _to_bytes, _to_bytes, "bytes"),  # KIP-482's RECORDS, encoded as bytes
+    "records": _make_nullable(
+        _FIXED_SIZE_CODECS["int32"], _to_bytes, _to_bytes, "bytes"
+    ),  # KIP-482's RECORDS, encoded as bytes
 }
 _COMPACT_LENGTH_CODEC: Final = (read_compact_length, write_compact_length)
 COMPACT_PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = PRIMITIVES | {

@@ -113,7 +113,11 @@ def _topic(
             stored_state = states.stored_states.get(ShareKey(group_id, topic.topic_id, index))
             if stored_state is not None:
                 row.start_offset = stored_state.start
-            if stored_state is not None and stored_state.start != _NO_OFFSET and stored_state.finished_count != _NO_OFFSET:
+            if (
+                stored_state is not None
+                and stored_state.start != _NO_OFFSET
+                and stored_state.finished_count != _NO_OFFSET
+            ):
                 row.lag = partition.log.high_watermark - stored_state.start - stored_state.finished_count
         rows.append(row)
     topic_id = NIL_UUID if topic is None or refusal else topic.topic_id
