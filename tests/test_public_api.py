@@ -28,6 +28,8 @@ ANY = {
     "kafkaframes.scan.scan.Scan.to_pandas": "options are those of pyarrow's to_pandas",
     "kafkaframes.spark.restore_log": "settings are those of kafkaframes.restore_log, whose signature has their types",
     "kafkaframes.spark.write_log": "options of Spark are of any type",
+    "kafkaframes.testing.SchemaRegistry.register": "a schema is JSON of any form",
+    "kafkaframes.testing.assert_records": "records are compared in all forms in which this package returns them",
     "kafkaframes.spark.write_topic": "a trigger's value is that of Spark's trigger()",
 }
 

@@ -19,6 +19,8 @@ PACKAGES = (
     "kafkaframes.errors",
     "kafkaframes.scan.scan",
     "kafkaframes.spark",
+    "kafkaframes.spark.functions",
+    "kafkaframes.testing",
 )
 _EXTRA_NAMES = {"kafkaframes.scan.scan": ("Scan",)}
 TARGET = Path(__file__).parents[1] / "tests" / "public_api.txt"

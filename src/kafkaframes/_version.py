@@ -1,3 +1,3 @@
 """The release; the build reads it here (``pyproject.toml``), and each package may."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
