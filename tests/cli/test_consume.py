@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import FetchedBatches
 from kafkaframes.errors import BrokerError, OptionError
 from kafkaframes.records.limits import current_budget
 
@@ -33,13 +33,13 @@ def test_mistakes_are_one_line(run):
 def test_a_budget_holds_where_fetched_batches_are_opened(run, monkeypatch):
     """They are opened on the client's own thread."""
     seen = []
-    read = Fetched.read
+    read = FetchedBatches.read
 
     def noting(self, *given, **named):
         seen.append(current_budget())
         return read(self, *given, **named)
 
-    monkeypatch.setattr(Fetched, "read", noting)
+    monkeypatch.setattr(FetchedBatches, "read", noting)
     run("topics create budget")
     run("produce budget", stdin=b"a\n")
     assert run("consume budget -e --budget 3m").stdout == "a\n"

@@ -146,7 +146,7 @@ class Scene:
             if response.error_code != ErrorCode.FENCED_MEMBER_EPOCH:  # the member exists
                 twin._cluster.check_coordinator(response.error_code, "member", STREAMS_GROUP)
 
-        self.root._loop.call(twin._cluster.retried(send))
+        self.root._loop.call(twin._cluster.retry(send))
 
     def open_transaction(self) -> None:
         """Leave a transaction open in a new topic, and remember its producer."""

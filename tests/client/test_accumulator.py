@@ -104,7 +104,7 @@ class Gathers(RuleBasedStateMachine):
         assert not self.closed
         assert used == 0 or used + size <= BUFFER
         known = self.gathered._topics[topic]
-        (target,) = (at.target for at in known.gathering.values() if at.values and at.values[-1] == value)
+        (target,) = (at.target for at in known.open_batches.values() if at.values and at.values[-1] == value)
         if partition is not None or key is not None:
             expected = partition if partition is not None else partition_of(key, len(known.targets))
             assert target == TopicPartition(topic, expected)
@@ -148,7 +148,7 @@ class Gathers(RuleBasedStateMachine):
 
     @rule()
     def hasten(self):
-        self.gathered.hasten()
+        self.gathered.end_linger()
         self.take(self.now)
         assert not any(self.waiting.values())
 
@@ -157,7 +157,7 @@ class Gathers(RuleBasedStateMachine):
     def close(self):
         """As the producer does: what gathers is dropped, then nothing is taken."""
         for batch in self.gathered.close():
-            batch.results.dropped(NetworkError("closed"))
+            batch.results.drop(NetworkError("closed"))
             for value in batch.values:
                 assert isinstance(self.futures.pop(value).exception(0), NetworkError)
         self.waiting.clear()

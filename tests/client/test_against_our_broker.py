@@ -575,7 +575,7 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
         polled = []
         while len(polled) < 120:
             polled += consumer.poll(60_000, max_records=7)
-            decoded = [records for _, entry in consumer._twin._positions._arrivals for records in entry._opened]
+            decoded = [records for _, entry in consumer._twin._positions._arrivals for records in entry._opened_records]
             assert sum(records.unread_count for records in decoded) < 40
         assert [one.offset for one in polled] == list(range(120))
 

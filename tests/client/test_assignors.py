@@ -44,7 +44,7 @@ def test_sticky_is_even_and_a_second_time_moves_nothing(count, partitions, rando
     found = assign_sticky(members, {"a": partitions})
     sizes = [len(one) for one in found.values()]
     assert max(sizes) - min(sizes) <= 1
-    moved = sum(one not in members[name].owned for name, all_ in found.items() for one in all_)
+    moved = sum(one not in members[name].owned_partitions for name, all_ in found.items() for one in all_)
     share = partitions // count
     assert moved <= sum(max(len(all_) - share, 0) for all_ in owned.values())
     again = {name: Member(frozenset("a"), tuple(all_), 2) for name, all_ in found.items()}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.client.batches import Producer, split, stamped
+from kafkaframes.client.batches import Producer, iterate_batches, stamp_batch
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 
@@ -15,13 +15,13 @@ def test_a_stamp_is_what_the_builder_would_have_written(codec):
     wanted = build_records(
         ROWS, codec=codec, producer_id=7, producer_epoch=3, base_sequence=2**31 - 5, transactional=True
     )
-    assert stamped(plain, Producer(7, 3), 2**31 - 5, transactional=True) == wanted
-    assert stamped(wanted, Producer(), -1, transactional=False) == plain
+    assert stamp_batch(plain, Producer(7, 3), 2**31 - 5, transactional=True) == wanted
+    assert stamp_batch(wanted, Producer(), -1, transactional=False) == plain
 
 
 def test_pieces_begin_at_offset_0_and_hold_every_record():
     data = build_records(ROWS, batch_bytes=200)
-    pieces = list(split(data))
+    pieces = list(iterate_batches(data))
     assert len(pieces) > 5
     read = [batch for piece, _ in pieces for batch in read_values(piece)]
     assert all(batch.records[0].offset == 0 and not batch.damage for batch in read)

@@ -58,7 +58,9 @@ def test_a_static_leader_that_returns_joins_again_if_its_assignment_is_outdated(
     put_topic(machine.cluster, size)
     members = {name: Member(frozenset({"t"})) for name in ("me", "other")[: 1 + others]}
     request = next(one for one in machine.requests(0.0) if isinstance(one, JoinGroup))
-    machine.answered(request, JoinGroupAnswer("me", 1, "cooperative-sticky", members, skips_assignment=True), 0.0)
+    machine.process_response(
+        request, JoinGroupAnswer("me", 1, "cooperative-sticky", members, skips_assignment=True), 0.0
+    )
     answer(machine, FetchMetadata, None)
     answer(machine, SyncGroup, [ONE, TWO])
     assert any(isinstance(one, JoinGroup) for one in machine.requests(1.0)) is joins

@@ -100,7 +100,7 @@ def test_batches_given_as_bytes_are_built_again_and_counted(broker, topic):
     small = build_records({"value": sent[29:], "timestamp": [29]})
     with Producer(broker.bootstrap_servers) as producer:
         result = producer.send_batches(TopicPartition(topic, 0), data + small)
-    assert (result, result.divided) == ([0, 29], 1)
+    assert (result, result.divided_count) == ([0, 29], 1)
     assert values_in(broker, topic) == sent
     assert [record.timestamp for record in broker.records(topic)] == list(range(30))
 

@@ -6,52 +6,52 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.client.fetch_session import FetchSession, Requested
+from kafkaframes.client.fetch_session import FetchFields, FetchSession
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ONE, OTHER = UUID(int=1), UUID(int=2)
 
 
-def asked(offset: int, topic_id: UUID = ONE) -> Requested:
-    return Requested(offset, 100, 0, topic_id)
+def asked(offset: int, topic_id: UUID = ONE) -> FetchFields:
+    return FetchFields(offset, 100, 0, topic_id)
 
 
 def established() -> FetchSession:
     session = FetchSession()
     assert session.next_request({A: asked(0), B: asked(0)}, by_id=True)[:3] == (0, 0, [A, B])
-    session.answered(7)
+    session.update(7)
     return session
 
 
 def test_only_what_has_changed_is_told():
     session = established()
     assert session.next_request({A: asked(5), B: asked(0)}, by_id=True) == (7, 1, [A], {})
-    session.answered(7)
+    session.update(7)
     assert session.next_request({A: asked(5)}, by_id=True) == (7, 2, [], {B: ONE})
-    session.answered(7)
+    session.update(7)
     assert session.next_request({A: asked(5), B: asked(0)}, by_id=True) == (7, 3, [B], {})
 
 
 def test_a_topic_that_was_made_anew_is_told_anew():
     session = established()
     request = session.next_request({A: asked(0, OTHER), B: asked(0)}, by_id=True)
-    assert (request.named, request.forgotten) == ([A], {A: ONE})
+    assert (request.listed_partitions, request.removed_partitions) == ([A], {A: ONE})
 
 
 def test_a_lost_session_is_replaced_and_a_full_cache_is_no_session():
     session = established()
-    session.lose()
+    session.reset()
     assert session.next_request({A: asked(5)}, by_id=True) == (7, 0, [A], {})
-    session.answered(0)
+    session.update(0)
     assert session.next_request({A: asked(5)}, by_id=True) == (0, 0, [A], {})
-    session.answered(8)
+    session.update(8)
     assert session.next_request({A: asked(5)}, by_id=False) == (8, 0, [A], {})
 
 
 def test_the_last_epoch_is_followed_by_the_first():
     session = established()
     session.epoch = 2**31 - 1
-    session.answered(7)
+    session.update(7)
     assert session.epoch == 1
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import FetchedBatches
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import CorruptRecordError, UnsupportedFormatError
 from kafkaframes.records.build import build_end_transaction, build_records
@@ -22,15 +22,15 @@ def marker(offset: int, producer: int, *, commit: bool) -> bytes:
     return build_end_transaction(offset, commit=commit, timestamp=1, producer_id=producer, producer_epoch=0)
 
 
-def offsets(fetched: Fetched) -> list[int]:
+def offsets(fetched: FetchedBatches) -> list[int]:
     return [offset for found in fetched.read(["offset"]) for offset in found.column(0).to_pylist()]
 
 
 def test_a_batch_that_begins_before_the_offset_and_one_that_is_cut_off():
-    fetched = Fetched(PLACE, 1, batch(0) + batch(2) + batch(4)[:-1])
+    fetched = FetchedBatches(PLACE, 1, batch(0) + batch(2) + batch(4)[:-1])
     assert offsets(fetched) == [1, 2, 3]
     assert fetched.next_offset == 4
-    assert Fetched(PLACE, 9, batch(0)[:-1]).next_offset == 9
+    assert FetchedBatches(PLACE, 9, batch(0)[:-1]).next_offset == 9
 
 
 def test_read_committed_leaves_out_what_was_aborted_and_only_that():
@@ -44,13 +44,13 @@ def test_read_committed_leaves_out_what_was_aborted_and_only_that():
         + marker(10, 2, commit=False)
         + batch(11, producer=3)
     )
-    assert offsets(Fetched(PLACE, 0, data, aborted=[(1, 0), (2, 2), (3, 11)])) == [5, 6, 8, 9]
-    assert offsets(Fetched(PLACE, 0, data)) == [0, 1, 2, 3, 5, 6, 8, 9, 11, 12]
-    assert Fetched(PLACE, 0, data[: data.index(batch(11, producer=3))]).next_offset == 11
+    assert offsets(FetchedBatches(PLACE, 0, data, aborted_transactions=[(1, 0), (2, 2), (3, 11)])) == [5, 6, 8, 9]
+    assert offsets(FetchedBatches(PLACE, 0, data)) == [0, 1, 2, 3, 5, 6, 8, 9, 11, 12]
+    assert FetchedBatches(PLACE, 0, data[: data.index(batch(11, producer=3))]).next_offset == 11
 
 
 def test_a_format_that_the_consumer_does_not_read():
-    fetched = Fetched(PLACE, 0, batch(0, magic=0) + batch(2, magic=1))
+    fetched = FetchedBatches(PLACE, 0, batch(0, magic=0) + batch(2, magic=1))
     assert fetched.select_formats((0, 1)) is fetched
     assert fetched.select_formats((0,)).next_offset == 2
     with pytest.raises(UnsupportedFormatError, match="t-0"):
@@ -61,5 +61,5 @@ def test_damage_is_an_error_that_names_partition_and_position():
     spoilt = bytearray(batch(0) + batch(2))
     spoilt[-1] ^= 1
     with pytest.raises(CorruptRecordError, match="t-0") as caught:
-        offsets(Fetched(PLACE, 0, bytes(spoilt)))
+        offsets(FetchedBatches(PLACE, 0, bytes(spoilt)))
     assert caught.value.position == len(batch(0))

@@ -271,7 +271,7 @@ def test_any_bytes_are_a_store_or_an_error(raw):
         raw = WHOLE[:place] + raw.draw(st.binary(min_size=1, max_size=4)) + WHOLE[place + 1 :]
     try:
         for key in jks.read(raw, None).keys:
-            jks.unhide(key.protected, "secret2")
+            jks.decrypt_key(key.encrypted_key, "secret2")
     except (DecodeError, OptionError):
         pass
 

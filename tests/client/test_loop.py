@@ -11,7 +11,7 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, AsyncProducer, Producer, TopicPartition
-from kafkaframes.client.loop import LoopThread, apart, cancelled, run_alone
+from kafkaframes.client.loop import LoopThread, cancel_tasks, run_alone, run_in_thread
 from kafkaframes.errors import MaybeWrittenError, NetworkError
 
 
@@ -53,7 +53,7 @@ def test_who_waits_for_tasks_to_end_can_be_cancelled():
 
         task = asyncio.ensure_future(stubborn())
         await asyncio.sleep(0)
-        closing = asyncio.ensure_future(cancelled(task, None))
+        closing = asyncio.ensure_future(cancel_tasks(task, None))
         await is_cancelled.wait()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -81,7 +81,7 @@ def test_work_in_a_thread_that_ends_in_an_unusual_way_does_not_let_its_caller_ha
 
     async def run() -> None:
         with pytest.raises(RuntimeError, match=type(unusual).__name__):
-            await asyncio.wait_for(apart(work), 60)
+            await asyncio.wait_for(run_in_thread(work), 60)
 
     asyncio.run(run())
 

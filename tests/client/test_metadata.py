@@ -21,9 +21,9 @@ def test_topics_that_were_not_asked_for_are_ignored():
     topics = [cls.MetadataResponseTopic(name=name, partitions=partitions) for name in ("asked", "not-asked")]
     response = cls(brokers=[cls.MetadataResponseBroker(node_id=1, host="h", port=1)], topics=topics)
     cluster = Cluster()
-    cluster.update(response, now=1.0, is_everything=False, requested={"asked"})
+    cluster.update(response, now=1.0, is_everything=False, requested_topics={"asked"})
     assert list(cluster.topics) == ["asked"]
-    cluster.update(response, now=2.0, is_everything=False, requested=())
+    cluster.update(response, now=2.0, is_everything=False, requested_topics=())
     assert cluster.refreshed_at == {"asked": 1.0}
     assert list(cluster.brokers) == [1]
     cluster.update(response, now=3.0, is_everything=True)

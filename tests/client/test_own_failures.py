@@ -77,7 +77,7 @@ def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeyp
     def built(*_):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(AsyncProducer, "_built", built)
+    monkeypatch.setattr(AsyncProducer, "_encode", built)
     with Producer(servers) as producer:
         for _ in range(2):  # what gathers records goes on
             with pytest.raises(MemoryError):

@@ -86,7 +86,7 @@ def test_an_advertised_address_that_never_answers_is_named_when_the_time_is_up()
 async def _step(settings, waits) -> None:
     cluster = ClusterClient(settings)
     try:
-        asked = (await cluster.any_connection()).where
+        asked = (await cluster.any_connection()).host_port
         await cluster.refresh([])
         await reaching._reach_advertised(cluster, asked, waits)
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
-from kafkaframes.client.outgoing import bytes_of, checked_record, headers_of
+from kafkaframes.client.outgoing import bytes_of, check_record, headers_of
 from kafkaframes.errors import EncodeError, NetworkError
 
 WRONG = {
@@ -90,7 +90,7 @@ def test_headers_are_a_dict_pairs_or_none(servers, headers, written):
 
 def test_what_is_nearly_bytes_or_a_whole_number_is_taken():
     assert bytes_of("value", bytearray(b"a")) == bytes_of("value", memoryview(b"a")) == b"a"
-    assert checked_record("numbers", None, None, None, np.int32(5), np.int64(6), 1_000)[4:6] == (5, 6)
+    assert check_record("numbers", None, None, None, np.int32(5), np.int64(6), 1_000)[4:6] == (5, 6)
     assert headers_of({"a": memoryview(b"1")}) == [("a", b"1")]
 
 

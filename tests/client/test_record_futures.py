@@ -50,7 +50,7 @@ def test_offsets_without_acks_and_times_of_the_broker(base, append_time, last):
 
 def test_a_batch_that_failed_raises_its_error():
     results, futures = batch(2)
-    results.failed(NetworkError("gone"))
+    results.fail(NetworkError("gone"))
     with pytest.raises(NetworkError, match="gone"):
         futures[1].result()
     assert isinstance(futures[0].exception(), NetworkError)
@@ -62,7 +62,7 @@ def test_wait_as_completed_and_asyncio_see_them():
     first.finish([PartResult(0, first.count, 0)])
     done, pending = concurrent.futures.wait(early + late, 0)
     assert (done, pending) == (set(early), set(late))
-    threading.Timer(0.05, second.failed, [NetworkError("gone")]).start()
+    threading.Timer(0.05, second.fail, [NetworkError("gone")]).start()
     assert set(concurrent.futures.as_completed(early + late, 60)) == set(early + late)
 
     async def wrapped():

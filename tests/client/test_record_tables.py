@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.metadata import Broker, Cluster, PartitionMetadata, TopicMetadata
-from kafkaframes.client.outgoing import RowPartitioner, routed
+from kafkaframes.client.outgoing import RowPartitioner, route_rows
 from kafkaframes.client.partitioners import DEFAULT_PARTITIONER
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import ErrorCode
@@ -38,7 +38,7 @@ def test_each_row_goes_to_one_partition_in_its_order_and_keys_to_their_own(count
         "partition": pa.array([at for _, at in rows], pa.int32()),
         "value": pa.array([b"%03d" % n for n in range(len(rows))], pa.binary()),
     }
-    parts = routed(pa.table(columns), ["t"], row_partitioner(count, batch_bytes))
+    parts = route_rows(pa.table(columns), ["t"], row_partitioner(count, batch_bytes))
     assert len({target for target, _ in parts}) == len(parts)
     found = {target.partition: [int(value) for value in part["value"].to_pylist()] for target, part in parts}
     assert sorted(row for values in found.values() for row in values) == list(range(len(rows)))
@@ -52,6 +52,6 @@ def test_each_row_goes_to_one_partition_in_its_order_and_keys_to_their_own(count
 @pytest.mark.parametrize(("rows", "partitions"), [(1, 1), (99, 1), (100, 2), (1000, 4)])
 def test_rows_that_may_go_anywhere_fill_a_batch_of_each_partition_that_they_go_to(rows, partitions):
     table = pa.table({"value": [b"v" * 96] * rows})  # 100 bytes each with its place
-    parts = routed(table, ["t"], row_partitioner(4, batch_bytes=5_000))
+    parts = route_rows(table, ["t"], row_partitioner(4, batch_bytes=5_000))
     assert len(parts) == partitions
     assert max(part.num_rows for _, part in parts) - min(part.num_rows for _, part in parts) <= 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition, fetched
-from kafkaframes.client.fetched import ConsumerRecord, Fetched, Records
+from kafkaframes.client.fetched import ConsumerRecord, FetchedBatches, Records
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.build import build_records
 
@@ -24,7 +24,7 @@ ROWS = st.lists(st.tuples(BYTES, BYTES, st.lists(st.tuples(st.text(max_size=2), 
 def records_of(rows) -> Records:
     columns = {"key": [row[0] for row in rows], "value": [row[1] for row in rows], "headers": [row[2] for row in rows]}
     columns["timestamp"] = list(range(1_000, 1_000 + len(rows)))
-    (batch,) = Fetched(TARGET, 0, build_records(columns, batch_bytes=1 << 20)).read()
+    (batch,) = FetchedBatches(TARGET, 0, build_records(columns, batch_bytes=1 << 20)).read()
     return Records(batch, TARGET)
 
 
@@ -42,7 +42,9 @@ def test_sliced_columns_are_read_from_their_own_rows():
     records = records_of([(b"k%d" % n, b"v%d" % n, []) for n in range(5)])
     assert [record.value for record in islice(records, 1, 3)] == [b"v1", b"v2"]
     assert records.position == 3
-    batch = next(Fetched(TARGET, 0, build_records({"value": [b"a", None, b"ccc"], "key": ["x", "y", "z"]})).read())
+    batch = next(
+        FetchedBatches(TARGET, 0, build_records({"value": [b"a", None, b"ccc"], "key": ["x", "y", "z"]})).read()
+    )
     (second, third) = Records(batch.slice(1), TARGET)
     assert (second.key, second.value, third.key, third.value) == (b"y", None, b"z", b"ccc")
 
@@ -87,13 +89,13 @@ def servers():
 
 
 def test_records_before_damage_are_handed_out_after_its_error(servers, monkeypatch):
-    read = Fetched.read
+    read = FetchedBatches.read
 
     def damaged(*given, **named):
         yield from read(*given, **named)
         raise CorruptRecordError("damaged")
 
-    monkeypatch.setattr(Fetched, "read", damaged)
+    monkeypatch.setattr(FetchedBatches, "read", damaged)
     with Consumer(servers, max_poll_records=3) as consumer:
         consumer.assign({TARGET: 0})
         with pytest.raises(CorruptRecordError):

@@ -29,7 +29,7 @@ FIRST, SECOND = "the first connection", "the second connection"
 
 
 def machine(**changes) -> Sequencer:
-    settings = {"most_in_flight": 5, "retries": LARGEST, "delivery_timeout_s": 10.0, "backoff_s": lambda attempt: 0.0}
+    settings = {"max_in_flight": 5, "retries": LARGEST, "delivery_timeout_s": 10.0, "backoff_s": lambda attempt: 0.0}
     made = Sequencer(**settings | changes)
     made.set_producer(Producer(7, 0))
     return made
@@ -38,15 +38,15 @@ def machine(**changes) -> Sequencer:
 def put(sequencer: Sequencer, count: int, *, created: float = 0.0) -> list[Batch]:
     batches = [Batch(TARGET, b"12", 1, created, None) for _ in range(count)]
     for batch in batches:
-        sequencer.put(batch)
+        sequencer.enqueue(batch)
     return batches
 
 
 def known(sequencer: Sequencer) -> None:
     """Let the leader acknowledge a first batch, so that several may be under way."""
     put(sequencer, 1)
-    sequencer.acknowledged(sequencer.take(TARGET, FIRST, 0.0), 0, -1)
-    sequencer.ended.clear()
+    sequencer.process_acknowledgement(sequencer.take(TARGET, FIRST, 0.0), 0, -1)
+    sequencer.finished_batches.clear()
 
 
 def take_all(sequencer: Sequencer, connection: object) -> list[Batch]:
@@ -57,15 +57,15 @@ def take_all(sequencer: Sequencer, connection: object) -> list[Batch]:
 
 
 def refuse(sequencer: Sequencer, batch: Batch, number: int) -> None:
-    sequencer.refused(batch, BrokerError("refused", ErrorCode(number)), 0.0)
+    sequencer.process_error(batch, BrokerError("refused", ErrorCode(number)), 0.0)
 
 
 def errors(sequencer: Sequencer) -> list[type | None]:
-    return [None if ended.error is None else type(ended.error) for ended in sequencer.ended]
+    return [None if ended.error is None else type(ended.error) for ended in sequencer.finished_batches]
 
 
 def sequences(batches: list[Batch]) -> list[tuple[int, int]]:
-    return [(batch.number.producer.epoch, batch.number.base_sequence) for batch in batches]
+    return [(batch.assigned_stamp.producer.epoch, batch.assigned_stamp.base_sequence) for batch in batches]
 
 
 def test_the_first_batch_under_an_id_goes_alone():
@@ -75,7 +75,7 @@ def test_the_first_batch_under_an_id_goes_alone():
 
 
 def test_at_most_so_many_are_under_way():
-    one = machine(most_in_flight=2)
+    one = machine(max_in_flight=2)
     known(one)
     put(one, 3)
     assert len(take_all(one, FIRST)) == 2
@@ -97,9 +97,9 @@ def test_batches_that_come_back_in_any_order_go_again_in_theirs_and_nothing_over
     taken = [one.take(TARGET, FIRST, 0.0) for _ in range(3)]
     before = sequences(taken)
     for batch in (taken[1], taken[2]):
-        one.lost(batch, NetworkError("cut"), 0.0)
+        one.process_loss(batch, NetworkError("cut"), 0.0)
         assert one.take(TARGET, FIRST, 0.0) is None  # the first has no answer yet
-    one.lost(taken[0], NetworkError("cut"), 0.0)
+    one.process_loss(taken[0], NetworkError("cut"), 0.0)
     assert take_all(one, SECOND) == batches
     assert sequences(batches[:3]) == before
 
@@ -111,16 +111,16 @@ def test_four_go_behind_one_without_a_result_for_a_leader_knows_five():
     first, *behind = (one.take(TARGET, FIRST, 0.0) for _ in range(3))
     refuse(one, first, 20)  # it is in the log, and too few replicas have it
     for offset, batch in enumerate(behind):
-        one.acknowledged(batch, 2 + offset, -1)
+        one.process_acknowledgement(batch, 2 + offset, -1)
     assert take_all(one, FIRST) == [first, *batches[3:5]]
-    one.acknowledged(first, 1, -1)
+    one.process_acknowledgement(first, 1, -1)
     assert take_all(one, FIRST) == batches[5:8]
 
 
 def test_a_batch_waits_for_its_backoff():
     one = machine(backoff_s=lambda attempt: 5.0)
     put(one, 1)
-    one.lost(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
+    one.process_loss(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
     assert one.take(TARGET, FIRST, 4.9) is None
     assert one.next_time(0.0) == 5.0
     assert one.take(TARGET, FIRST, 5.0) is not None
@@ -133,7 +133,7 @@ def test_out_of_order_is_sent_again_while_an_earlier_batch_is_open():
     first, second = take_all(one, FIRST)
     refuse(one, first, FEW_REPLICAS)
     refuse(one, second, OUT_OF_ORDER)
-    assert not one.ended
+    assert not one.finished_batches
     assert sequences(take_all(one, FIRST)) == [(0, 1), (0, 2)]
 
 
@@ -145,7 +145,7 @@ def test_behind_a_batch_that_is_refused_for_good_the_rest_is_numbered_anew_once_
     refuse(one, first, TOO_LARGE)
     refuse(one, second, OUT_OF_ORDER)
     assert one.take(TARGET, FIRST, 0.0) is None  # the third may still be written
-    one.lost(third, NetworkError("cut"), 0.0)
+    one.process_loss(third, NetworkError("cut"), 0.0)
     assert sequences([one.take(TARGET, SECOND, 0.0)]) == [(0, 3)]  # asks what became of it
     refuse(one, third, OUT_OF_ORDER)
     assert sequences(take_all(one, SECOND)) == [(1, 0), (1, 1)]
@@ -156,7 +156,7 @@ def test_what_expires_without_an_answer_may_be_written_and_the_next_begin_a_new_
     one = machine()
     known(one)
     put(one, 1)
-    one.lost(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
+    one.process_loss(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
     one.expire(10.0)
     assert errors(one) == [MaybeWrittenError]
     put(one, 1, created=10.0)
@@ -175,8 +175,8 @@ def test_a_batch_in_flight_fails_when_its_time_has_expired_and_its_late_answer_s
     assert one.open_batches == one.open_bytes == 0
     (later,) = put(one, 1, created=10.0)
     assert not take_all(one, FIRST)
-    one.acknowledged(expired, 1, -1)
-    assert len(one.ended) == 1
+    one.process_acknowledgement(expired, 1, -1)
+    assert len(one.finished_batches) == 1
     assert take_all(one, FIRST) == [later]
     assert sequences([later]) == [(0, 2)]
 
@@ -188,8 +188,8 @@ def test_after_a_batch_that_has_expired_in_flight_and_is_not_written_the_epoch_i
     take_all(one, FIRST)
     one.expire(10.0)
     (later,) = put(one, 1, created=10.0)
-    one.lost(expired, NetworkError("lost"), 10.0)
-    assert len(one.ended) == 1
+    one.process_loss(expired, NetworkError("lost"), 10.0)
+    assert len(one.finished_batches) == 1
     assert take_all(one, SECOND) == [later]
     assert sequences([later]) == [(1, 0)]
 
@@ -199,9 +199,9 @@ def test_a_transaction_names_the_first_error():
     one.transactional = True
     first, _ = put(one, 2)
     one.take(TARGET, FIRST, 0.0)
-    one.refused(first, BrokerError("fenced", ErrorCode.INVALID_PRODUCER_EPOCH), 0.0)
+    one.process_error(first, BrokerError("fenced", ErrorCode.INVALID_PRODUCER_EPOCH), 0.0)
     assert one.abort_cause.code == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert "fenced" in str(one.ended[1].error)
+    assert "fenced" in str(one.finished_batches[1].error)
     one.set_producer(Producer(7, 1))
     assert one.abort_cause is None
 
@@ -212,12 +212,12 @@ def test_the_epoch_stays_if_what_came_behind_an_expired_batch_is_acknowledged():
     put(one, 1)
     put(one, 1, created=5.0)
     for batch in take_all(one, FIRST):
-        one.lost(batch, NetworkError("cut"), 5.0)
+        one.process_loss(batch, NetworkError("cut"), 5.0)
     one.expire(10.0)
     put(one, 1, created=10.0)
     behind = one.take(TARGET, SECOND, 10.0)
     assert one.take(TARGET, SECOND, 10.0) is None  # not before the fate of the one behind is known
-    one.acknowledged(behind, 2, -1)
+    one.process_acknowledgement(behind, 2, -1)
     assert sequences(take_all(one, SECOND)) == [(0, 3)]
 
 
@@ -228,11 +228,11 @@ def test_behind_a_batch_of_unknown_fate_what_is_in_doubt_is_never_numbered_anew(
     put(one, 2, created=5.0)
     expired, in_doubt, absent = take_all(one, FIRST)
     for batch in (expired, in_doubt):
-        one.lost(batch, NetworkError("cut"), 5.0)
+        one.process_loss(batch, NetworkError("cut"), 5.0)
     refuse(one, absent, OUT_OF_ORDER)
     one.expire(10.0)
     refuse(one, one.take(TARGET, SECOND, 10.0), OUT_OF_ORDER)  # both may still come to the leader, late
-    assert [ended.batch for ended in one.ended] == [expired, in_doubt]
+    assert [ended.batch for ended in one.finished_batches] == [expired, in_doubt]
     assert errors(one) == [MaybeWrittenError] * 2
     assert one.take(TARGET, SECOND, 10.0) is absent
     assert sequences([absent]) == [(1, 0)]
@@ -241,12 +241,12 @@ def test_behind_a_batch_of_unknown_fate_what_is_in_doubt_is_never_numbered_anew(
 def test_another_partition_keeps_its_epoch_until_it_has_nothing_open():
     one = machine()
     other = Batch(TopicPartition("t", 1), b"", 1, 0.0, None)
-    one.put(other)
+    one.enqueue(other)
     one.take(other.partition, FIRST, 0.0)
     put(one, 1)
     refuse(one, one.take(TARGET, FIRST, 0.0), TOO_LARGE)
     assert one.producer.epoch == 1
-    one.lost(other, NetworkError("cut"), 0.0)
+    one.process_loss(other, NetworkError("cut"), 0.0)
     assert sequences([one.take(other.partition, SECOND, 0.0)]) == [(0, 0)]
 
 
@@ -265,7 +265,7 @@ def test_parts_of_a_batch_that_is_too_large_go_in_its_place_with_its_sequences()
     one = machine()
     known(one)
     large = Batch(TARGET, b"12345", 5, 0.0, None)
-    one.put(large)
+    one.enqueue(large)
     after = put(one, 2)
     assert take_all(one, FIRST) == [large, *after]
     parts = [Batch(TARGET, b"12", 2, 9.0, None), Batch(TARGET, b"345", 3, 9.0, None)]
@@ -276,7 +276,7 @@ def test_parts_of_a_batch_that_is_too_large_go_in_its_place_with_its_sequences()
         refuse(one, batch, OUT_OF_ORDER)
     assert take_all(one, FIRST) == [*parts, *after]
     assert sequences([*parts, *after]) == [(0, 1), (0, 3), (0, 6), (0, 7)]
-    assert [(part.first, part.created) for part in parts] == [(0, 0.0), (2, 0.0)]
+    assert [(part.first, part.created_at) for part in parts] == [(0, 0.0), (2, 0.0)]
 
 
 def test_one_record_is_not_divided_and_nothing_in_a_transaction_that_must_be_aborted():
@@ -284,7 +284,7 @@ def test_one_record_is_not_divided_and_nothing_in_a_transaction_that_must_be_abo
     one.transactional = True
     single, several = (Batch(TARGET, b"12", count, 0.0, None) for count in (1, 2))
     assert (one.can_divide(single), one.can_divide(several)) == (False, True)
-    one.spoil(BrokerError("refused"))
+    one.fail_transaction(BrokerError("refused"))
     assert not one.can_divide(several)
 
 
@@ -332,16 +332,16 @@ class Schedules(RuleBasedStateMachine):
 
     @initialize(
         mode=st.sampled_from(MODES),
-        most_in_flight=st.integers(1, 5),
+        max_in_flight=st.integers(1, 5),
         retries=st.sampled_from([1, 3, LARGEST]),
         epoch=st.sampled_from([0, 32_766]),
         first_sequence=st.sampled_from([0, LARGEST - 2]),
         raises_epochs=st.booleans(),
     )
-    def begin(self, mode, most_in_flight, retries, epoch, first_sequence, raises_epochs):
+    def begin(self, mode, max_in_flight, retries, epoch, first_sequence, raises_epochs):
         self.simulation = Simulation(
             mode=mode,
-            most_in_flight=most_in_flight,
+            max_in_flight=max_in_flight,
             retries=retries,
             epoch=0 if mode == "transactions" else epoch,
             first_sequence=0 if mode == "plain" else first_sequence,

@@ -49,7 +49,7 @@ def test_acknowledgements_are_not_sent_with_the_first_fetch_of_a_session(code):
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.begin_poll(2.0)
     (request,) = of_kind(machine, ShareFetch, 2.0)
-    machine.failed(request, broker_error(ErrorCode[code], "share fetch"), 2.0)
+    machine.process_failure(request, broker_error(ErrorCode[code], "share fetch"), 2.0)
     (again,) = of_kind(machine, ShareFetch, 2.0)
     assert (again.epoch, again.acknowledgements) == (0, {})
     assert [result.offsets for result in machine.take_results()] == [{TopicPartition("t", 0): [0]}]
@@ -63,7 +63,7 @@ def test_a_commit_ends_although_the_session_starts_again():
     first = machine.commit()
     (request,) = of_kind(machine, ShareAcknowledge, 2.0)
     machine.acknowledge([("t", 0, 1)], ACCEPT)
-    machine.failed(request, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "acknowledgement"), 2.0)
+    machine.process_failure(request, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, "acknowledgement"), 2.0)
     second = machine.commit()
     assert first.is_done
     assert second.is_done
@@ -78,7 +78,7 @@ def test_a_failed_fetch_reports_its_acknowledgements():
     deliver(machine, {ONE: row_of([0])}, 1.0)
     machine.begin_poll(2.0)
     (request,) = of_kind(machine, ShareFetch, 2.0)
-    machine.failed(request, NetworkError("the connection has ended"), 2.0)
+    machine.process_failure(request, NetworkError("the connection has ended"), 2.0)
     (result,) = machine.take_results()
     assert result.offsets == {TopicPartition("t", 0): [0]}
     assert isinstance(result.error, NetworkError)
@@ -202,7 +202,7 @@ def test_record_limit_is_refused_where_the_broker_does_not_support_it():
     machine = reader_of(share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
     (fetch,) = of_kind(machine, ShareFetch, 1.0)
-    machine.failed(fetch, OptionError("share_acquire_mode"), 1.0)
+    machine.process_failure(fetch, OptionError("share_acquire_mode"), 1.0)
     assert isinstance(machine.take_error(), OptionError)
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kafkaframes.client import Fetched, TopicPartition, stretch
-from kafkaframes.client.stretch import Stretch
+from kafkaframes.client import FetchedBatches, TopicPartition, stretch
+from kafkaframes.client.stretch import RangeReader
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 from kafkaframes.records.build import build_records
 
@@ -15,7 +15,7 @@ OUT_OF_RANGE = BrokerError("out of range", code=ErrorCode(1))
 
 def answer(first, count, *, log_start=-1):
     records = build_records([{"value": b"v", "timestamp": 1} for _ in range(count)], base_offset=first)
-    return Fetched(PLACE, first, records, log_start_offset=log_start)
+    return FetchedBatches(PLACE, first, records, log_start_offset=log_start)
 
 
 @dataclass
@@ -56,7 +56,9 @@ def read(consumer, problems=None, *, first=0, end=10, silence_ms=60_000):
             raise AssertionError(problem)
         problems.append(problem)
 
-    stretch = Stretch(consumer, PLACE, first, end, lost=lost, silence_ms=silence_ms, silence_setting="the.setting")
+    stretch = RangeReader(
+        consumer, PLACE, first, end, on_loss=lost, silence_ms=silence_ms, silence_setting="the.setting"
+    )
     return [fetched.fetch_offset for fetched in iter(stretch.next, None)]
 
 

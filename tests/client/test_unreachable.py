@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from kafkaframes.client import Consumer, Producer, TopicPartition
-from kafkaframes.client.cluster import Unreachable
+from kafkaframes.client.cluster import UnreachableBrokers
 from kafkaframes.errors import NetworkError
 
 
@@ -21,19 +21,19 @@ def clock(monkeypatch):
 
 
 def test_it_warns_after_a_second_then_now_and_then_and_when_it_is_back(clock, caplog):
-    known = Unreachable("billing")
+    known = UnreachableBrokers("billing")
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for after in (0, 0.5, 1.0, 2.0, 10.9, 11.1, 40.9, 41.2):
             clock[0] = 100 + after
-            known.failed("b:9092", "b:9092 cannot be reached: refused")
-        known.failed("c:9092", "no such host")
-        known.reached("b:9092")
-        known.reached("b:9092")
+            known.record_failure("b:9092", "b:9092 cannot be reached: refused")
+        known.record_failure("c:9092", "no such host")
+        known.record_success("b:9092")
+        known.record_success("b:9092")
     lines = [record.getMessage() for record in caplog.records]
     assert [re.findall(r"(?:for|after) (\d+) s", line)[0] for line in lines] == ["1", "11", "41", "41"]
     assert lines[0] == "client 'billing' cannot reach a broker for 1 s: b:9092 cannot be reached: refused"
     assert "has reached b:9092" in lines[-1]
-    assert known.described() == "c:9092: no such host"
+    assert known.describe() == "c:9092: no such host"
 
 
 @pytest.fixture

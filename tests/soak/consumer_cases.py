@@ -48,14 +48,14 @@ def machine_of(kind: str, instance: str | None = None, reset: str = "earliest") 
         settings_of(kind, reset, instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0
     )
     machine.subscribe(["t"], None, 0.0)
-    machine.polled(0.0)
+    machine.process_poll(0.0)
     return machine
 
 
 def answer(machine: ConsumerMachine, kind: type, value: object, now: float = 0.0) -> object:
     """Answer the request of a kind that is due; return the request."""
     (request,) = [one for one in machine.requests(now) if isinstance(one, kind)]
-    machine.answered(request, value, now)
+    machine.process_response(request, value, now)
     return request
 
 
@@ -71,8 +71,8 @@ def take_over(machine: ConsumerMachine, now: float = 0.0) -> None:
     callback = machine.next_callback()
     assert callback is not None
     assert callback.kind is CallbackKind.ASSIGN
-    machine.callback_begun(callback)
-    machine.callback_returned(callback, now)
+    machine.begin_callback(callback)
+    machine.end_callback(callback, now)
 
 
 def of_kind(machine: ConsumerMachine, kind: type, now: float) -> list[Any]:
@@ -84,7 +84,7 @@ def begin_callback(machine: ConsumerMachine, kind: CallbackKind) -> Any:
     callback = machine.next_callback()
     assert callback is not None
     assert callback.kind is kind
-    machine.callback_begun(callback)
+    machine.begin_callback(callback)
     return callback
 
 
@@ -112,16 +112,16 @@ def check_that_a_partition_that_is_given_up_while_the_member_joins_makes_it_join
     join(machine, [ONE, TWO])
     take_over(machine)
     machine.set_target({ONE: UUID(int=0)})
-    machine.member.subscription_changed(1.0)
+    machine.member.process_subscription_change(1.0)
     claim = next(one for one in machine.requests(1.0) if isinstance(one, JoinGroup))
-    assert claim.owned == (ONE, TWO)
+    assert claim.owned_partitions == (ONE, TWO)
     callback = machine.next_callback()
     assert callback == (CallbackKind.REVOKE, (TWO,))
-    machine.callback_begun(callback)
-    machine.callback_returned(callback, 1.0)
-    machine.answered(claim, JoinGroupAnswer("me", 2, "cooperative-sticky"), 1.0)
+    machine.begin_callback(callback)
+    machine.end_callback(callback, 1.0)
+    machine.process_response(claim, JoinGroupAnswer("me", 2, "cooperative-sticky"), 1.0)
     again = next(one for one in machine.requests(1.0) if isinstance(one, JoinGroup))
-    assert again.owned == (ONE,)
+    assert again.owned_partitions == (ONE,)
 
 
 def check_that_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhile() -> None:
@@ -130,8 +130,8 @@ def check_that_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhil
     join(machine, [ONE, TWO])
     for state in machine.positions.states.values():
         state.move(Step.FETCH, 0)
-    machine.member.subscription_changed(1.0)
-    assert [one.owned for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
+    machine.member.process_subscription_change(1.0)
+    assert [one.owned_partitions for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
     assert machine.next_callback() is None
 
 
@@ -144,11 +144,11 @@ def check_that_partitions_that_a_heartbeat_does_not_report_are_not_taken_over_me
     for state in machine.positions.states.values():
         state.move(Step.FETCH, 0)
     (lost,) = [one for one in machine.requests(1.0) if isinstance(one, ConsumerHeartbeat)]
-    machine.failed(lost, NetworkError("lost"), 1.0)
+    machine.process_failure(lost, NetworkError("lost"), 1.0)
     (report,) = [one for one in machine.requests(2.0) if isinstance(one, ConsumerHeartbeat)]
-    assert report.owned == ()
+    assert report.owned_partitions == ()
     assert machine.next_callback() is None
-    machine.failed(report, NetworkError("lost"), 2.0)
+    machine.process_failure(report, NetworkError("lost"), 2.0)
     assert machine.next_callback() is None
     answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 2, 1.0, ((topic_id, (0,)),)), 3.0)
     assert machine.next_callback() is None
@@ -160,13 +160,13 @@ def check_that_an_eager_member_joins_only_when_on_revoke_has_returned() -> None:
     machine = machine_of("range")
     join(machine, [ONE, TWO])
     take_over(machine)
-    machine.member.subscription_changed(1.0)
+    machine.member.process_subscription_change(1.0)
     assert not [one for one in machine.requests(1.0) if isinstance(one, JoinGroup)]
     callback = machine.next_callback()
-    machine.callback_begun(callback)
+    machine.begin_callback(callback)
     assert not [one for one in machine.requests(1.0) if isinstance(one, JoinGroup)]
-    machine.callback_returned(callback, 1.0)
-    assert [one.owned for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
+    machine.end_callback(callback, 1.0)
+    assert [one.owned_partitions for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
 
 
 def check_that_a_static_leader_that_returns_looks_after_the_topics_without_assigning() -> None:
@@ -174,12 +174,12 @@ def check_that_a_static_leader_that_returns_looks_after_the_topics_without_assig
     machine = machine_of("range", "a")
     members = {"me": Member(frozenset({"t"}))}
     request = next(one for one in machine.requests(0.0) if isinstance(one, JoinGroup))
-    machine.answered(request, JoinGroupAnswer("me", 1, "range", members, skips_assignment=True), 0.0)
+    machine.process_response(request, JoinGroupAnswer("me", 1, "range", members, skips_assignment=True), 0.0)
     answer(machine, FetchMetadata, None)
     assert answer(machine, SyncGroup, [ONE, TWO]).assignment == {}
     take_over(machine)
     put_topic(machine.cluster, 3)
-    machine.metadata_updated(1.0)
+    machine.process_metadata(1.0)
     assert machine.next_callback() == (CallbackKind.REVOKE, (ONE, TWO))
 
 
@@ -202,9 +202,9 @@ def check_that_a_classic_member_joins_after_the_caller_knows_of_lost_partitions(
     for kind in ("range", "cooperative"):
         machine = owner_of(kind)
         (beat,) = of_kind(machine, Heartbeat, 2.0)
-        machine.failed(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+        machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
         assert not of_kind(machine, JoinGroup, 5.0)
-        machine.callback_returned(begin_callback(machine, CallbackKind.LOSE), 5.0)
+        machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
         assert of_kind(machine, JoinGroup, 5.0)
 
 
@@ -212,9 +212,9 @@ def check_that_a_consumer_member_joins_after_the_caller_knows_of_lost_partitions
     """The same of the consumer protocol."""
     machine = owner_of("consumer")
     (beat,) = of_kind(machine, ConsumerHeartbeat, 2.0)
-    machine.failed(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+    machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
     assert not of_kind(machine, ConsumerHeartbeat, 5.0)
-    machine.callback_returned(begin_callback(machine, CallbackKind.LOSE), 5.0)
+    machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
     assert [beat.epoch for beat in of_kind(machine, ConsumerHeartbeat, 5.0)] == [0]
 
 
@@ -222,10 +222,12 @@ def check_that_a_removed_member_has_no_generation() -> None:
     """It may not commit, and it claims nothing from a generation that other members have ended."""
     machine = owner_of("cooperative")
     (beat,) = of_kind(machine, Heartbeat, 2.0)
-    machine.failed(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+    machine.process_failure(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
     assert not machine.member.is_member
-    machine.callback_returned(begin_callback(machine, CallbackKind.LOSE), 5.0)
-    assert [(one.member_id, one.generation, one.owned) for one in of_kind(machine, JoinGroup, 5.0)] == [("", -1, ())]
+    machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 5.0)
+    assert [(one.member_id, one.generation, one.owned_partitions) for one in of_kind(machine, JoinGroup, 5.0)] == [
+        ("", -1, ())
+    ]
 
 
 def check_that_partitions_that_a_join_does_not_claim_are_looked_up_again() -> None:
@@ -234,11 +236,11 @@ def check_that_partitions_that_a_join_does_not_claim_are_looked_up_again() -> No
         machine = machine_of(kind)
         join(machine, [ONE])
         (lookup,) = of_kind(machine, FetchCommitted, 0.0)
-        machine.answered(lookup, {ONE: CommittedOffset(1)}, 0.0)
-        machine.member.commit_refused(broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit"), 1.0)
+        machine.process_response(lookup, {ONE: CommittedOffset(1)}, 0.0)
+        machine.member.process_commit_error(broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit"), 1.0)
         join(machine, [ONE], 2.0)
         (lookup,) = of_kind(machine, FetchCommitted, 2.0)
-        machine.answered(lookup, {ONE: CommittedOffset(9)}, 2.0)
+        machine.process_response(lookup, {ONE: CommittedOffset(9)}, 2.0)
         take_over(machine, 2.0)
         assert machine.positions.states[ONE].position == 9
 
@@ -250,7 +252,7 @@ def check_that_partitions_are_looked_up_again_after_a_lost_heartbeat() -> None:
     answer(machine, ConsumerHeartbeat, first)
     answer(machine, FetchCommitted, {ONE: CommittedOffset(1)})
     (lost,) = of_kind(machine, ConsumerHeartbeat, 2.0)
-    machine.failed(lost, NetworkError("lost"), 2.0)
+    machine.process_failure(lost, NetworkError("lost"), 2.0)
     for now, assignment in ((9.0, ((UUID(int=7), (0,)),)), (15.0, None)):
         machine.member._topics = None
         answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 3, 1.0, assignment), now)
@@ -264,8 +266,8 @@ def check_that_a_subscription_that_changes_while_a_member_joins_makes_it_join_ag
     machine = machine_of("cooperative")
     (old,) = of_kind(machine, JoinGroup, 0.0)
     machine.topics = ("t", "u")
-    machine.member.subscription_changed(0.0)
-    machine.answered(old, JoinGroupAnswer("me", 1, "cooperative-sticky"), 0.0)
+    machine.member.process_subscription_change(0.0)
+    machine.process_response(old, JoinGroupAnswer("me", 1, "cooperative-sticky"), 0.0)
     assert [one.topics for one in of_kind(machine, JoinGroup, 1.0)] == [("t", "u")]
 
 
@@ -273,10 +275,10 @@ def check_that_a_member_without_polls_stays_outside_the_group() -> None:
     """It has left, and joins at the next poll."""
     machine = owner_of("range")
     assert of_kind(machine, LeaveGroup, 30.0)
-    machine.callback_returned(begin_callback(machine, CallbackKind.LOSE), 30.0)
-    machine.member.failed(machine.member._under_way, NetworkError("lost"), 30.0)
+    machine.end_callback(begin_callback(machine, CallbackKind.LOSE), 30.0)
+    machine.member.process_failure(machine.member._in_flight, NetworkError("lost"), 30.0)
     assert not of_kind(machine, JoinGroup, 40.0)
-    machine.polled(50.0)
+    machine.process_poll(50.0)
     assert of_kind(machine, JoinGroup, 50.0)
 
 
@@ -285,9 +287,9 @@ def check_that_a_partition_is_owned_until_on_revoke_has_returned() -> None:
     machine = owner_of("consumer")
     machine.set_target({ONE: UUID(int=7)})
     callback = begin_callback(machine, CallbackKind.REVOKE)
-    assert machine.owned == [ONE, TWO]
-    machine.callback_returned(callback, 1.0)
-    assert machine.owned == [ONE]
+    assert machine.owned_partitions == [ONE, TWO]
+    machine.end_callback(callback, 1.0)
+    assert machine.owned_partitions == [ONE]
 
 
 def check_that_a_recreated_topic_is_another_one_for_the_consumer_protocol() -> None:
@@ -310,7 +312,7 @@ def check_that_no_buffer_is_returned_before_and_after_ownership() -> None:
     machine = owner_of("range")
     request = fetch(machine, 1.0)
     batches = Batches(UUID(int=7), 0, [0, 0])
-    machine.answered(request, {ONE: FetchAnswer(None, batches)}, 1.0)
+    machine.process_response(request, {ONE: FetchAnswer(None, batches)}, 1.0)
     state = machine.positions.states[ONE]
     for ownership in Ownership:
         state.ownership = Ownership[ownership.name]
@@ -334,7 +336,7 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
     assert machine.take_error() is None
     answer(machine, FetchCommitted, {TWO: CommittedOffset(5, 0)}, 1.0)
     assert machine.take_error() is None  # it belongs to the caller after on_assign
-    machine.callback_returned(begin_callback(machine, CallbackKind.ASSIGN), 1.0)
+    machine.end_callback(begin_callback(machine, CallbackKind.ASSIGN), 1.0)
     for _ in range(3):
         assert "auto_offset_reset is none" in str(machine.take_error())
     machine.positions.seek(ONE, 0)
@@ -342,7 +344,7 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
     machine.positions.seek(TWO, 9)
     request = fetch(machine, 2.0)
     error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
-    machine.answered(request, {TWO: FetchAnswer(error)}, 2.0)
+    machine.process_response(request, {TWO: FetchAnswer(error)}, 2.0)
     for _ in range(3):
         assert "has no offset 9" in str(machine.take_error())
 
@@ -373,18 +375,18 @@ def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> 
         machine.positions.seek(ONE, 1)
         request, batches = fetch(machine, 1.0), Batches(UUID(int=7), 1, [0, 0, 0, 0])
         if not is_in_flight:
-            machine.answered(request, {ONE: FetchAnswer(None, batches)}, 1.0)
+            machine.process_response(request, {ONE: FetchAnswer(None, batches)}, 1.0)
         put_topic(machine.cluster, 2, epoch=1)
         again = [one for one in machine.requests(2.0) if isinstance(one, (FetchRecords, FetchEpochEnds))]
         if is_in_flight:
             assert not again  # one Fetch for each node
-            machine.answered(request, {ONE: FetchAnswer(None, batches)}, 2.0)
+            machine.process_response(request, {ONE: FetchAnswer(None, batches)}, 2.0)
             again = of_kind(machine, FetchRecords, 2.0)
         assert machine.positions.next_buffer() is None
         (request,) = again
         assert isinstance(request, FetchRecords)
         assert machine.positions.states[ONE].position_and_epoch == (1, -1)
-        machine.answered(request, {ONE: FetchAnswer(None, Batches(UUID(int=7), 1, [1]))}, 3.0)
+        machine.process_response(request, {ONE: FetchAnswer(None, Batches(UUID(int=7), 1, [1]))}, 3.0)
         found = machine.positions.next_buffer()
         assert found is not None
         assert found[1].take() == (1, 1)  # type: ignore[attr-defined]
@@ -394,14 +396,14 @@ def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
     """The caller gets them first. Only then the position is reset."""
     machine = owner_of("range")
     batches = Batches(UUID(int=7), 0, [0, 0])
-    machine.answered(fetch(machine, 1.0), {ONE: FetchAnswer(None, batches)}, 1.0)
+    machine.process_response(fetch(machine, 1.0), {ONE: FetchAnswer(None, batches)}, 1.0)
     assert batches.take() == (0, 0)
     error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
-    machine.answered(fetch(machine, 2.0), {ONE: FetchAnswer(error)}, 2.0)
+    machine.process_response(fetch(machine, 2.0), {ONE: FetchAnswer(error)}, 2.0)
     state = machine.positions.states[ONE]
     assert (state.step.name, state.position) == ("FETCH", 1)
     assert batches.take() == (1, 0)
-    machine.answered(fetch(machine, 3.0), {ONE: FetchAnswer(error)}, 3.0)
+    machine.process_response(fetch(machine, 3.0), {ONE: FetchAnswer(error)}, 3.0)
     assert [list(one.timestamps) for one in of_kind(machine, ListOffsets, 4.0)] == [[ONE]]
 
 
@@ -413,7 +415,7 @@ def check_that_a_failed_request_refreshes_its_topics() -> None:
             state = machine.positions.states[ONE]
             state.move(Step.FETCH, 0, 0)
         (request,) = of_kind(machine, kind, 1.0)
-        machine.failed(request, NetworkError("lost"), 1.0)
+        machine.process_failure(request, NetworkError("lost"), 1.0)
         assert machine.positions.stale_topics == {"t"}
 
 
@@ -421,7 +423,7 @@ def check_that_a_seek_stops_an_iteration_of_buffered_records() -> None:
     """An iteration in another thread would return records before the new position."""
     machine = owner_of("range")
     batches = Batches(UUID(int=7), 0, [0, 0])
-    machine.answered(fetch(machine, 1.0), {ONE: FetchAnswer(None, batches)}, 1.0)
+    machine.process_response(fetch(machine, 1.0), {ONE: FetchAnswer(None, batches)}, 1.0)
     assert not batches.is_empty
     machine.positions.seek(ONE, 1)
     assert batches.is_empty
@@ -433,10 +435,10 @@ def check_that_a_leader_is_not_asked_again_while_a_buffer_is_unread() -> None:
     state = machine.positions.states[ONE]
     state.is_paused, machine.positions.states[TWO].is_paused = False, True
     first, second = Batches(UUID(int=7), 0, [0, 0]), Batches(UUID(int=7), 2, [0, 0])
-    machine.answered(fetch(machine, 1.0), {ONE: FetchAnswer(None, first)}, 1.0)
+    machine.process_response(fetch(machine, 1.0), {ONE: FetchAnswer(None, first)}, 1.0)
     assert not of_kind(machine, FetchRecords, 2.0)
     first.take()
-    machine.answered(fetch(machine, 2.0), {ONE: FetchAnswer(None, second)}, 2.0)
+    machine.process_response(fetch(machine, 2.0), {ONE: FetchAnswer(None, second)}, 2.0)
     assert not of_kind(machine, FetchRecords, 3.0)
 
 

@@ -24,12 +24,12 @@ USERS = (positions, classic_member, consumer_member, consumer_machine, consumer_
 MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "joins before on_revoke has returned": (
         CLASSIC,
-        "return self._is_eager and self._must_join and not self._is_out and bool(self._host.owned)",
+        "return self._is_eager and self._must_join and not self._is_out and bool(self._host.owned_partitions)",
         "return False",
     ),
     "joins before the caller knows of lost partitions": (
         CLASSIC,
-        "return self._must_join and (self.must_revoke_all or self._host.has_lost)",
+        "return self._must_join and (self.must_revoke_all or self._host.has_lost_partitions)",
         "return self._must_join and self.must_revoke_all",
     ),
     "keeps its generation when it is unknown": (
@@ -37,7 +37,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         'self._member_id, self._generation = "", _NO_GENERATION\n        self._must_join = True',
         'self._member_id = ""\n        self._must_join = True',
     ),
-    "keeps its partitions when it is unknown": (CLASSIC, "        self._host.lose_all()\n", ""),
+    "keeps its partitions when it is unknown": (CLASSIC, "        self._host.drop_all()\n", ""),
     "keeps an id that the coordinator does not know": (
         CLASSIC,
         'member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self._member_id',
@@ -77,12 +77,12 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "stays in the group without polls (classic)": (
         CLASSIC,
-        "        self.awaits_poll = True\n        self._under_way = request",
-        "        self._under_way = request",
+        "        self.awaits_poll = True\n        self._in_flight = request",
+        "        self._in_flight = request",
     ),
     "joins before the caller knows of lost partitions (consumer)": (
         CONSUMER,
-        "return self._epoch == _JOIN and self._host.has_lost",
+        "return self._epoch == _JOIN and self._host.has_lost_partitions",
         "return False",
     ),
     "keeps its epoch when it is fenced": (
@@ -90,23 +90,23 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        self._epoch = _JOIN\n        self._topics",
         "        self._topics",
     ),
-    "keeps its partitions when it is fenced": (CONSUMER, "        self._host.lose_all()\n", ""),
-    "ignores that it was fenced": (CONSUMER, "        elif code in MEMBER_FENCED:\n            self._forget()\n", ""),
+    "keeps its partitions when it is fenced": (CONSUMER, "        self._host.drop_all()\n", ""),
+    "ignores that it was fenced": (CONSUMER, "        elif code in MEMBER_FENCED:\n            self._reset()\n", ""),
     "does not repeat everything after a lost heartbeat": (
         CONSUMER,
-        "        self._under_way = self._topics = None\n        if is_leave:",
-        "        self._under_way = None\n        if is_leave:",
+        "        self._in_flight = self._topics = None\n        if is_leave:",
+        "        self._in_flight = None\n        if is_leave:",
     ),
     "takes over while it reports less": (CONSUMER, "return not self._is_report_open", "return True"),
     "takes over after a lost report": (
         CONSUMER,
-        "        self._under_way = self._topics = None\n        if is_leave:",
-        "        self._under_way, self._topics, self._is_report_open = None, None, False\n        if is_leave:",
+        "        self._in_flight = self._topics = None\n        if is_leave:",
+        "        self._in_flight, self._topics, self._is_report_open = None, None, False\n        if is_leave:",
     ),
     "does not report what it owns": (
         CONSUMER,
-        "owned if is_full or owned != self._owned else None,",
-        "owned if is_full else None,",
+        "owned_partitions if is_full or owned_partitions != self._reported_partitions else None,",
+        "owned_partitions if is_full else None,",
     ),
     "does not report what it subscribes to": (
         CONSUMER,
@@ -135,8 +135,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "revokes nothing": (
         MACHINE,
-        "revoked = [entry for entry in self.owned if not self._is_meant(entry)]",
-        "revoked = []",
+        "revoked_partitions = [entry for entry in self.owned_partitions if not self._is_in_target(entry)]",
+        "revoked_partitions = []",
     ),
     "revokes only what the first target lacks": (
         MACHINE,
@@ -173,13 +173,13 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         MACHINE,
         "            state = self.positions.remove(entry)\n"
         "            if state is not None:\n"
-        "                self.lost[entry] = state\n"
+        "                self.lost_partitions[entry] = state\n"
         "\n",
-        "            self.lost[entry] = self.positions.states[entry]\n\n",
+        "            self.lost_partitions[entry] = self.positions.states[entry]\n\n",
     ),
     "pending partitions stay when the target changes": (
         MACHINE,
-        "            if state.ownership is Ownership.PENDING and state.partition not in kept:\n"
+        "            if state.ownership is Ownership.PENDING and state.partition not in partitions_to_keep:\n"
         "                self.positions.remove(state.partition)\n",
         "            pass\n",
     ),
@@ -268,8 +268,10 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "old metadata is taken for new": (
         POSITIONS,
-        "if leader == state.leader or (state.leader is not None and 0 <= known.leader_epoch < state.leader[1]):",
-        "if leader == state.leader:",
+        "        if leader == state.leader or (\n"
+        "            state.leader is not None and 0 <= partition_metadata.leader_epoch < state.leader[1]\n"
+        "        ):",
+        "        if leader == state.leader:",
     ),
     "buffered records survive a change of leader": (
         POSITIONS,
@@ -279,8 +281,9 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "records of an earlier leader are returned after a seek": (
         POSITIONS,
-        "        if known.leader_epoch >= 0:\n            offset, epoch = state.hold_position()\n",
-        "        offset, epoch = state.hold_position()\n        if known.leader_epoch >= 0 and epoch >= 0:\n",
+        "        if partition_metadata.leader_epoch >= 0:\n            offset, epoch = state.hold_position()\n",
+        "        offset, epoch = state.hold_position()\n"
+        "        if partition_metadata.leader_epoch >= 0 and epoch >= 0:\n",
     ),
     "a truncation is not noticed": (POSITIONS, "elif answer.end_offset >= offset:", "elif True:"),
     "an unknown epoch is no truncation": (
@@ -310,12 +313,12 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "a failed look-up is not repeated": (
         POSITIONS,
-        "        for state in current:\n            state.requested = -1\n",
+        "        for state in current:\n            state.requested_version = -1\n",
         "",
     ),
     "a failed fetch keeps its node busy": (
         POSITIONS,
-        "        if isinstance(request, FetchRecords):\n            self.busy.discard(request.node.node_id)\n",
+        "        if isinstance(request, FetchRecords):\n            self.busy_nodes.discard(request.node.node_id)\n",
         "",
     ),
     "a failure does not refresh the topic": (

@@ -413,13 +413,13 @@ class SimulatedMember:
             )
             if isinstance(request, Heartbeat) and member is not None:  # an answer to an earlier generation says nothing
                 is_of_now = is_of_now and request.generation == member.identity.generation_id
-            self.machine.failed(request, answer, now)
+            self.machine.process_failure(request, answer, now)
             if is_of_now and getattr(answer, "code", None) in REMOVALS:
                 self.owned.clear()  # from now on, whatever the machine says
         else:
             if isinstance(request, FetchMetadata):
                 self.cluster.update(answer, now=now, is_everything=request.topics is None)
-            self.machine.answered(request, answer, now)
+            self.machine.process_response(request, answer, now)
         self.check_lost()
 
     def cut(self, channel: str, *, handles_rest: bool) -> None:
@@ -436,7 +436,7 @@ class SimulatedMember:
     def poll(self, most: int) -> int:
         """Poll as ``AsyncConsumer`` does; return how many records were handed out."""
         machine = self.machine
-        machine.polled(self.world.now)
+        machine.process_poll(self.world.now)
         self.check_lost()
         self.send()
         for _ in range(20):
@@ -477,7 +477,7 @@ class SimulatedMember:
     def run_callback(self, callback: Callback, *, commits: bool) -> bool:
         """Call the caller's function; return whether it has not raised."""
         machine, simulation = self.machine, self.simulation
-        machine.callback_begun(callback)
+        machine.begin_callback(callback)
         if callback.kind is CallbackKind.REVOKE and commits:
             self.commit(callback.partitions)
         if callback.kind is CallbackKind.ASSIGN:
@@ -496,9 +496,9 @@ class SimulatedMember:
         self.is_in_callback = False
         if raises and callback.kind is CallbackKind.ASSIGN:
             simulation.seen["on_assign raised"] += 1
-            machine.callback_aborted(callback)
+            machine.abort_callback(callback)
             return False
-        machine.callback_returned(callback, self.world.now)
+        machine.end_callback(callback, self.world.now)
         self.send()
         return True
 
@@ -508,7 +508,7 @@ class SimulatedMember:
         if member is None or not member.is_member:
             return
         offsets = {}
-        for entry in self.machine.owned if partitions is None else partitions:
+        for entry in self.machine.owned_partitions if partitions is None else partitions:
             state = self.machine.state_of(entry)
             if state is not None and state.has_offset:
                 offsets[entry] = state.hold_position()
@@ -540,7 +540,7 @@ class SimulatedMember:
 
     def check_lost(self) -> None:
         """Forget the ownership of partitions that were lost: nothing may be handed out of them."""
-        for entry in self.machine.lost:
+        for entry in self.machine.lost_partitions:
             self.owned.pop(entry, None)
 
     def shares_topic(self, other: SimulatedMember, partition: TopicPartition) -> bool:
@@ -567,7 +567,7 @@ class SimulatedMember:
     def close(self, *, is_polite: bool = True) -> None:
         """Close, or go away without a word."""
         if is_polite:
-            self.machine.begin_end()
+            self.machine.prepare_end()
             for _ in range(5):
                 callback = self.machine.next_callback()
                 if callback is None:
@@ -798,7 +798,7 @@ class Simulation:
 
     def _join(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
         request = entry.request
-        member = Member(frozenset(request.topics), request.owned, request.generation, one.instance)
+        member = Member(frozenset(request.topics), request.owned_partitions, request.generation, one.instance)
         token = b"%d" % len(self.tokens)
         self.tokens[token] = member
 
@@ -847,8 +847,10 @@ class Simulation:
     def _consumer_heartbeat(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
         request = entry.request
         owned = None
-        if request.owned is not None:
-            owned = frozenset((topic_id, number) for topic_id, numbers in request.owned for number in numbers)
+        if request.owned_partitions is not None:
+            owned = frozenset(
+                (topic_id, number) for topic_id, numbers in request.owned_partitions for number in numbers
+            )
         more: dict[str, Any] = {}
         if request.is_full:
             more["rebalance_timeout_ms"] = int(MAX_POLL_S * 1000)

@@ -20,22 +20,28 @@ from tests.soak.mutation import Mutation, build_mutant, first_failure, mutants_p
 from kafkaframes.client import sequencing
 
 MUTANTS = {
-    "overtakes what goes again": ("(busy and (self.goes_again or self.is_broken))", "(busy and self.is_broken)"),
-    "overtakes behind a break": ("(busy and (self.goes_again or self.is_broken))", "(busy and self.goes_again)"),
+    "overtakes what goes again": (
+        "(in_flight_count and (self.must_retry or self.is_broken))",
+        "(in_flight_count and self.is_broken)",
+    ),
+    "overtakes behind a break": (
+        "(in_flight_count and (self.must_retry or self.is_broken))",
+        "(in_flight_count and self.must_retry)",
+    ),
     "a broken partition takes new batches": (
-        "return next((batch for batch in self.waiting if batch.number is not None and batch.in_doubt), None)",
+        "return next((batch for batch in self.waiting if batch.assigned_stamp is not None and batch.in_doubt), None)",
         "return self.waiting[0]",
     ),
     "several go before the leader knows the id": (
-        "if self.leader_knows != self.producer.producer_id or behind >=",
-        "if behind >=",
+        "if self.known_producer_id != self.producer.producer_id or distance >=",
+        "if distance >=",
     ),
-    "new ones behind what goes again": (" or behind >= _BATCHES_KNOWN", ""),
+    "new ones behind what goes again": (" or distance >= _REMEMBERED_BATCHES", ""),
     "what goes again stands last": (
         "self.waiting.insert(bisect_left(self.waiting, batch.order, key=_ORDER), batch)",
         "self.waiting.append(batch)",
     ),
-    "what goes again is not noted": ("        self.goes_again = True\n", ""),
+    "what goes again is not noted": ("        self.must_retry = True\n", ""),
     "those under way are not looked at": (
         "        if any(earlier.order < batch.order for earlier in self.in_flight):\n            return False\n",
         "",
@@ -53,7 +59,7 @@ MUTANTS = {
         "",
     ),
     "everything is settled": (
-        "        if line.is_settled_before(batch):\n            batch.in_doubt = False\n",
+        "        if queue.has_absent_before(batch):\n            batch.in_doubt = False\n",
         "        batch.in_doubt = False\n",
     ),
     "absent from the last on": (
@@ -64,7 +70,7 @@ MUTANTS = {
         "        self.is_broken = True\n        self.absent_from",
         "        self.absent_from",
     ),
-    "old numbers stay": ("        for batch in self.waiting:\n            batch.number = None\n", ""),
+    "old numbers stay": ("        for batch in self.waiting:\n            batch.assigned_stamp = None\n", ""),
     "a break stays": (
         "self.is_broken, self.absent_from = False, None\n        for",
         "self.absent_from = None\n        for",
@@ -73,114 +79,124 @@ MUTANTS = {
         "self.is_broken, self.absent_from = False, None\n        for",
         "self.is_broken = False\n        for",
     ),
-    "any connection will do": ("or (line.in_flight and line.connection is not connection)", ""),
+    "any connection will do": ("or (queue.in_flight and queue.connection is not connection)", ""),
     "numbered anew beside what is under way": (
-        "if line.producer != self.producer and not line.in_flight:",
-        "if line.producer != self.producer:",
+        "if queue.producer != self.producer and not queue.in_flight:",
+        "if queue.producer != self.producer:",
     ),
-    "holds back for ever": ("        line.goes_again = False\n", ""),
+    "holds back for ever": ("        queue.must_retry = False\n", ""),
     "acknowledged sequences are not noted": (
-        "            line.acknowledged_to = next_sequence(batch.number.base_sequence, batch.count)\n",
+        "            queue.acknowledged_sequence = next_sequence(batch.assigned_stamp.base_sequence, batch.count)\n",
         "",
     ),
     "errors after the write are final": ("batch.in_doubt = batch.in_doubt or code in _MAY_BE_WRITTEN", "pass"),
     "out of order is as other errors": (
-        "if batch.number is not None and code in _SEQUENCE_DOES_NOT_FOLLOW:",
+        "if batch.assigned_stamp is not None and code in _SEQUENCE_DOES_NOT_FOLLOW:",
         "if False:",
     ),
-    "a lost batch is not in doubt": ("        batch.in_doubt = True\n        self._again", "        self._again"),
+    "a lost batch is not in doubt": ("        batch.in_doubt = True\n        self._retry", "        self._retry"),
     "out of order while others are open is final": (
-        "        if not line.is_first_open(batch):\n",
+        "        if not queue.is_first_open(batch):\n",
         "        if False:\n",
     ),
     "numbered anew in a transaction": ("if self.transactional or batch.in_doubt or not", "if batch.in_doubt or not"),
     "numbered anew in doubt": ("if self.transactional or batch.in_doubt or not", "if self.transactional or not"),
     "unknown fates are told as absent": ("if batch.in_doubt and isinstance", "if False and isinstance"),
     "an end does not break": (
-        "            line.is_broken = True\n"
+        "            queue.is_broken = True\n"
         "            if not batch.in_doubt:\n"
-        "                line.see_absent(batch)\n",
+        "                queue.mark_absent(batch)\n",
         "            pass\n",
     ),
     "an end in doubt does not break": (
-        "            line.is_broken = True\n            if not batch.in_doubt:",
+        "            queue.is_broken = True\n            if not batch.in_doubt:",
         "            if not batch.in_doubt:",
     ),
     "an end is absent though in doubt": (
-        "            if not batch.in_doubt:\n                line.see_absent(batch)\n",
-        "            line.see_absent(batch)\n",
+        "            if not batch.in_doubt:\n                queue.mark_absent(batch)\n",
+        "            queue.mark_absent(batch)\n",
     ),
-    "an absent end is not noted": ("            if not batch.in_doubt:\n                line.see_absent(batch)\n", ""),
+    "an absent end is not noted": (
+        "            if not batch.in_doubt:\n                queue.mark_absent(batch)\n",
+        "",
+    ),
     "a transaction goes on without a record": (
-        "            self.must_abort, self.abort_cause = True, cause\n            for line",
-        "            for line",
+        "            self.must_abort, self.abort_cause = True, cause\n            for queue",
+        "            for queue",
     ),
     "those that wait for the transaction stay": (
-        "            for line in self._lines.values():\n                self._end_waiting(line, self._abort_error())\n",
+        "            for queue in self._queues.values():\n"
+        "                self._end_waiting(queue, self._abort_error())\n",
         "            pass\n",
     ),
     "new batches follow one that has expired in flight": (
-        "                    line.is_broken = line.is_broken or batch.number is not None\n",
+        "                    queue.is_broken = queue.is_broken or batch.assigned_stamp is not None\n",
         "",
     ),
     "what expires in flight is not written": (
-        "                    batch.in_doubt = True\n                    line",
-        "                    line",
+        "                    batch.in_doubt = True\n                    queue",
+        "                    queue",
     ),
     "an expired batch is sent again": ("return not batch.is_reported and batch.attempts", "return batch.attempts"),
     "a batch in flight does not expire": (
-        "if not batch.is_reported and batch.created + self._timeout_s <= now:",
+        "if not batch.is_reported and batch.created_at + self._timeout_s <= now:",
         "if False:",
     ),
     "a batch has two results": ("        if batch.is_reported:\n            return\n", ""),
     "goes on with batches under way": (
-        "if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):",
-        "if not line.is_broken or self.transactional or any(_in_doubt(line)):",
+        "if not queue.is_broken or queue.in_flight or self.transactional or any(_in_doubt(queue)):",
+        "if not queue.is_broken or self.transactional or any(_in_doubt(queue)):",
     ),
     "goes on with batches in doubt": (
-        "if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):",
-        "if not line.is_broken or line.in_flight or self.transactional:",
+        "if not queue.is_broken or queue.in_flight or self.transactional or any(_in_doubt(queue)):",
+        "if not queue.is_broken or queue.in_flight or self.transactional:",
     ),
     "raises the epoch in a transaction": (
-        "if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):",
-        "if not line.is_broken or line.in_flight or any(_in_doubt(line)):",
+        "if not queue.is_broken or queue.in_flight or self.transactional or any(_in_doubt(queue)):",
+        "if not queue.is_broken or queue.in_flight or any(_in_doubt(queue)):",
     ),
-    "always a new epoch": ("if line.acknowledged_to == line.next_sequence and not has_numbers:", "if False:"),
+    "always a new epoch": ("if queue.acknowledged_sequence == queue.next_sequence and not has_numbers:", "if False:"),
     "nothing is missing, though numbers wait": (
-        "if line.acknowledged_to == line.next_sequence and not has_numbers:",
-        "if line.acknowledged_to == line.next_sequence:",
+        "if queue.acknowledged_sequence == queue.next_sequence and not has_numbers:",
+        "if queue.acknowledged_sequence == queue.next_sequence:",
     ),
-    "never a new epoch": ("if line.acknowledged_to == line.next_sequence and not has_numbers:", "if not has_numbers:"),
+    "never a new epoch": (
+        "if queue.acknowledged_sequence == queue.next_sequence and not has_numbers:",
+        "if not has_numbers:",
+    ),
     "the same epoch again": ("Producer(producer_id, epoch + 1)", "Producer(producer_id, epoch)"),
-    "epochs without end": ("if epoch < _LARGEST_EPOCH:", "if True:"),
+    "epochs without end": ("if epoch < _MAX_EPOCH:", "if True:"),
     "without a new id": (
-        "if batch is None or batch.not_before > now or (self.needs_new_id and batch.number is None):",
+        "if batch is None or batch.not_before > now or (self.needs_new_id and batch.assigned_stamp is None):",
         "if batch is None or batch.not_before > now:",
     ),
     "old numbers in the next transaction": (
-        "            if self.transactional and line.is_broken and not line.in_flight:\n",
+        "            if self.transactional and queue.is_broken and not queue.in_flight:\n",
         "            if False:\n",
     ),
     "a batch behind an abort waits": (
-        "        if self.must_abort:\n            self._end_waiting(line, self._abort_error())\n",
+        "        if self.must_abort:\n            self._end_waiting(queue, self._abort_error())\n",
         "",
     ),
     "a part is not in doubt": (
-        "part.created, part.attempts, part.in_doubt = batch.created, batch.attempts, batch.in_doubt",
-        "part.created, part.attempts = batch.created, batch.attempts",
+        "part.created_at, part.attempts, part.in_doubt = batch.created_at, batch.attempts, batch.in_doubt",
+        "part.created_at, part.attempts = batch.created_at, batch.attempts",
     ),
     "a part is new": (
-        "part.created, part.attempts, part.in_doubt = batch.created, batch.attempts, batch.in_doubt",
+        "part.created_at, part.attempts, part.in_doubt = batch.created_at, batch.attempts, batch.in_doubt",
         "part.in_doubt = batch.in_doubt",
     ),
     "parts are numbered later": (
-        "                part.number = batch.number._replace(base_sequence=sequence)\n",
+        "                part.assigned_stamp = batch.assigned_stamp._replace(base_sequence=sequence)\n",
         "                pass\n",
     ),
-    "parts have one sequence": ("(batch.number.base_sequence, taken)", "(batch.number.base_sequence, 0)"),
+    "parts have one sequence": (
+        "(batch.assigned_stamp.base_sequence, sequence_count)",
+        "(batch.assigned_stamp.base_sequence, 0)",
+    ),
     "parts have sequences in reverse": (
-        "(batch.number.base_sequence, taken)",
-        "(batch.number.base_sequence, batch.count - taken - part.count)",
+        "(batch.assigned_stamp.base_sequence, sequence_count)",
+        "(batch.assigned_stamp.base_sequence, batch.count - sequence_count - part.count)",
     ),
     "parts stand last": ("index = bisect_left(self.waiting, batch.order, key=_ORDER)", "index = len(self.waiting)"),
     "parts stand first": ("index = bisect_left(self.waiting, batch.order, key=_ORDER)", "index = 0"),
@@ -188,11 +204,11 @@ MUTANTS = {
         "later.order += shift if later.order > batch.order else 0",
         "later.order += 0",
     ),
-    "new ones do not come after parts": ("        self.put_so_far += shift\n", ""),
+    "new ones do not come after parts": ("        self.enqueued_count += shift\n", ""),
     "what is absent does not move up": ("            self.absent_from += shift\n", "            pass\n"),
     "parts overtake what is under way": (
-        "self.goes_again = self.goes_again or is_in_flight",
-        "self.goes_again = self.goes_again",
+        "self.must_retry = self.must_retry or is_in_flight",
+        "self.must_retry = self.must_retry",
     ),
     "parts go out in a transaction that must be aborted": (
         "return batch.count > 1 and not self.must_abort",
@@ -204,7 +220,7 @@ MUTANTS = {
         "        self.open_bytes -= len(batch.data)\n",
     ),
     "retries without end": (
-        "return not batch.is_reported and batch.attempts < self._retries and now - batch.created < self._timeout_s",
+        "return not batch.is_reported and batch.attempts < self._retries and now - batch.created_at < self._timeout_s",
         "return not batch.is_reported",
     ),
 }

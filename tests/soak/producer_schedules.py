@@ -119,7 +119,7 @@ class Simulation:
         self,
         *,
         mode: str,
-        most_in_flight: int,
+        max_in_flight: int,
         retries: int,
         epoch: int,
         first_sequence: int = 0,
@@ -134,7 +134,7 @@ class Simulation:
         self.without_cause: set[Batch] = set()  # refused as out of order, and were not
         self.now = 0.0
         self.machine = Sequencer(
-            most_in_flight=most_in_flight,
+            max_in_flight=max_in_flight,
             retries=retries,
             delivery_timeout_s=TIMEOUT_S,
             backoff_s=lambda attempt: 0.1 * min(attempt + 1, 5),
@@ -171,7 +171,7 @@ class Simulation:
         self.values[batch] = self.contents[batch] = list(range(self.next_value, self.next_value + count))
         self.transaction_of[batch] = self.transaction
         self.next_value += count
-        self.machine.put(batch)
+        self.machine.enqueue(batch)
         self.settle()
 
     def new_batch(self, partition: TopicPartition, count: int) -> Batch:
@@ -182,9 +182,9 @@ class Simulation:
         """Let the client send a batch again in parts of these sizes; return whether it may."""
         if len(sizes) < 2 or not self.machine.can_divide(batch):
             return False
-        values, before = self.values.pop(batch), list(self.machine._lines[batch.partition].waiting)
+        values, before = self.values.pop(batch), list(self.machine._queues[batch.partition].waiting)
         parts = [self.new_batch(batch.partition, size) for size in sizes]
-        number, taken = batch.number, 0
+        number, taken = batch.assigned_stamp, 0
         after = [one for one in before if one.order > batch.order]
         self.machine.divide(batch, parts)
         for part in parts:
@@ -193,11 +193,15 @@ class Simulation:
             self.origins[part] = [batch, *self.origins.get(batch, [])]
             self.attempts[part] = max(self.attempts[batch] - 1, 0)
             self.sequence_of[part] = None if number is None else (number.base_sequence + taken) & LARGEST
-            assert part.number is None or part.number.producer == number.producer, "a part has another epoch"
+            assert part.assigned_stamp is None or part.assigned_stamp.producer == number.producer, (
+                "a part has another epoch"
+            )
             assert part.in_doubt == batch.in_doubt, "a part is not as much in doubt as the whole"
-            assert (part.created, part.attempts) == (batch.created, batch.attempts), "a part is younger than the whole"
+            assert (part.created_at, part.attempts) == (batch.created_at, batch.attempts), (
+                "a part is younger than the whole"
+            )
             taken += part.count
-        waiting = list(self.machine._lines[batch.partition].waiting)
+        waiting = list(self.machine._queues[batch.partition].waiting)
         position = waiting.index(parts[0])
         assert waiting[position : position + len(parts)] == parts, "parts are not in the place of the whole"
         assert [one.order for one in waiting] == sorted({one.order for one in waiting}), "two have the same order"
@@ -228,7 +232,7 @@ class Simulation:
         if cut:
             self.cut(self.wires.index(wire), kept=len(wire.requests))
         else:
-            wire.requests.append((batch, batch.number, self.transaction_of[batch]))
+            wire.requests.append((batch, batch.assigned_stamp, self.transaction_of[batch]))
 
     def refuse_connection(self, partition: int, *, retriable: bool) -> None:
         """No connection can be made."""
@@ -251,13 +255,13 @@ class Simulation:
             if code == TOO_LARGE and self.divide(batch, cut_sizes(batch.count, sizes)):
                 self.note_again([batch])
                 return
-            self.machine.refused(batch, BrokerError(known.name, known), self.now)
+            self.machine.process_error(batch, BrokerError(known.name, known), self.now)
             if code == STALE_LEADER:
                 self.learn()
         else:
             if batch in self.results:
                 self.acknowledged_late.add(batch)
-            self.machine.acknowledged(batch, offset, -1)
+            self.machine.process_acknowledgement(batch, offset, -1)
         self.settle()
         self.note_again([batch])
 
@@ -271,7 +275,7 @@ class Simulation:
         lost, chosen.waiting = chosen.waiting, []
         self.seen["connections cut"] += 1
         for batch in lost:
-            self.machine.lost(batch, NetworkError("cut"), self.now)
+            self.machine.process_loss(batch, NetworkError("cut"), self.now)
         self.settle()
         self.note_again(lost)
 
@@ -284,7 +288,9 @@ class Simulation:
         self.now += seconds
         self.machine.expire(self.now)
         self.settle()
-        late = [batch for batch in self.values if batch not in self.results and self.now - batch.created >= TIMEOUT_S]
+        late = [
+            batch for batch in self.values if batch not in self.results and self.now - batch.created_at >= TIMEOUT_S
+        ]
         assert not late, "a batch has no result after delivery_timeout_ms"
 
     def renew(self) -> None:
@@ -295,8 +301,8 @@ class Simulation:
 
     def settle(self) -> None:
         """Take results."""
-        while self.machine.ended:
-            ended = self.machine.ended.popleft()
+        while self.machine.finished_batches:
+            ended = self.machine.finished_batches.popleft()
             assert ended.batch not in self.results, "a batch ended twice"
             self.results[ended.batch] = ended.base_offset, ended.error
             if ended.error is not None:
@@ -379,9 +385,9 @@ class Simulation:
     def check_rules(self, batch: Batch, wire: Wire) -> None:
         """Check a batch that is written now."""
         sequence = self.sequence_of.pop(batch, None)
-        is_same = batch.number is not None and batch.number.base_sequence == sequence
+        is_same = batch.assigned_stamp is not None and batch.assigned_stamp.base_sequence == sequence
         assert sequence is None or is_same or not self.can_be_written(batch), "a part has not its sequence"
-        before, self.stamps[batch] = self.stamps.get(batch), batch.number
+        before, self.stamps[batch] = self.stamps.get(batch), batch.assigned_stamp
         was_written = before is not None or batch.in_doubt  # of a part in doubt, the whole was
         self.attempts[batch] += 1
         assert self.attempts[batch] <= self.retries + 1, "too many attempts"
@@ -394,14 +400,14 @@ class Simulation:
             if self.place(other) < self.place(batch) and other not in self.results:
                 is_absent = was_written and other not in under_way and not self.can_be_written(other)
                 assert other in wire.waiting or is_absent, "an earlier batch is open, and not on the same connection"
-        if batch.number is None:
+        if batch.assigned_stamp is None:
             return
-        assert batch.number.producer.epoch <= LARGEST_EPOCH, "there is no such epoch"
+        assert batch.assigned_stamp.producer.epoch <= LARGEST_EPOCH, "there is no such epoch"
         first = min(other.order for other in same if other not in self.results and self.stamps.get(other))
         assert batch.order - first < KEPT, "leaders would not know one before it again"
         if not was_written:
-            self.check_new(batch, batch.number.producer, same)
-        elif before is not None and before != batch.number:
+            self.check_new(batch, batch.assigned_stamp.producer, same)
+        elif before is not None and before != batch.assigned_stamp:
             assert not self.can_be_written(batch), "numbered anew, and may be in the log"
 
     def check_new(self, batch: Batch, producer: Producer, same: list[Batch]) -> None:
@@ -418,7 +424,7 @@ class Simulation:
     def check_failure(self, batch: Batch, error: Exception) -> None:
         """Check that a failure has a cause, and that what is not written cannot be."""
         cause = error.__cause__ if isinstance(error, MaybeWrittenError) else error
-        may_retry = batch.attempts < self.retries and self.now - batch.created < TIMEOUT_S
+        may_retry = batch.attempts < self.retries and self.now - batch.created_at < TIMEOUT_S
         is_founded = batch not in self.without_cause and not (self.origins.get(batch) and batch.in_doubt)
         if isinstance(cause, BrokerError) and cause.code == OUT_OF_ORDER and may_retry and is_founded:
             before = [
@@ -547,7 +553,7 @@ def explore(seed: int) -> Counter[str]:
     flight = rng.randint(1, 5)
     simulation = Simulation(
         mode=mode,
-        most_in_flight=flight,
+        max_in_flight=flight,
         retries=retries,
         epoch=epoch,
         first_sequence=first,
@@ -610,7 +616,7 @@ def finish(simulation: Simulation) -> None:
 
 def _begin(mode: str) -> Simulation:
     """Return a schedule whose first batch was acknowledged, on the first connection."""
-    simulation = Simulation(mode=mode, most_in_flight=5, retries=LARGEST, epoch=0)
+    simulation = Simulation(mode=mode, max_in_flight=5, retries=LARGEST, epoch=0)
     simulation.put(0, 1)
     simulation.send(0)
     simulation.handle(0)

@@ -73,7 +73,7 @@ def join(machine: ShareMachine, partitions: Iterable[PartitionId], now: float = 
     """Let the coordinator assign partitions."""
     (request,) = of_kind(machine, ShareHeartbeat, now)
     numbers = tuple(entry.partition for entry in partitions)
-    machine.answered(request, ShareHeartbeatAnswer(1, 1000.0, ((TOPIC_ID, numbers),)), now)
+    machine.process_response(request, ShareHeartbeatAnswer(1, 1000.0, ((TOPIC_ID, numbers),)), now)
 
 
 def row_of(offsets: Iterable[int], *, gaps: Iterable[int] = (), damage: Exception | None = None) -> ShareFetchRow:
@@ -87,7 +87,7 @@ def fetch(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], now:
     """Poll, and answer the only ShareFetch with rows."""
     machine.begin_poll(now)
     (request,) = of_kind(machine, ShareFetch, now)
-    machine.answered(request, ShareFetchAnswer(rows, LOCK_S), now)
+    machine.process_response(request, ShareFetchAnswer(rows, LOCK_S), now)
 
 
 def deliver(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], now: float) -> None:
@@ -107,7 +107,7 @@ def reader_of(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> Sha
 def answer_acknowledge(machine: ShareMachine, error: BrokerError | None, now: float) -> Any:
     """Answer the only ShareAcknowledge with an error for each of its partitions, or None."""
     (request,) = of_kind(machine, ShareAcknowledge, now)
-    machine.answered(request, ShareAcknowledgeAnswer(dict.fromkeys(request.acknowledgements, error)), now)
+    machine.process_response(request, ShareAcknowledgeAnswer(dict.fromkeys(request.acknowledgements, error)), now)
     return request
 
 
@@ -121,7 +121,7 @@ def check_that_a_commit_does_not_wait_for_gaps() -> None:
     machine.end_poll(2.0)
     commit = machine.commit()
     assert not commit.is_done
-    machine.answered(request, ShareFetchAnswer({ONE: row_of([], gaps=[1])}, LOCK_S), 3.0)
+    machine.process_response(request, ShareFetchAnswer({ONE: row_of([], gaps=[1])}, LOCK_S), 3.0)
     assert commit.is_done
     commit.require_success()
 
@@ -134,7 +134,7 @@ def check_that_a_commit_raises_errors_of_a_fetch_in_flight() -> None:
     (request,) = of_kind(machine, ShareFetch, 2.0)
     machine.end_poll(2.0)
     commit = machine.commit()
-    machine.failed(request, NetworkError("lost"), 3.0)
+    machine.process_failure(request, NetworkError("lost"), 3.0)
     assert commit.is_done
     assert raised_by(commit.require_success) is NetworkError
 
@@ -161,7 +161,7 @@ def check_that_a_response_without_a_row_is_an_error() -> None:
     deliver(machine, {ONE: row_of([1])}, 3.0)
     commit = machine.commit()
     (request,) = of_kind(machine, ShareAcknowledge, 4.0)
-    machine.answered(request, ShareAcknowledgeAnswer({}), 4.0)
+    machine.process_response(request, ShareAcknowledgeAnswer({}), 4.0)
     assert raised_by(commit.require_success) is BrokerError
 
 
@@ -172,7 +172,7 @@ def check_that_a_commit_raises_errors_of_acknowledgements_that_were_not_sent() -
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     renewal = machine.renew([("t", 0, 1)])
     (request,) = of_kind(machine, ShareAcknowledge, 2.0)
-    machine.failed(request, NetworkError("lost"), 2.0)
+    machine.process_failure(request, NetworkError("lost"), 2.0)
     assert renewal.is_done
     assert raised_by(renewal.require_success) is BrokerError
     machine.acknowledge([("t", 0, 1)], ACCEPT)
@@ -191,7 +191,7 @@ def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> Non
     machine.acknowledge([("t", 0, 1)], ACCEPT)
     second = machine.commit()
     error = broker_error(ErrorCode.INVALID_RECORD_STATE, "acknowledgement")
-    machine.answered(request, ShareAcknowledgeAnswer({ONE: error}), 3.0)
+    machine.process_response(request, ShareAcknowledgeAnswer({ONE: error}), 3.0)
     answer_acknowledge(machine, None, 3.0)
     for commit in (first, second):
         assert raised_by(commit.require_success) is BrokerError
@@ -213,7 +213,7 @@ def check_that_record_limit_asks_one_node_at_a_time() -> None:
     machine = reader_of((ONE, TWO), share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
     (first,) = of_kind(machine, ShareFetch, 1.0)
-    machine.answered(first, ShareFetchAnswer({}, LOCK_S), 1.5)
+    machine.process_response(first, ShareFetchAnswer({}, LOCK_S), 1.5)
     (second,) = of_kind(machine, ShareFetch, 1.5)
     assert {first.node.node_id, second.node.node_id} == {1, 2}
     assert len(of_kind(reader_with_poll((ONE, TWO)), ShareFetch, 1.0)) == 2
@@ -230,15 +230,15 @@ def check_that_a_renewal_extends_the_locks_of_buffered_records() -> None:
     machine = reader_of((ONE, TWO))
     machine.begin_poll(1.0)
     first, second = of_kind(machine, ShareFetch, 1.0)
-    machine.answered(first, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 1.0)
+    machine.process_response(first, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 1.0)
     assert len(machine.take_records()) == 1
     machine.end_poll(1.0)
-    machine.answered(second, ShareFetchAnswer({TWO: row_of([5])}, LOCK_S), 1.1)
+    machine.process_response(second, ShareFetchAnswer({TWO: row_of([5])}, LOCK_S), 1.1)
     machine.renew([("t", 0, 0)])
     renewals = of_kind(machine, ShareAcknowledge, 20.0)
     assert [request.acknowledgements for request in renewals] == [{ONE: {0: RENEW}}, {TWO: {5: RENEW}}]
     for request in renewals:
-        machine.answered(request, ShareAcknowledgeAnswer(dict.fromkeys(request.acknowledgements)), 20.0)
+        machine.process_response(request, ShareAcknowledgeAnswer(dict.fromkeys(request.acknowledgements)), 20.0)
     machine.begin_poll(45.0)
     machine.requests(45.0)
     assert [list(entry.offsets) for entry in machine.take_records()] == [[5]]
@@ -250,7 +250,7 @@ def check_that_buffered_records_whose_locks_have_expired_are_dropped() -> None:
     machine.begin_poll(1.0)
     (request,) = of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.answered(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
     machine.begin_poll(1.0 + LOCK_S)
     assert of_kind(machine, ShareFetch, 1.0 + LOCK_S)
     assert not machine.take_records()
@@ -261,15 +261,15 @@ def check_that_buffered_records_of_a_lost_session_are_dropped() -> None:
     machine = reader_of((ONE, TWO), share_acknowledgement_mode="explicit")
     machine.begin_poll(1.0)
     first, second = of_kind(machine, ShareFetch, 1.0)
-    machine.answered(first, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 1.0)
+    machine.process_response(first, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 1.0)
     machine.take_records()
     machine.end_poll(1.0)
-    machine.answered(second, ShareFetchAnswer({TWO: row_of([5], gaps=[6])}, LOCK_S), 2.0)
+    machine.process_response(second, ShareFetchAnswer({TWO: row_of([5], gaps=[6])}, LOCK_S), 2.0)
     assert machine.has_records
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.commit()
     for request in of_kind(machine, ShareAcknowledge, 3.0):
-        machine.failed(request, NetworkError("lost"), 3.0)
+        machine.process_failure(request, NetworkError("lost"), 3.0)
     assert not machine.has_records
 
 
@@ -305,7 +305,7 @@ def check_that_a_member_without_polls_leaves_the_group() -> None:
     assert not of_kind(machine, ShareHeartbeat, 109.0)
     (leave,) = of_kind(machine, ShareHeartbeat, 110.0)
     assert (leave.epoch, machine.assignment) == (-1, {})
-    machine.answered(leave, ShareHeartbeatAnswer(-1, 0.0), 110.0)
+    machine.process_response(leave, ShareHeartbeatAnswer(-1, 0.0), 110.0)
     assert not of_kind(machine, ShareHeartbeat, 500.0)
     machine.begin_poll(500.0)
     (again,) = of_kind(machine, ShareHeartbeat, 500.0)
@@ -324,7 +324,7 @@ def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
     """The coordinator may have the member. The response to the join is not waited for without end."""
     machine = machine_of()
     assert [request.epoch for request in of_kind(machine, ShareHeartbeat, 0.0)] == [0]
-    machine.begin_end()
+    machine.prepare_end()
     assert not machine.requests(1.0)
     machine.abandon_waiting(3.0)
     assert [request.epoch for request in of_kind(machine, ShareHeartbeat, 3.0)] == [-1]
@@ -333,12 +333,12 @@ def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
 def check_that_a_leave_is_repeated_if_the_coordinator_has_moved() -> None:
     """Otherwise the group waits for the session timeout."""
     machine = reader_of()
-    machine.begin_end()
+    machine.prepare_end()
     for _ in range(3):
         (leave,) = of_kind(machine, ShareHeartbeat, 1.0)
         assert leave.epoch == -1
         assert not machine.has_ended
-        machine.failed(leave, broker_error(ErrorCode.NOT_COORDINATOR, "heartbeat"), 1.0)
+        machine.process_failure(leave, broker_error(ErrorCode.NOT_COORDINATOR, "heartbeat"), 1.0)
     assert machine.has_ended
 
 
@@ -348,13 +348,13 @@ def check_that_a_fetch_that_is_given_up_ends_its_session() -> None:
     machine.begin_poll(1.0)
     (request,) = of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.begin_end()
+    machine.prepare_end()
     machine.abandon_waiting(4.0)
     (final,) = of_kind(machine, ShareAcknowledge, 4.0)
     assert final.epoch == -1
-    machine.answered(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 4.5)
+    machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 4.5)
     assert not machine.has_records
-    machine.answered(final, ShareAcknowledgeAnswer({}), 5.0)
+    machine.process_response(final, ShareAcknowledgeAnswer({}), 5.0)
     assert [leave.epoch for leave in of_kind(machine, ShareHeartbeat, 5.0)] == [-1]
 
 
@@ -367,13 +367,13 @@ def check_that_a_session_without_partitions_is_closed() -> None:
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.begin_poll(2.0)
     forgets = next(request for request in of_kind(machine, ShareFetch, 2.0) if request.node.node_id == 1)
-    assert (forgets.forgotten, forgets.acknowledgements) == ([ONE], {ONE: {0: ACCEPT}})
-    machine.answered(forgets, ShareFetchAnswer({ONE: ShareFetchRow()}, LOCK_S), 2.0)
+    assert (forgets.removed_partitions, forgets.acknowledgements) == ([ONE], {ONE: {0: ACCEPT}})
+    machine.process_response(forgets, ShareFetchAnswer({ONE: ShareFetchRow()}, LOCK_S), 2.0)
     (final,) = of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.node.node_id, final.epoch) == (1, -1)
-    machine.failed(final, broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "acknowledgement"), 2.0)
+    machine.process_failure(final, broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "acknowledgement"), 2.0)
     machine.end_poll(2.0)
-    machine.begin_end()
+    machine.prepare_end()
     assert 1 in {request.node.node_id for request in of_kind(machine, ShareAcknowledge, 3.0)}
 
 
@@ -383,8 +383,8 @@ def check_that_records_of_a_response_during_the_end_are_not_buffered() -> None:
     machine.begin_poll(1.0)
     (request,) = of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.begin_end()
-    machine.answered(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.prepare_end()
+    machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
     assert not machine.has_records
     (final,) = of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.epoch, final.acknowledgements) == (-1, {})
@@ -397,7 +397,7 @@ def check_that_errors_of_topics_are_raised() -> None:
     join(machine, [ONE])
     (request,) = of_kind(machine, FetchMetadata, 1.0)
     put_topic(machine._cluster, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    machine.answered(request, None, 1.0)
+    machine.process_response(request, None, 1.0)
     error = machine.take_error()
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -410,7 +410,7 @@ def check_that_an_error_is_queued_once() -> None:
     for now in (1.0, 2.0, 3.0):
         machine.begin_poll(now)
         for request in of_kind(machine, ShareFetch, now):
-            machine.failed(request, broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "fetch"), now)
+            machine.process_failure(request, broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "fetch"), now)
         machine.end_poll(now)
     assert isinstance(machine.take_error(), BrokerError)
     assert machine.take_error() is None
@@ -423,7 +423,7 @@ def check_that_a_partition_of_a_fetch_in_flight_keeps_its_name() -> None:
     (request,) = of_kind(machine, ShareFetch, 1.0)
     machine.member.hurry(1.0)
     join(machine, [TWO], 1.0)
-    machine.answered(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
     assert [entry.partition for entry in machine.take_records()] == [TopicPartition("t", 0)]
 
 

@@ -82,7 +82,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "record_limit asks all nodes": Mutation(
         MACHINE,
-        "return not any(isinstance(other.request, ShareFetch) for other in self._nodes.values())",
+        "return not any(isinstance(node.request, ShareFetch) for node in self._nodes.values())",
         "return True",
     ),
     "sessions are not ended": Mutation(
@@ -120,7 +120,7 @@ MUTANTS: dict[str, Mutation] = {
         "        elif not is_known:\n",
     ),
     "errors of heartbeats are dropped": Mutation(
-        MACHINE, "            if raised is not None:\n", "            if False:\n"
+        MACHINE, "            if member_error is not None:\n", "            if False:\n"
     ),
     "damaged records are not reported": Mutation(MACHINE, "            self.raise_later(row.damage)\n", ""),
     "records that cannot be decoded are rejected": Mutation(
@@ -150,12 +150,13 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "a partition in flight loses its name": Mutation(
         MACHINE,
-        "            used.update(state.request.added if isinstance(state.request, ShareFetch) else ())\n",
+        "            used_partitions.update("
+        "state.request.added_partitions if isinstance(state.request, ShareFetch) else ())\n",
         "",
     ),
     "a partition with pending acknowledgements loses its name": Mutation(
         MACHINE,
-        "            used.update(state.session.partitions, state.session.pending)\n",
+        "            used_partitions.update(state.session.partitions, state.session.pending)\n",
         "",
     ),
     "polls need no subscription": Mutation(
@@ -168,7 +169,9 @@ MUTANTS: dict[str, Mutation] = {
         MACHINE, "        for key in keys:\n            del self._locks[key]\n", ""
     ),
     "records are returned again": Mutation(
-        MACHINE, "        acquired, self._buffer = self._buffer, []\n", "        acquired = self._buffer\n"
+        MACHINE,
+        "        acquired_batches, self._buffer = self._buffer, []\n",
+        "        acquired_batches = self._buffer\n",
     ),
     "metadata are not refreshed": Mutation(
         MACHINE, "or now < self._metadata_not_before or not self._stale_topics:", "or True:"
@@ -180,8 +183,8 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "renewals leave buffered records out": Mutation(
         MACHINE,
-        "        for entry in self._buffer:\n            buffered =",
-        "        for entry in ():\n            buffered =",
+        "        for entry in self._buffer:\n            renewed_offsets =",
+        "        for entry in ():\n            renewed_offsets =",
     ),
     "renewed locks of buffered records expire": Mutation(
         MACHINE,
@@ -226,7 +229,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "a failed heartbeat is not repeated": Mutation(
         MEMBER,
-        "        self._under_way = self._sent_topics = None\n        if request.epoch",
+        "        self._in_flight = self._sent_topics = None\n        if request.epoch",
         "        self._sent_topics = None\n        if request.epoch",
     ),
     "records that others have acquired are returned": Mutation(
@@ -239,7 +242,9 @@ MUTANTS: dict[str, Mutation] = {
         "acknowledge_error = _row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)",
         "acknowledge_error = None",
     ),
-    "forgotten partitions are not named": Mutation(MESSAGES, "for entry in request.forgotten", "for entry in ()"),
+    "forgotten partitions are not named": Mutation(
+        MESSAGES, "for entry in request.removed_partitions", "for entry in ()"
+    ),
 }
 
 FOUND_BY_CASE = (

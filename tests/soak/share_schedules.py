@@ -400,7 +400,7 @@ class SimulatedMember:
                 self.body_of(request)  # a renewal may not be supported
                 connection = self.connection_of(request)
             except KafkaframesError as error:
-                self.machine.failed(request, error, self.now)
+                self.machine.process_failure(request, error, self.now)
                 if isinstance(request, ShareHeartbeat):
                     self.coordinator = self.world.coordinator()
                 continue
@@ -456,31 +456,31 @@ class SimulatedMember:
         machine, now = self.machine, self.now
         try:
             if isinstance(request, FetchMetadata):
-                self.cluster.update(answer, now=now, is_everything=False, requested=request.topics)
-                machine.answered(request, None, now)
+                self.cluster.update(answer, now=now, is_everything=False, requested_topics=request.topics)
+                machine.process_response(request, None, now)
             elif isinstance(request, ShareHeartbeat):
                 if answer.error_code:
                     if answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
                         self.coordinator = self.world.coordinator()
                     raise broker_error(answer.error_code, "heartbeat")
-                machine.answered(request, self.messages.read_heartbeat(answer), now)
+                machine.process_response(request, self.messages.read_heartbeat(answer), now)
             elif isinstance(request, ShareFetch):
                 fetched = self.messages.read_fetch(request, answer)
                 if machine._state_of(request) is not None and not machine._is_ending:
                     self.note_row_errors(fetched)
-                machine.answered(request, fetched, now)
+                machine.process_response(request, fetched, now)
             else:
-                machine.answered(request, self.messages.read_acknowledge(request, answer), now)
+                machine.process_response(request, self.messages.read_acknowledge(request, answer), now)
         except BrokerError as error:
             self.note_fatal(request, error)
-            machine.failed(request, error, now)
+            machine.process_failure(request, error, now)
         self.collect()
 
     def note_fatal(self, request: ShareRequest, error: BrokerError) -> None:
         """Remember an error that a poll must raise."""
         is_current = not self.is_closed and bool(self.machine.topics)
         if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED and is_current:
-            is_late = isinstance(request, ShareHeartbeat) and request is not self.machine.member._under_way
+            is_late = isinstance(request, ShareHeartbeat) and request is not self.machine.member._in_flight
             is_leave = isinstance(request, ShareHeartbeat) and request.epoch < 0
             if not isinstance(request, ShareAcknowledge) and not is_leave and not is_late:
                 self.fatal[str(error)] += 1
@@ -507,7 +507,7 @@ class SimulatedMember:
                 entry.later.abandon()
         self.simulation.close_later(connection)
         for entry in waiting:
-            self.machine.failed(entry.request, NetworkError("cut"), self.now)
+            self.machine.process_failure(entry.request, NetworkError("cut"), self.now)
         self.collect()
 
     # the caller
@@ -667,7 +667,7 @@ class SimulatedMember:
         simulation, machine = self.simulation, self.machine
         self.is_busy = True
         disturbances, deadline = self.world.disturbances, self.now + FETCH_WAIT_S + 2.0
-        machine.begin_end()
+        machine.prepare_end()
         self.delivered.clear()
         faults = simulation.seen["faults"]
         for _ in range(600):

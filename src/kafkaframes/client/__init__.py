@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.batches import Producer as ProducerIdentity
     from kafkaframes.client.batches import RecordMetadata, WrittenBatches
     from kafkaframes.client.consumer import AsyncConsumer
-    from kafkaframes.client.fetched import ConsumerRecord, Fetched
+    from kafkaframes.client.fetched import ConsumerRecord, FetchedBatches
     from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
     from kafkaframes.client.interceptors import ProducerRecord
     from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
@@ -98,7 +98,7 @@ __all__ = [
     "FeatureUpdate",
     "Features",
     "FencedProducer",
-    "Fetched",
+    "FetchedBatches",
     "GroupDescription",
     "GroupMember",
     "ListedGroup",
@@ -182,7 +182,7 @@ _MODULES = {
     ),
     "batches": ("RecordMetadata", "WrittenBatches"),
     "consumer": ("AsyncConsumer",),
-    "fetched": ("ConsumerRecord", "Fetched"),
+    "fetched": ("ConsumerRecord", "FetchedBatches"),
     "group_offsets": ("CommittedOffset", "GroupMember"),
     "interceptors": ("ProducerRecord",),
     "metadata": ("Cluster", "PartitionMetadata", "TopicMetadata", "TopicPartition"),

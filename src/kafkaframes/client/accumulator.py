@@ -27,7 +27,7 @@ from kafkaframes.records.partitioner import partition_of
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Gathering:
+class OpenBatch:
     """The open batch of a partition.
 
     Attributes:
@@ -56,7 +56,7 @@ class Gathering:
 
 
 @dataclass(slots=True)
-class _Topic:
+class _TopicState:
     """A topic's current metadata and open batches."""
 
     metadata: TopicMetadata
@@ -65,7 +65,7 @@ class _Topic:
     ignores_keys: bool
     sticky: int = 0
     sticky_bytes: int = 0  # bytes added to the sticky partition since it was chosen
-    gathering: dict[int, Gathering] = field(default_factory=dict)
+    open_batches: dict[int, OpenBatch] = field(default_factory=dict)
 
     def number(self, key: bytes | None) -> int:
         """Return the partition of a record that does not specify one."""
@@ -92,8 +92,8 @@ class Accumulator:
         self._partitioner = partitioner
         self._is_adaptive = settings.partitioner_adaptive_partitioning_enable
         self._lock = threading.Lock()
-        self._topics: dict[str, _Topic] = {}
-        self._full: deque[Gathering] = deque()
+        self._topics: dict[str, _TopicState] = {}
+        self._full: deque[OpenBatch] = deque()
         self._is_closed = False
         self._needs_wake = False
         self._is_woken = False  # whether wake was called after the last drain
@@ -118,26 +118,28 @@ class Accumulator:
         """
         topic, key, value, headers, partition, timestamp, size = record
         with self._lock:
-            used = self.size_bytes + self.built_bytes + self.callback_bytes
-            known = self._topics.get(topic)
-            if known is None or (used + size > self._buffer_bytes and used and not self._has_space(size)):
+            used_bytes = self.size_bytes + self.built_bytes + self.callback_bytes
+            topic_state = self._topics.get(topic)
+            if topic_state is None or (
+                used_bytes + size > self._buffer_bytes and used_bytes and not self._has_space(size)
+            ):
                 return None
-            is_sticky = (key is None or known.ignores_keys) if partition is None else partition == STICKY
-            number = known.sticky if is_sticky else known.number(key) if partition is None else partition
-            gathering = known.gathering.get(number)
-            if gathering is None or gathering.size + size > gathering.limit:
-                gathering = self._next(known, number, size, is_sticky=is_sticky)
-                if gathering is None:
+            is_sticky = (key is None or topic_state.ignores_keys) if partition is None else partition == STICKY
+            number = topic_state.sticky if is_sticky else topic_state.number(key) if partition is None else partition
+            open_batch = topic_state.open_batches.get(number)
+            if open_batch is None or open_batch.size + size > open_batch.limit:
+                open_batch = self._next_batch(topic_state, number, size, is_sticky=is_sticky)
+                if open_batch is None:
                     return None
             if is_sticky:
-                known.sticky_bytes += size
-            gathering.keys.append(key)
-            gathering.values.append(value)
-            gathering.timestamps.append(timestamp)
-            gathering.headers.append(headers)
-            gathering.size += size
+                topic_state.sticky_bytes += size
+            open_batch.keys.append(key)
+            open_batch.values.append(value)
+            open_batch.timestamps.append(timestamp)
+            open_batch.headers.append(headers)
+            open_batch.size += size
             self.size_bytes += size
-            future = gathering.results.future(owner, on_delivery)
+            future = open_batch.results.future(owner, on_delivery)
             if not self._needs_wake:
                 return future
             self._needs_wake = False
@@ -146,61 +148,66 @@ class Accumulator:
 
     def _has_space(self, size: int) -> bool:
         """Return whether a record fits without the memory of running callbacks. A callback cannot wait for itself."""
-        used = self.size_bytes + self.built_bytes
-        return self.is_in_callback() and (not used or used + size <= self._buffer_bytes)
+        used_bytes = self.size_bytes + self.built_bytes
+        return self.is_in_callback() and (not used_bytes or used_bytes + size <= self._buffer_bytes)
 
     def hold_for_callbacks(self, size: int) -> None:
         """Add the bytes of records whose ``on_delivery`` is pending. A negative size releases them."""
         with self._lock:
             self.callback_bytes += size
 
-    def _next(self, known: _Topic, number: int, size: int, *, is_sticky: bool) -> Gathering | None:
+    def _next_batch(self, topic_state: _TopicState, number: int, size: int, *, is_sticky: bool) -> OpenBatch | None:
         """Close the full batch. Return the batch for the next record, which may be in another partition."""
-        if number in known.gathering:
-            self._close(known, number)
-        if is_sticky and known.sticky_bytes and known.sticky_bytes + size > self._batch_size:
-            self._move_sticky(known)
-            number = known.sticky
-        gathering = known.gathering.get(number)
-        if gathering is not None and gathering.size + size > gathering.limit:
-            self._close(known, number)
-            gathering = None
-        return gathering or self._opened(known, number)
+        if number in topic_state.open_batches:
+            self._close(topic_state, number)
+        if is_sticky and topic_state.sticky_bytes and topic_state.sticky_bytes + size > self._batch_size:
+            self._move_sticky(topic_state)
+            number = topic_state.sticky
+        open_batch = topic_state.open_batches.get(number)
+        if open_batch is not None and open_batch.size + size > open_batch.limit:
+            self._close(topic_state, number)
+            open_batch = None
+        return open_batch or self._open_batch(topic_state, number)
 
-    def _opened(self, known: _Topic, number: int) -> Gathering | None:
+    def _open_batch(self, topic_state: _TopicState, number: int) -> OpenBatch | None:
         now = time.monotonic()
-        target = known.targets.get(number)
-        is_known = known.metadata is self._metadata.get(known.metadata.name)
+        target = topic_state.targets.get(number)
+        is_known = topic_state.metadata is self._metadata.get(topic_state.metadata.name)
         is_fresh = now - (self._cluster.updated_at or 0.0) < self._max_age_s
         if target is None or not (is_known and is_fresh and self.may_open(target)):
             return None
         limit = self.limit_of(target.topic, now)
         size = self._batch_size if limit is None else min(self._batch_size, limit - BATCH_V2.size)
-        gathering = known.gathering[number] = Gathering(target, now, self.results, size)
+        open_batch = topic_state.open_batches[number] = OpenBatch(target, now, self.results, size)
         if not self._has_timer:
             self._ask_to_wake()
-        return gathering
+        return open_batch
 
-    def _move_sticky(self, known: _Topic) -> None:
+    def _move_sticky(self, topic_state: _TopicState) -> None:
         """Choose a new sticky partition."""
-        known.sticky, known.sticky_bytes = self._choose_partition(known), 0
+        topic_state.sticky, topic_state.sticky_bytes = self._choose_partition(topic_state), 0
 
-    def _choose_partition(self, known: _Topic) -> int:
+    def _choose_partition(self, topic_state: _TopicState) -> int:
         """Return a partition with a leader at random. Partitions with short queues are more likely (KIP-794)."""
-        candidates = known.available or list(known.targets)
+        candidates = topic_state.available or list(topic_state.targets)
         if not self._prefers_short_queues:
             return self._random.choice(candidates)
-        served = [number for number in candidates if not self.is_stalled(known.metadata.partitions[number].leader)]
-        candidates = served or candidates
-        lengths = [self.queue_length(known.targets[number]) + (number in known.gathering) for number in candidates]
+        responsive_partitions = [
+            number for number in candidates if not self.is_stalled(topic_state.metadata.partitions[number].leader)
+        ]
+        candidates = responsive_partitions or candidates
+        lengths = [
+            self.queue_length(topic_state.targets[number]) + (number in topic_state.open_batches)
+            for number in candidates
+        ]
         return choose_by_queue(candidates, lengths, self._random)
 
     @property
     def _prefers_short_queues(self) -> bool:
         return self._is_adaptive and self.built_bytes > 0
 
-    def _close(self, known: _Topic, number: int) -> None:
-        self._full.append(known.gathering.pop(number))
+    def _close(self, topic_state: _TopicState, number: int) -> None:
+        self._full.append(topic_state.open_batches.pop(number))
         self._ask_to_wake()
 
     def _ask_to_wake(self) -> None:
@@ -215,16 +222,18 @@ class Accumulator:
             if self._is_closed:
                 return
             metadata = self._metadata[topic]
-            known = self._topics.get(topic)
+            topic_state = self._topics.get(topic)
             targets = {index: TopicPartition(topic, index) for index in sorted(metadata.partitions)}
             available = partitions_with_leader(metadata)
-            if known is None:
-                known = self._topics[topic] = _Topic(metadata, targets, available, self._partitioner.ignores_keys)
-                self._move_sticky(known)
+            if topic_state is None:
+                topic_state = self._topics[topic] = _TopicState(
+                    metadata, targets, available, self._partitioner.ignores_keys
+                )
+                self._move_sticky(topic_state)
             else:
-                known.metadata, known.targets, known.available = metadata, targets, available
-                if known.sticky not in targets:  # the topic was recreated with fewer partitions
-                    self._move_sticky(known)
+                topic_state.metadata, topic_state.targets, topic_state.available = metadata, targets, available
+                if topic_state.sticky not in targets:  # the topic was recreated with fewer partitions
+                    self._move_sticky(topic_state)
 
     def choose_partition(self, record: CheckedRecord) -> CheckedRecord | None:
         """Return a record with the partition that the caller's partitioner chooses; None for an unknown topic.
@@ -235,42 +244,42 @@ class Accumulator:
             EncodeError: the function raises an exception, or returns a number that is not a partition of the topic.
         """
         topic, key, value = record[:3]
-        known = self._topics.get(topic)
-        if known is None:
+        topic_state = self._topics.get(topic)
+        if topic_state is None:
             return None
-        number = self._partitioner.choose(topic, key, value, len(known.targets), list(known.available))
+        number = self._partitioner.choose(topic, key, value, len(topic_state.targets), list(topic_state.available))
         return (*record[:4], number, *record[5:])
 
     def sticky_partitions(self, topic: str, runs: int) -> list[int]:
         """Return the sticky partitions for a number of runs of records without key and partition, one for each run."""
         with self._lock:
-            known = self._topic(topic)
+            topic_state = self._topic(topic)
             if self._prefers_short_queues:
-                return [self._choose_partition(known) for _ in range(runs)]
-            candidates = known.available or list(known.targets)
+                return [self._choose_partition(topic_state) for _ in range(runs)]
+            candidates = topic_state.available or list(topic_state.targets)
             start = self._random.randrange(len(candidates))
             return [candidates[(start + run) % len(candidates)] for run in range(runs)]
 
     def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
         """Return the partition for a record now; None if the given partition does not exist."""
         with self._lock:
-            known = self._topic(topic)
+            topic_state = self._topic(topic)
             if partition == STICKY:
-                return known.targets.get(known.sticky)
-            return known.targets.get(known.number(key) if partition is None else partition)
+                return topic_state.targets.get(topic_state.sticky)
+            return topic_state.targets.get(topic_state.number(key) if partition is None else partition)
 
-    def _topic(self, topic: str) -> _Topic:
+    def _topic(self, topic: str) -> _TopicState:
         """Return a topic whose metadata was given to ``learn``.
 
         Raises:
             NetworkError: the producer was closed in the meantime.
         """
-        known = self._topics.get(topic)
-        if known is None:
+        topic_state = self._topics.get(topic)
+        if topic_state is None:
             raise NetworkError("the producer was closed before this was sent")
-        return known
+        return topic_state
 
-    def drain(self, now: float | None) -> tuple[list[Gathering], float | None]:
+    def drain(self, now: float | None) -> tuple[list[OpenBatch], float | None]:
         """Close and return the batches that are full or older than ``linger_ms``, in order, and the next drain time.
 
         Args:
@@ -279,41 +288,41 @@ class Accumulator:
         next_time: float | None = None
         with self._lock:
             self._is_woken = False
-            taken = list(self._full)
+            closed_batches = list(self._full)
             self._full.clear()
-            for known, number, gathering in list(self._open()):
-                due = gathering.since + self._linger_s
+            for topic_state, number, open_batch in list(self._iterate_open()):
+                due = open_batch.since + self._linger_s
                 if now is None or due <= now:
-                    taken.append(known.gathering.pop(number))
+                    closed_batches.append(topic_state.open_batches.pop(number))
                 else:
                     next_time = due if next_time is None else min(due, next_time)
             self._has_timer = next_time is not None
-            self.size_bytes -= sum(gathering.size for gathering in taken)
-        return taken, next_time
+            self.size_bytes -= sum(open_batch.size for open_batch in closed_batches)
+        return closed_batches, next_time
 
-    def close(self) -> list[Gathering]:
+    def close(self) -> list[OpenBatch]:
         """Reject further records. Return the open batches."""
         with self._lock:
             self._is_closed = True
-            gathered = [*self._full, *(gathering for _, _, gathering in self._open())]
+            unsent_batches = [*self._full, *(open_batch for _, _, open_batch in self._iterate_open())]
             self._full.clear()
             self._topics.clear()
             self.size_bytes = 0
-        return gathered
+        return unsent_batches
 
     def fork(self) -> None:
         """Reject further records in a child process. Replace the lock, which another thread may have held."""
         self._lock = threading.Lock()
         self.close()
 
-    def hasten(self) -> None:
+    def end_linger(self) -> None:
         """Let all open batches be sent at the next drain."""
         with self._lock:
-            for _, _, gathering in self._open():
-                gathering.since = float("-inf")
+            for _, _, open_batch in self._iterate_open():
+                open_batch.since = float("-inf")
         self.wake()
 
-    def _open(self) -> Iterator[tuple[_Topic, int, Gathering]]:
-        for known in self._topics.values():
-            for number, gathering in known.gathering.items():
-                yield known, number, gathering
+    def _iterate_open(self) -> Iterator[tuple[_TopicState, int, OpenBatch]]:
+        for topic_state in self._topics.values():
+            for number, open_batch in topic_state.open_batches.items():
+                yield topic_state, number, open_batch

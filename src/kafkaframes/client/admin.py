@@ -46,7 +46,7 @@ from kafkaframes.client.metadata import (
 from kafkaframes.client.metrics import MetricName
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.response_rows import ItemError, partition_rows, require_one_row, require_success
-from kafkaframes.client.settings import ClientSettings, choices, merged
+from kafkaframes.client.settings import ClientSettings, choices, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.errors import (
     COORDINATOR_MOVED,
@@ -212,7 +212,7 @@ class AsyncAdmin(
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
         """
-        self.settings = ClientSettings.of(merged(bootstrap_servers, options))
+        self.settings = ClientSettings.of(merge_options(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._telemetry = TelemetryReporter(self._cluster)
 
@@ -265,9 +265,9 @@ class AsyncAdmin(
         Raises:
             BrokerError: a topic does not exist, or the principal may not describe it.
         """
-        requested = list(dict.fromkeys(topics))
-        ids = [entry for entry in requested if isinstance(entry, UUID)]
-        await self._retry(lambda: self._cluster.refresh(None if ids else map(str, requested), can_share=False))
+        topic_list = list(dict.fromkeys(topics))
+        ids = [entry for entry in topic_list if isinstance(entry, UUID)]
+        await self._retry(lambda: self._cluster.refresh(None if ids else map(str, topic_list), can_share=False))
 
         async def describe(entry: str | UUID) -> TopicMetadata:
             name = self._cluster.cluster.topic_name(entry) if isinstance(entry, UUID) else entry
@@ -276,7 +276,7 @@ class AsyncAdmin(
             await self._cluster.topic(name)  # another request only if the broker does not know the topic yet
             return self._cluster.cluster.topics[name]
 
-        results = require_success(await self._call_for_each(requested, describe))
+        results = require_success(await self._call_for_each(topic_list, describe))
         return {topic.name: topic for topic in results.values()}
 
     # ------------------------------------------------------------------------------------------------------ topics
@@ -293,8 +293,8 @@ class AsyncAdmin(
             BrokerError: a topic already exists (``TopicExistsError``), or a broker rejected it. Others were created.
         """
         new_topics = [NewTopic(name=entry) if isinstance(entry, str) else entry for entry in topics]
-        requested = {entry.name: entry for entry in new_topics}
-        if len(requested) < len(new_topics):
+        topics_by_name = {entry.name: entry for entry in new_topics}
+        if len(topics_by_name) < len(new_topics):
             raise OptionError("topics: two new topics have the same name")
         cls = self.settings.message("CreateTopicsRequest")
 
@@ -307,11 +307,11 @@ class AsyncAdmin(
                     replication_factor=entry.replication_factor,
                     configs=[cls.CreatableTopicConfig(name=key, value=value) for key, value in entry.configs.items()],
                 )
-                for entry in map(requested.__getitem__, names)
+                for entry in map(topics_by_name.__getitem__, names)
             ]
             return body
 
-        await self._change_topics(requested, to_request, lambda response: response.topics)
+        await self._change_topics(topics_by_name, to_request, lambda response: response.topics)
 
     async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
         """Delete topics by name or by id (KIP-516).
@@ -323,11 +323,11 @@ class AsyncAdmin(
             OptionError: a topic is specified by id, and the brokers are older than Kafka 2.8.
             BrokerError: a topic does not exist, or the principal may not delete it. The other topics were deleted.
         """
-        requested = list(topics)
+        topic_list = list(topics)
         cls = self.settings.message("DeleteTopicsRequest")
         connection = await self._retry(self._cluster.any_connection)
         takes_ids = connection.version_of(cls()) >= _BY_STATE
-        if not takes_ids and any(isinstance(entry, UUID) for entry in requested):
+        if not takes_ids and any(isinstance(entry, UUID) for entry in topic_list):
             raise OptionError("topics can be deleted by id on brokers of Kafka 2.8 or later (KIP-516); give names")
 
         def to_request(entries: Iterable[str | UUID]) -> Any:
@@ -343,7 +343,7 @@ class AsyncAdmin(
             ]
             return body
 
-        await self._change_topics(requested, to_request, lambda response: response.responses)
+        await self._change_topics(topic_list, to_request, lambda response: response.responses)
 
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Increase the number of partitions of topics (KIP-195).
@@ -380,12 +380,14 @@ class AsyncAdmin(
                 POLICY_VIOLATION for a topic that is only compacted, or the principal may not delete records.
         """
         cls = self.settings.message("DeleteRecordsRequest")
-        requested = to_partition_mapping(before)
+        offsets_by_partition = to_partition_mapping(before)
 
         async def send(leader: Broker, partitions: list[TopicPartition]) -> dict[TopicPartition, int | ItemError]:
             topics = by_topic(
                 partitions,
-                lambda entry: cls.DeleteRecordsPartition(partition_index=entry.partition, offset=requested[entry]),
+                lambda entry: cls.DeleteRecordsPartition(
+                    partition_index=entry.partition, offset=offsets_by_partition[entry]
+                ),
             )
             body = cls(timeout_ms=self.settings.request_timeout_ms)
             body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]
@@ -396,13 +398,13 @@ class AsyncAdmin(
             }
 
         leaders = LeaderLookup(self._cluster)
-        return require_success(await self._request_items(requested, leaders, send, RETRIABLE))
+        return require_success(await self._request_items(offsets_by_partition, leaders, send, RETRIABLE))
 
-    async def list_offsets(self, requested: PartitionMapping[int]) -> dict[TopicPartition, int]:
+    async def list_offsets(self, timestamps: PartitionMapping[int]) -> dict[TopicPartition, int]:
         """Return offsets by timestamp (KIP-396).
 
         Args:
-            requested: for each partition, a time in milliseconds since 1970, or ``EARLIEST``, ``LATEST`` or
+            timestamps: for each partition, a time in milliseconds since 1970, or ``EARLIEST``, ``LATEST`` or
                 ``MAX_TIMESTAMP`` of ``kafkaframes.client``.
 
         Returns:
@@ -411,7 +413,7 @@ class AsyncAdmin(
         Raises:
             BrokerError: a partition does not exist, or the principal may not describe it.
         """
-        times = to_partition_mapping(requested)
+        times = to_partition_mapping(timestamps)
 
         async def send(
             leader: Broker, partitions: list[TopicPartition]
@@ -510,9 +512,11 @@ class AsyncAdmin(
             if len(names) > len(changes):
                 raise OptionError("`append` and `subtract` need brokers of Kafka 2.3 or later (KIP-339)")
             cls = self.settings.message("AlterConfigsRequest")
-            known = await self.describe_configs(kind, name)
+            current_entries = await self.describe_configs(kind, name)
             whole = {
-                key: entry.value for key, entry in known.items() if not entry.is_default and not entry.is_read_only
+                key: entry.value
+                for key, entry in current_entries.items()
+                if not entry.is_default and not entry.is_read_only
             }
             whole |= changes
             configs = [cls.AlterableConfig(name=key, value=value) for key, value in whole.items() if value is not None]
@@ -624,7 +628,9 @@ class AsyncAdmin(
             BrokerError: the principal may not describe the group.
         """
         if partitions is None:
-            return await self._retry(lambda: group_offsets.committed_once(self._cluster, group_id, None, stable=False))
+            return await self._retry(
+                lambda: group_offsets.fetch_committed_once(self._cluster, group_id, None, stable=False)
+            )
 
         async def send(
             _: Broker, entries: list[TopicPartition]
@@ -633,20 +639,20 @@ class AsyncAdmin(
 
         coordinator = CoordinatorLookup(self._cluster, key=group_id)
         results = await self._request_items(to_partitions(partitions), coordinator, send, _FETCH_CODES)
-        committed = require_success(results)
-        return {partition: offset for partition, offset in committed.items() if offset is not None}
+        committed_offsets = require_success(results)
+        return {partition: offset for partition, offset in committed_offsets.items() if offset is not None}
 
-    async def alter_group_offsets(self, group_id: str, requested: PartitionMapping[CommittedOffset | int]) -> None:
+    async def alter_group_offsets(self, group_id: str, offsets: PartitionMapping[CommittedOffset | int]) -> None:
         """Commit offsets for a group without members (KIP-396).
 
         Args:
             group_id: id of a consumer or streams group. A group that does not exist is created.
-            requested: for each partition, the offset of the next record to read, or a ``CommittedOffset``.
+            offsets: for each partition, the offset of the next record to read, or a ``CommittedOffset``.
 
         Raises:
             BrokerError: the group has members (UNKNOWN_MEMBER_ID), or the principal may not read it.
         """
-        commits = to_partition_mapping(requested)
+        commits = to_partition_mapping(offsets)
 
         async def send(_: Broker, partitions: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
             part = {partition: commits[partition] for partition in partitions}
@@ -666,8 +672,8 @@ class AsyncAdmin(
             BrokerError: a member subscribes to a topic (GROUP_SUBSCRIBED_TO_TOPIC), or the group does not exist.
         """
         cls = self.settings.message("OffsetDeleteRequest")
-        requested = to_partitions(partitions)
-        topics = by_topic(requested, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
+        partition_list = to_partitions(partitions)
+        topics = by_topic(partition_list, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
         body = cls(group_id=group_id)
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)
@@ -675,7 +681,7 @@ class AsyncAdmin(
         results = {
             partition: row_error(row, f"offset of {partition}") for partition, row in partition_rows(answer.topics)
         }
-        require_success(results, requested)
+        require_success(results, partition_list)
 
     # -------------------------------------------------------------------------------------------- delegation tokens
 
@@ -738,7 +744,9 @@ class AsyncAdmin(
             BrokerError: brokers have no ``delegation.token.secret.key``.
         """
         cls = self.settings.message("DescribeDelegationTokenRequest")
-        rows = None if owners is None else [cls.DescribeDelegationTokenOwner(**_principal("", one)) for one in owners]
+        rows = (
+            None if owners is None else [cls.DescribeDelegationTokenOwner(**_principal("", owner)) for owner in owners]
+        )
         answer = await self._send_to_any_broker(cls(owners=rows), "delegation tokens", retriable=())
         return [_token(entry, [_text_of(row) for row in entry.renewers], "") for entry in answer.tokens]
 
@@ -746,14 +754,14 @@ class AsyncAdmin(
 
     async def _change_topics(
         self,
-        requested: Iterable[TopicItem],
+        items: Iterable[TopicItem],
         to_request: Callable[[list[TopicItem]], Any],
         get_rows: Callable[[Any], Iterable[Any]],
     ) -> None:
         """Send a change of topics to the controller, again for topics that exceed its quota of changes (KIP-599).
 
         Args:
-            requested: topic names or topic ids.
+            items: topic names or topic ids.
             to_request: function that returns the request for some of the topics.
             get_rows: function that returns the response's rows, one for each topic.
         """
@@ -770,7 +778,7 @@ class AsyncAdmin(
             return {topic: results[topic] for topic in topics if topic in results}
 
         controller = ControllerLookup(self._cluster)
-        require_success(await self._request_items(requested, controller, send, CONTROLLER_CODES))
+        require_success(await self._request_items(items, controller, send, CONTROLLER_CODES))
 
 
 def _principal(prefix: str, text: str) -> dict[str, str]:
@@ -795,25 +803,27 @@ def _token(answer: Any, renewers: Iterable[str], unit: str) -> DelegationToken:
 
 def _classic_group(match: Any) -> GroupDescription:
     members = tuple(
-        _member(entry, entry.group_instance_id, _assigned(entry.member_assignment)) for entry in match.members
+        _member(entry, entry.group_instance_id, _decode_assignment(entry.member_assignment)) for entry in match.members
     )
     return GroupDescription(match.group_id, match.group_state, match.protocol_type, match.protocol_data, members)
 
 
 def _new_group(match: Any) -> GroupDescription:
     members = tuple(
-        _member(entry, entry.instance_id, [(at.topic_name, at.partitions) for at in entry.assignment.topic_partitions])
+        _member(
+            entry, entry.instance_id, [(row.topic_name, row.partitions) for row in entry.assignment.topic_partitions]
+        )
         for entry in match.members
     )
     return GroupDescription(match.group_id, match.group_state, "consumer", match.assignor_name, members)
 
 
-def _member(entry: Any, instance_id: str | None, assigned: Iterable[tuple[str, Iterable[int]]]) -> MemberDescription:
-    partitions = tuple(TopicPartition(topic, number) for topic, numbers in assigned for number in numbers)
+def _member(entry: Any, instance_id: str | None, assignment: Iterable[tuple[str, Iterable[int]]]) -> MemberDescription:
+    partitions = tuple(TopicPartition(topic, number) for topic, numbers in assignment for number in numbers)
     return MemberDescription(entry.member_id, instance_id, entry.client_id, entry.client_host, partitions)
 
 
-def _assigned(data: bytes) -> list[tuple[str, list[int]]]:
+def _decode_assignment(data: bytes) -> list[tuple[str, list[int]]]:
     """Return a member's partitions. Assignments of other protocols, such as Connect's, cannot be decoded."""
     try:
         match, _ = decode_versioned("ConsumerProtocolAssignment", data)

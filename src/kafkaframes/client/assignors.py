@@ -23,12 +23,12 @@ class Member:
 
     Attributes:
         topics: names of the subscribed topics.
-        owned: partitions that the member owned in ``generation``, according to its subscription.
+        owned_partitions: partitions that the member owned in ``generation``, according to its subscription.
         instance_id: id of a static member (KIP-345). Static members have the same order after a restart.
     """
 
     topics: frozenset[str]
-    owned: tuple[TopicPartition, ...] = ()
+    owned_partitions: tuple[TopicPartition, ...] = ()
     generation: int = -1
     instance_id: str | None = None
 
@@ -46,12 +46,12 @@ def assign_range(members: Members, counts: Counts) -> Assignment:
     """
     result: Assignment = {name: [] for name in members}
     for topic in sorted(counts):
-        takers = [name for name in _in_order(members) if topic in members[name].topics]
-        if not takers:
+        subscribers = [name for name in _in_order(members) if topic in members[name].topics]
+        if not subscribers:
             continue
-        share, more = divmod(counts[topic], len(takers))
+        share, more = divmod(counts[topic], len(subscribers))
         first = 0
-        for index, name in enumerate(takers):
+        for index, name in enumerate(subscribers):
             end = first + share + (index < more)
             result[name] += [TopicPartition(topic, entry) for entry in range(first, end)]
             first = end
@@ -63,7 +63,7 @@ def assign_round_robin(members: Members, counts: Counts) -> Assignment:
     result: Assignment = {name: [] for name in members}
     order = _in_order(members)
     index = 0
-    for partition in _all(counts):
+    for partition in _all_partitions(counts):
         if not any(partition.topic in member.topics for member in members.values()):
             continue
         while partition.topic not in members[order[index % len(order)]].topics:
@@ -75,25 +75,24 @@ def assign_round_robin(members: Members, counts: Counts) -> Assignment:
 
 def assign_sticky(members: Members, counts: Counts) -> Assignment:
     """Keep the partitions of members as far as a balanced assignment allows (KIP-54)."""
-    result = _kept(members, counts)
+    result = _collect_claims(members, counts)
     owner = {entry: name for name, partitions in result.items() for entry in partitions}
-    for partition in _all(counts):
+    for partition in _all_partitions(counts):
         if partition not in owner:
-            takers = [name for name in _in_order(members) if partition.topic in members[name].topics]
-            if takers:
-                name = min(takers, key=lambda entry: len(result[entry]))
+            subscribers = [name for name in _in_order(members) if partition.topic in members[name].topics]
+            if subscribers:
+                name = min(subscribers, key=lambda entry: len(result[entry]))
                 result[name].append(partition)
     _balance(members, result)
-    return {name: sorted(partitions, key=_slot) for name, partitions in result.items()}
+    return {name: sorted(partitions, key=_sort_key) for name, partitions in result.items()}
 
 
 def assign_cooperative_sticky(members: Members, counts: Counts) -> Assignment:
     """Assign as ``assign_sticky``. A partition that moves is unassigned until its old member gives it up (KIP-429)."""
-    requested = assign_sticky(members, counts)
-    owner = {entry: name for name, partitions in _kept(members, counts).items() for entry in partitions}
+    target = assign_sticky(members, counts)
+    owner = {entry: name for name, partitions in _collect_claims(members, counts).items() for entry in partitions}
     return {
-        name: [entry for entry in partitions if owner.get(entry, name) == name]
-        for name, partitions in requested.items()
+        name: [entry for entry in partitions if owner.get(entry, name) == name] for name, partitions in target.items()
     }
 
 
@@ -112,19 +111,19 @@ def _in_order(members: Members) -> list[str]:
     return sorted(members, key=lambda name: (members[name].instance_id is None, members[name].instance_id or name))
 
 
-def _all(counts: Counts) -> list[TopicPartition]:
+def _all_partitions(counts: Counts) -> list[TopicPartition]:
     return [TopicPartition(topic, entry) for topic in sorted(counts) for entry in range(counts[topic])]
 
 
-def _slot(partition: TopicPartition) -> tuple[str, int]:
+def _sort_key(partition: TopicPartition) -> tuple[str, int]:
     return partition.topic, partition.partition
 
 
-def _kept(members: Members, counts: Counts) -> Assignment:
+def _collect_claims(members: Members, counts: Counts) -> Assignment:
     """Return the valid claims of the members. If two claim a partition, the newer generation wins."""
     owner: dict[TopicPartition, str] = {}
     for name in sorted(members, key=lambda entry: (-members[entry].generation, entry)):
-        for partition in members[name].owned:
+        for partition in members[name].owned_partitions:
             exists = 0 <= partition.partition < counts.get(partition.topic, 0)
             if exists and partition.topic in members[name].topics:
                 owner.setdefault(partition, name)
@@ -136,14 +135,14 @@ def _kept(members: Members, counts: Counts) -> Assignment:
 
 def _balance(members: Members, result: Assignment) -> None:
     """Move partitions from members with many to members with fewer, while that improves the balance."""
-    moved = True
-    while moved:
-        moved = False
-        for giver in sorted(result, key=lambda name: -len(result[name])):
-            for partition in sorted(result[giver], key=_slot, reverse=True):
-                takers = [name for name in result if partition.topic in members[name].topics]
-                taker = min(takers, key=lambda name: (len(result[name]), name))
-                if len(result[taker]) + 1 < len(result[giver]):
-                    result[giver].remove(partition)
-                    result[taker].append(partition)
-                    moved = True
+    has_moved = True
+    while has_moved:
+        has_moved = False
+        for source in sorted(result, key=lambda name: -len(result[name])):
+            for partition in sorted(result[source], key=_sort_key, reverse=True):
+                subscribers = [name for name in result if partition.topic in members[name].topics]
+                target = min(subscribers, key=lambda name: (len(result[name]), name))
+                if len(result[target]) + 1 < len(result[source]):
+                    result[source].remove(partition)
+                    result[target].append(partition)
+                    has_moved = True

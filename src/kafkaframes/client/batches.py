@@ -88,14 +88,14 @@ class WrittenBatches(list[int]):
     """The offset of the first record of each batch that was written.
 
     Attributes:
-        divided: number of batches that were larger than the leader accepts: their records were decoded and written in
-            smaller batches.
+        divided_count: number of batches that were larger than the leader accepts: their records were decoded and
+            written in smaller batches.
     """
 
-    def __init__(self, base_offsets: Iterable[int] = (), *, divided: int = 0) -> None:
+    def __init__(self, base_offsets: Iterable[int] = (), *, divided_count: int = 0) -> None:
         """Create a list of offsets, with the number of divided batches."""
         super().__init__(base_offsets)
-        self.divided = divided
+        self.divided_count = divided_count
 
 
 @dataclass(slots=True, eq=False)
@@ -103,12 +103,12 @@ class Delivery:
     """The result of a batch, complete when each of its records has one.
 
     Attributes:
-        done: a future of the results of all parts, in order. It never ends in an exception.
+        results: a future of the results of all parts, in order. It never ends in an exception.
         open_records: number of records without a result.
         is_divided: whether the batch was divided, because it was larger than a leader accepts.
     """
 
-    done: asyncio.Future[list[PartResult]]
+    results: asyncio.Future[list[PartResult]]
     open_records: int
     is_divided: bool = False
     parts: list[PartResult] = field(default_factory=list)
@@ -117,8 +117,8 @@ class Delivery:
         """Add the result of a part."""
         self.parts.append(part)
         self.open_records -= part.records
-        if not self.open_records and not self.done.done():
-            self.done.set_result(sorted(self.parts, key=attrgetter("first")))
+        if not self.open_records and not self.results.done():
+            self.results.set_result(sorted(self.parts, key=attrgetter("first")))
 
 
 @dataclass(slots=True, eq=False)
@@ -128,11 +128,11 @@ class Batch:
     Attributes:
         data: encoded batch.
         count: number of its offsets, which is also the number of its sequences.
-        created: time of creation, in seconds of the sender's clock.
+        created_at: time of creation, in seconds of the sender's clock.
         delivery: receives the result. The parts of a divided batch share one delivery.
         first: position of the first record in the undivided batch.
-        stamped: stamp in the batch header.
-        number: base sequence, kept for retries; None before the batch is first sent.
+        header_stamp: stamp in the batch header.
+        assigned_stamp: base sequence, kept for retries; None before the batch is first sent.
         order: position among the partition's batches, in the order of ``put``.
         in_doubt: whether the batch was written to a connection and its result is unknown.
         last_error: rejection or connection error after which the batch was last retried.
@@ -143,11 +143,11 @@ class Batch:
     partition: TopicPartition
     data: bytes
     count: int
-    created: float
+    created_at: float
     delivery: Delivery
     first: int = 0
-    stamped: Stamp = NOT_STAMPED
-    number: Stamp | None = None
+    header_stamp: Stamp = NOT_STAMPED
+    assigned_stamp: Stamp | None = None
     order: int = 0
     in_doubt: bool = False
     attempts: int = 0
@@ -155,12 +155,12 @@ class Batch:
     not_before: float = 0.0
     is_reported: bool = False
 
-    def stamp(self) -> None:
+    def write_stamp(self) -> None:
         """Write the base sequence into the batch header if it is not there yet."""
-        number = self.number
-        if number is not None and self.stamped != number:
-            self.data = stamped(self.data, number.producer, number.base_sequence, transactional=number.transactional)
-            self.stamped = number
+        stamp = self.assigned_stamp
+        if stamp is not None and self.header_stamp != stamp:
+            self.data = stamp_batch(self.data, stamp.producer, stamp.base_sequence, transactional=stamp.transactional)
+            self.header_stamp = stamp
 
 
 _CRC_AT: Final = BATCH_V2.position_of("crc")
@@ -170,18 +170,18 @@ _BASE_OFFSET_0: Final = bytes(8)
 _PRODUCER: Final = struct.Struct(">qhi")
 
 
-def stamped(data: bytes, producer: Producer, base_sequence: int, *, transactional: bool) -> bytes:
+def stamp_batch(data: bytes, producer: Producer, base_sequence: int, *, transactional: bool) -> bytes:
     """Return a format 2 batch with this producer, base sequence and transactional bit, and a matching CRC."""
-    changed = bytearray(data)
-    (attributes,) = struct.unpack_from(">h", changed, _ATTRIBUTES_AT)
+    buffer = bytearray(data)
+    (attributes,) = struct.unpack_from(">h", buffer, _ATTRIBUTES_AT)
     attributes = attributes | TRANSACTIONAL if transactional else attributes & ~TRANSACTIONAL
-    struct.pack_into(">h", changed, _ATTRIBUTES_AT, attributes)
-    _PRODUCER.pack_into(changed, _PRODUCER_AT, *producer, base_sequence)
-    struct.pack_into(">I", changed, _CRC_AT, crc32c(memoryview(changed)[_ATTRIBUTES_AT:]))
-    return bytes(changed)
+    struct.pack_into(">h", buffer, _ATTRIBUTES_AT, attributes)
+    _PRODUCER.pack_into(buffer, _PRODUCER_AT, *producer, base_sequence)
+    struct.pack_into(">I", buffer, _CRC_AT, crc32c(memoryview(buffer)[_ATTRIBUTES_AT:]))
+    return bytes(buffer)
 
 
-def split(data: bytes) -> Iterator[tuple[bytes, int]]:
+def iterate_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Split built bytes into format 2 batches. Yield each with the number of its offsets.
 
     Each batch gets base offset 0, which is outside the CRC. A broker accepts such offsets without recompression.
@@ -192,9 +192,9 @@ def split(data: bytes) -> Iterator[tuple[bytes, int]]:
     batches = scan_all(data)
     position = batches.end.position
     if position < len(data):
-        rest = count_text(len(data) - position, "byte")
+        remaining_text = count_text(len(data) - position, "byte")
         raise CorruptRecordError(
-            f"{rest} at the end {verb_text(len(data) - position)} not a complete batch: {batches.end.reason}",
+            f"{remaining_text} at the end {verb_text(len(data) - position)} not a complete batch: {batches.end.reason}",
             position=position,
         )
     if not batches.is_v2.all():

@@ -53,7 +53,7 @@ class MemberHost(Protocol):
         """The cluster metadata."""
 
     @property
-    def owned(self) -> list[TopicPartition]:
+    def owned_partitions(self) -> list[TopicPartition]:
         """The partitions that the caller owns, including those whose ``on_assign`` or ``on_revoke`` is running."""
 
     @property
@@ -65,13 +65,13 @@ class MemberHost(Protocol):
         """The names of the subscribed topics."""
 
     @property
-    def has_lost(self) -> bool:
+    def has_lost_partitions(self) -> bool:
         """Whether the caller has not been notified of lost partitions yet. It may still commit their positions."""
 
     def backoff_s(self, attempt: int) -> float:
         """Return the backoff after a number of failures, in seconds."""
 
-    def lose_all(self) -> None:
+    def drop_all(self) -> None:
         """Stop returning records of all partitions, because other members may own them."""
 
     def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
@@ -114,7 +114,7 @@ class ClassicMember:
         )
         self._group_topics: frozenset[str] | None = None  # topics of all members, if this member is the leader
         self._counts: dict[str, int] = {}  # partition counts of these topics at the last assignment
-        self._under_way: Request | None = None
+        self._in_flight: Request | None = None
         self._heartbeat: Heartbeat | None = None  # in flight
         self._heartbeat_due = 0.0
         self._not_before = 0.0
@@ -133,7 +133,7 @@ class ClassicMember:
     @property
     def must_revoke_all(self) -> bool:
         """Whether the caller must give up all partitions before the member can join."""
-        return self._is_eager and self._must_join and not self._is_out and bool(self._host.owned)
+        return self._is_eager and self._must_join and not self._is_out and bool(self._host.owned_partitions)
 
     @property
     def accepts_assignment(self) -> bool:
@@ -148,7 +148,7 @@ class ClassicMember:
     @property
     def _waits_for_caller(self) -> bool:
         """Whether the caller must poll before the member can join."""
-        return self._must_join and (self.must_revoke_all or self._host.has_lost)
+        return self._must_join and (self.must_revoke_all or self._host.has_lost_partitions)
 
     @property
     def _is_out(self) -> bool:
@@ -166,10 +166,10 @@ class ClassicMember:
         if self._is_out:
             return []
         result: list[Request] = []
-        if self._under_way is None and now >= self._not_before:
+        if self._in_flight is None and now >= self._not_before:
             request = self._next_step()
             if request is not None:
-                self._under_way = request
+                self._in_flight = request
                 result.append(request)
         if self._heartbeat is None and not self._is_joining and self.is_member and now >= self._heartbeat_due:
             self._heartbeat = Heartbeat(self._member_id, self._generation)
@@ -181,7 +181,7 @@ class ClassicMember:
         if self._is_out:
             return None
         times = []
-        if self._under_way is None and self.is_rebalancing and not self._waits_for_caller:
+        if self._in_flight is None and self.is_rebalancing and not self._waits_for_caller:
             times.append(self._not_before)
         if self._heartbeat is None and not self._is_joining and self.is_member:
             times.append(self._heartbeat_due)
@@ -190,7 +190,7 @@ class ClassicMember:
     @property
     def _is_joining(self) -> bool:
         """Whether a JoinGroup is in flight. The coordinator needs no heartbeats in this time."""
-        return isinstance(self._under_way, JoinGroup)
+        return isinstance(self._in_flight, JoinGroup)
 
     def _next_step(self) -> Request | None:
         if self._must_join:
@@ -198,7 +198,7 @@ class ClassicMember:
                 return None
             host = self._host
             host.forget_unclaimed()
-            return JoinGroup(self._member_id, self._generation, host.topics, tuple(host.owned))
+            return JoinGroup(self._member_id, self._generation, host.topics, tuple(host.owned_partitions))
         if self._answer is None:
             return None
         if self._answer.members is not None and self._assignment is None:
@@ -212,17 +212,17 @@ class ClassicMember:
 
     # ------------------------------------------------------------------------------------------------------ answers
 
-    def answered(self, request: Request, answer: object, now: float) -> None:
+    def process_response(self, request: Request, answer: object, now: float) -> None:
         """Process the response to a request."""
         if request is self._heartbeat:
             self._heartbeat = None
             self._heartbeat_due = now + self._heartbeat_s
             return
-        if request is not self._under_way:
+        if request is not self._in_flight:
             return
-        self._under_way, self._failures, self._not_before = None, 0, now
+        self._in_flight, self._failures, self._not_before = None, 0, now
         if isinstance(request, JoinGroup) and isinstance(answer, JoinGroupAnswer):
-            self._joined(request, answer, now)
+            self._process_join(request, answer, now)
         elif isinstance(request, FetchMetadata):
             self._assign()
         elif isinstance(request, SyncGroup):
@@ -231,13 +231,13 @@ class ClassicMember:
             self._heartbeat_due = now + self._heartbeat_s
             self._host.set_target(dict.fromkeys(answer, NIL_UUID))  # type: ignore[call-overload]
 
-    def _joined(self, request: JoinGroup, answer: JoinGroupAnswer, now: float) -> None:
+    def _process_join(self, request: JoinGroup, answer: JoinGroupAnswer, now: float) -> None:
         self._member_id = answer.member_id
         if answer.generation < 0:
             return  # the member joins again with this id
         self._generation = answer.generation
-        is_claim_old = not set(request.owned).issubset(
-            self._host.owned
+        is_claim_old = not set(request.owned_partitions).issubset(
+            self._host.owned_partitions
         )  # the request claimed partitions that are revoked now, and others wait for them
         self._must_join = is_claim_old or request.topics != self._host.topics
         self._answer, self._assignment = answer, None
@@ -269,15 +269,15 @@ class ClassicMember:
         cluster = self._host.cluster
         return {topic: len(cluster.partitions_of(topic)) for topic in self._group_topics or ()}
 
-    def failed(self, request: Request, error: Exception, now: float) -> None:
+    def process_failure(self, request: Request, error: Exception, now: float) -> None:
         """Process the failure of a request."""
         if request is self._heartbeat:
             self._heartbeat = None
             if isinstance(request, Heartbeat) and request.generation != self._generation:
                 return
             self._heartbeat_due = now + self._host.backoff_s(self._failures)
-        elif request is self._under_way:
-            self._under_way = None
+        elif request is self._in_flight:
+            self._in_flight = None
             if isinstance(request, LeaveGroup):
                 return  # the session expires at the coordinator
             if isinstance(request, FetchMetadata) and not is_retriable(error):
@@ -288,15 +288,15 @@ class ClassicMember:
         else:
             return
         self._failures += 1
-        if not self._starts_over(error) and not is_retriable(error):
+        if not self._must_restart(error) and not is_retriable(error):
             self._host.raise_later(error)
 
-    def _starts_over(self, error: Exception) -> bool:
+    def _must_restart(self, error: Exception) -> bool:
         """Return whether an error requires the member to rejoin or to stop, and update the state accordingly."""
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
-            self._forget()
+            self._reset()
             return True
         if code not in JOIN_AGAIN:
             return False
@@ -304,21 +304,21 @@ class ClassicMember:
         self._answer = self._assignment = None
         if code != ErrorCode.REBALANCE_IN_PROGRESS:
             member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self._member_id
-            self._forget()
+            self._reset()
             self._member_id = member_id
         return True
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """Reset the state after the coordinator has removed the member."""
         self._member_id, self._generation = "", _NO_GENERATION
         self._must_join = True
-        self._answer = self._assignment = self._under_way = self._heartbeat = None
+        self._answer = self._assignment = self._in_flight = self._heartbeat = None
         self._group_topics = None
-        self._host.lose_all()
+        self._host.drop_all()
 
     # ------------------------------------------------------------------------------------------------------- events
 
-    def polled(self, now: float) -> None:
+    def process_poll(self, now: float) -> None:
         """Process a poll of the caller."""
         if self.awaits_poll:
             self.awaits_poll, self._not_before = False, now
@@ -329,9 +329,9 @@ class ClassicMember:
             return None
         request = self.leave()
         self._has_left = False
-        self._forget()
+        self._reset()
         self.awaits_poll = True
-        self._under_way = request
+        self._in_flight = request
         return request
 
     def leave(self) -> GroupRequest | None:
@@ -341,23 +341,23 @@ class ClassicMember:
             return None
         return LeaveGroup(self._member_id)
 
-    def gave_up(self, now: float) -> None:
+    def process_revocation(self, now: float) -> None:
         """Rejoin after the caller has given up revoked partitions, because other members wait for them."""
         if not self._must_join and not self._is_eager:
             self._must_join, self._not_before = True, now
 
-    def took_over(self, now: float) -> None:
+    def process_takeover(self, now: float) -> None:
         """Do nothing: the classic protocol does not report when assigned partitions are taken over."""
 
-    def commit_refused(self, error: Exception, now: float) -> None:
+    def process_commit_error(self, error: Exception, now: float) -> None:
         """Rejoin at once if the error of a rejected commit requires it."""
-        self._starts_over(error)
+        self._must_restart(error)
 
-    def subscription_changed(self, now: float) -> None:
+    def process_subscription_change(self, now: float) -> None:
         """Rejoin with the new topics."""
         self._must_join = True
 
-    def metadata_updated(self, now: float) -> None:
+    def process_metadata(self, now: float) -> None:
         """Rejoin if this member is the leader and partition counts have changed since its assignment."""
         is_leader = self._group_topics is not None and self._answer is None
         if is_leader and not self._must_join and self._counts_now() != self._counts:

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kafkaframes.client.loop import Home, background, create_objects_apart
+from kafkaframes.client.loop import Home, background, create_objects_in_thread
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
@@ -77,13 +77,15 @@ class ClusterClient:
         self._connections: dict[tuple[int, Channel], Connection] = {}
         self._brokers: dict[int, Broker] = {}  # brokers of the connections, by node id
         self.on_connection: Callable[[], None] = lambda: None  # called after a connection for requests was opened
-        self._retired: list[Connection] = []  # connections with expired authentication and requests in flight
+        self._retired_connections: list[
+            Connection
+        ] = []  # connections with expired authentication and requests in flight
         self._opening: dict[tuple[int, Channel], asyncio.Lock] = {}
         self._failures: dict[int, tuple[int, float]] = {}  # node id: failures in a row, time of the next attempt
-        self.unreachable = Unreachable(settings.client_id)
+        self.unreachable = UnreachableBrokers(settings.client_id)
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
-        self._closed = False
+        self._is_closed = False
         self.last_error: BrokerError | NetworkError | None = None  # last error of a step that is being retried
         self.metrics = ClientMetrics(
             settings.metrics_prefix,
@@ -91,8 +93,8 @@ class ClusterClient:
             max_samples=settings.metrics_num_samples,
             sample_s=settings.metrics_sample_window_ms / 1000,
         )
-        opened, ended = self.metrics.client["connection-creation"], self.metrics.client["connection-close"]
-        self.metrics.add_gauge("connection-count", lambda: opened.count - ended.count)
+        open_sensor, close_sensor = self.metrics.client["connection-creation"], self.metrics.client["connection-close"]
+        self.metrics.add_gauge("connection-count", lambda: open_sensor.count - close_sensor.count)
         self.metrics.add_gauge("metadata-age", self._metadata_age)
         self.metrics.add_gauge(
             "requests-in-flight", lambda: sum(entry.in_flight for entry in self._connections.values())
@@ -106,7 +108,7 @@ class ClusterClient:
     @property
     def is_closed(self) -> bool:
         """Whether the client was closed."""
-        return self._closed
+        return self._is_closed
 
     # ------------------------------------------------------------------------------------------------ connections
 
@@ -131,7 +133,7 @@ class ClusterClient:
             BrokerError: the broker rejects the client.
         """
         self.home.check()
-        if self._closed:
+        if self._is_closed:
             raise NetworkError("this client was closed")
         if (connection := self.open_connection(broker, channel)) is not None:
             return connection
@@ -143,36 +145,38 @@ class ClusterClient:
         if (wait := not_before - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         address = format_address(broker.host, broker.port)
-        if self.unreachable.trying(address):
+        if self.unreachable.start_attempt(address):
             asyncio.get_running_loop().call_later(_FIRST_WARNING_S, self.unreachable.warn, address)
         try:
             metrics = self._node_metrics.get(broker.node_id)
             if metrics is None:
                 metrics = self._node_metrics[broker.node_id] = NodeMetrics(self.metrics, broker.node_id)
-            opened = await Connection.open(broker.host, broker.port, self.settings, metrics)
+            connection = await Connection.open(broker.host, broker.port, self.settings, metrics)
         except (NetworkError, BrokerError) as error:
             self._count_authentication(error)
-            self.unreachable.failed(address, str(error))
+            self.unreachable.record_failure(address, str(error))
             if broker.node_id >= 0:  # bootstrap servers have negative ids
                 self.cluster.mark_unreachable(broker.node_id)
             pause = _backoff_s(failures, self.settings.reconnect_backoff_ms, self.settings.reconnect_backoff_max_ms)
             self._failures[broker.node_id] = (failures + 1, time.monotonic() + pause)
             raise
-        self.unreachable.reached(address)
+        self.unreachable.record_success(address)
         self._count_authentication(None)
-        if self._closed:
-            opened.close()
+        if self._is_closed:
+            connection.close()
             raise NetworkError("this client was closed")
         self._failures.pop(broker.node_id, None)
         key = broker.node_id, channel
-        if (before := self._connections.get(key)) is not None:
-            before.retire()
-            self._retired = [entry for entry in (*self._retired, before) if not entry.has_ended]
-        self._connections[key] = opened
+        if (old_connection := self._connections.get(key)) is not None:
+            old_connection.retire()
+            self._retired_connections = [
+                entry for entry in (*self._retired_connections, old_connection) if not entry.has_ended
+            ]
+        self._connections[key] = connection
         self._brokers[broker.node_id] = broker
         if channel is Channel.REQUESTS:
             self.on_connection()
-        return opened
+        return connection
 
     def _count_authentication(self, error: Exception | None) -> None:
         """Count the authentication of a connection. Connections without TLS and SASL have none."""
@@ -207,19 +211,19 @@ class ClusterClient:
             raise last
         raise NetworkError(f"no broker can be reached: {'; '.join(map(str, (*errors.values(), last)))}")
 
-    async def sent(self) -> None:
+    async def drain(self) -> None:
         """Wait until all data is written to the sockets, at most ``request_timeout_ms``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.request_timeout_ms / 1000):
-                await asyncio.gather(*(known.sent() for known in self._connections.values()))
+                await asyncio.gather(*(connection.drain() for connection in self._connections.values()))
 
     async def close(self) -> None:
         """Close all connections."""
-        self._closed = True
+        self._is_closed = True
         self.unreachable.clear()
         for task in self._refreshing.values():
             task.cancel()
-        for entry in (*self._connections.values(), *self._retired):
+        for entry in (*self._connections.values(), *self._retired_connections):
             entry.close()
         self._connections.clear()
 
@@ -231,7 +235,7 @@ class ClusterClient:
         body: Message,
         *,
         version: int | None = None,
-        most: int | None = None,
+        max_version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
         """Send a request once to a broker, or to any broker if None. Return the body of the response.
@@ -240,10 +244,10 @@ class ClusterClient:
             NetworkError, BrokerError: as ``Connection.request``.
         """
         connection = await (self.any_connection() if broker is None else self.connection(broker))
-        at = connection.version_of(body, most=most) if version is None else version
-        return await connection.request(body, version=at, timeout_ms=timeout_ms)
+        request_version = connection.version_of(body, max_version=max_version) if version is None else version
+        return await connection.request(body, version=request_version, timeout_ms=timeout_ms)
 
-    async def retried(
+    async def retry(
         self,
         step: Callable[[], Awaitable[Result]],
         *,
@@ -271,8 +275,8 @@ class ClusterClient:
                 self.last_error = error
                 pause = self.backoff_s(attempt)
                 attempt += 1
-                late = time.monotonic() + pause >= deadline
-                if self._closed or not can_retry(error) or attempt > self.settings.retries or late:
+                is_late = time.monotonic() + pause >= deadline
+                if self._is_closed or not can_retry(error) or attempt > self.settings.retries or is_late:
                     raise
                 await asyncio.sleep(pause)
 
@@ -293,15 +297,15 @@ class ClusterClient:
             can_share: whether concurrent equal calls share a request. Its response may be older than a later call, and
                 not contain a change that was made before that call.
         """
-        requested = None if topics is None else frozenset(topics)
+        topic_names = None if topics is None else frozenset(topics)
         if not can_share:
-            await self._refresh(requested, create)
+            await self._refresh(topic_names, create)
             return
-        task = self._refreshing.get(requested)
+        task = self._refreshing.get(topic_names)
         if task is None:
-            task = background(self._refresh(requested, create))
-            self._refreshing[requested] = task
-            task.add_done_callback(lambda _: self._refreshing.pop(requested, None))
+            task = background(self._refresh(topic_names, create))
+            self._refreshing[topic_names] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(topic_names, None))
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -310,25 +314,29 @@ class ClusterClient:
                 raise NetworkError("this client was closed") from None
             raise
 
-    async def _refresh(self, requested: frozenset[str] | None, create: bool) -> None:
+    async def _refresh(self, topic_names: frozenset[str] | None, create: bool) -> None:
         connection = await self.any_connection()
         cls = self.settings.message("MetadataRequest")
         body = cls()
-        at = connection.version_of(body)
-        if at >= _WITH_CREATION_CHOSEN:  # in earlier versions, only the broker's setting decides
+        version = connection.version_of(body)
+        if version >= _WITH_CREATION_CHOSEN:  # in earlier versions, only the broker's setting decides
             body.allow_auto_topic_creation = create
-        if requested is not None:
-            body.topics = [cls.MetadataRequestTopic(name=name) for name in sorted(requested)]
+        if topic_names is not None:
+            body.topics = [cls.MetadataRequestTopic(name=name) for name in sorted(topic_names)]
         else:
-            body.topics = [] if at == 0 else None
-        response = await connection.request(body, version=at)
+            body.topics = [] if version == 0 else None
+        response = await connection.request(body, version=version)
         if response.error_code:
             raise broker_error(response.error_code, "metadata")
         topics = None
         if sum(len(topic.partitions) for topic in response.topics) > _MAX_INLINE_PARTITIONS:
-            topics = await create_objects_apart(partial(self.cluster.read_topics, response, requested))
+            topics = await create_objects_in_thread(partial(self.cluster.read_topics, response, topic_names))
         self.cluster.update(
-            response, now=time.monotonic(), is_everything=requested is None, requested=requested, topics=topics
+            response,
+            now=time.monotonic(),
+            is_everything=topic_names is None,
+            requested_topics=topic_names,
+            topics=topics,
         )
 
     async def topic(self, name: str, *, create: bool = False) -> None:
@@ -349,14 +357,14 @@ class ClusterClient:
 
         limit_ms = self.settings.default_api_timeout_ms
         if self.cluster.updated_at is None:  # the full timeout is for unreachable brokers, not for unknown topics
-            await self.retried(self.any_connection)
-        await self.retried(step, timeout_ms=limit_ms if create else min(limit_ms, UNKNOWN_TOPIC_PATIENCE_MS))
+            await self.retry(self.any_connection)
+        await self.retry(step, timeout_ms=limit_ms if create else min(limit_ms, UNKNOWN_TOPIC_PATIENCE_MS))
 
     def _has_fresh_topic(self, name: str) -> bool:
         """Return whether the metadata of a topic are known and not too old."""
         topic = self.cluster.topics.get(name)
         age_s = time.monotonic() - self.cluster.refreshed_at.get(name, 0.0)
-        is_fresh = name not in self.cluster.expired and age_s * 1000 < self.settings.metadata_max_age_ms
+        is_fresh = name not in self.cluster.expired_topics and age_s * 1000 < self.settings.metadata_max_age_ms
         return topic is not None and bool(topic.partitions) and is_fresh
 
     async def find_controller(self) -> Broker:
@@ -381,15 +389,15 @@ class ClusterClient:
         Raises:
             NetworkError, BrokerError: no broker returns metadata.
         """
-        requested = list(partitions)
+        partition_list = list(partitions)
         unknown = {
             entry.topic
-            for entry in requested
+            for entry in partition_list
             if not self._has_fresh_topic(entry.topic) or self.cluster.leader(entry) is None
         }
         if unknown:
             await self.refresh(unknown)
-        return {entry: self.cluster.leader(entry) or self._leader_error(entry) for entry in requested}
+        return {entry: self.cluster.leader(entry) or self._leader_error(entry) for entry in partition_list}
 
     def _leader_error(self, partition: TopicPartition) -> BrokerError:
         topic = self.cluster.topics.get(partition.topic)
@@ -411,8 +419,10 @@ class ClusterClient:
             await self.refresh([partition.topic])
             leader = self.cluster.leader(partition)
         if leader is None:
-            known = self.cluster.partition(partition)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.LEADER_NOT_AVAILABLE
+            partition_metadata = self.cluster.partition(partition)
+            code = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition_metadata is None else ErrorCode.LEADER_NOT_AVAILABLE
+            )
             raise broker_error(code, f"partition {partition}")
         return leader
 
@@ -435,20 +445,20 @@ class ClusterClient:
         Raises:
             NetworkError, BrokerError: no broker responds, or it supports no version of the request.
         """
-        requested = list(keys)
-        unknown = [key for key in requested if (kind, key) not in self._coordinators]
+        key_list = list(keys)
+        unknown = [key for key in key_list if (kind, key) not in self._coordinators]
         rows = await self._send_find_coordinator(unknown, kind) if unknown else {}
         for key, row in rows.items():
             if isinstance(row, Broker):
                 self._coordinators[kind, key] = row
-        return {key: rows[key] if key in rows else self._coordinators[kind, key] for key in requested}
+        return {key: rows[key] if key in rows else self._coordinators[kind, key] for key in key_list}
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
         """Look the coordinator up again next time, after it has moved or could not be reached."""
         self._coordinators.pop((kind, key), None)
 
     @contextlib.asynccontextmanager
-    async def coordinated(
+    async def coordinator_connection(
         self, key: str, kind: int = GROUP, channel: Channel = Channel.REQUESTS
     ) -> AsyncIterator[Connection]:
         """Yield a connection to the coordinator. If it cannot be reached, it is looked up again next time."""
@@ -465,34 +475,34 @@ class ClusterClient:
         body: Message,
         kind: int = GROUP,
         *,
-        most: int | None = None,
+        max_version: int | None = None,
         timeout_ms: int | None = None,
         channel: Channel = Channel.REQUESTS,
     ) -> Any:
         """Send a request once to the coordinator, as ``request`` does."""
-        async with self.coordinated(key, kind, channel) as connection:
-            at = connection.version_of(body, most=most)
-            return await connection.request(body, version=at, timeout_ms=timeout_ms)
+        async with self.coordinator_connection(key, kind, channel) as connection:
+            version = connection.version_of(body, max_version=max_version)
+            return await connection.request(body, version=version, timeout_ms=timeout_ms)
 
     def check_coordinator(
-        self, number: int, what: str, key: str, kind: int = GROUP, *, said: str | None = None
+        self, code: int, action: str, key: str, kind: int = GROUP, *, message: str | None = None
     ) -> None:
         """Raise the error of a coordinator's error code. If the coordinator has moved, look it up again next time."""
-        if number in COORDINATOR_MOVED:
+        if code in COORDINATOR_MOVED:
             self.forget_coordinator(key, kind)
-        if number:
-            raise broker_error(number, what, said)
+        if code:
+            raise broker_error(code, action, message)
 
     async def _send_find_coordinator(self, keys: list[str], kind: int) -> dict[str, Broker | BrokerError]:
         connection = await self.any_connection()
         cls = self.settings.message("FindCoordinatorRequest")
-        at = connection.version_of(cls(key_type=kind), least=1 if kind != GROUP else 0)
-        if at >= _KEYS_IN_A_LIST:
-            response = await connection.request(cls(key_type=kind, coordinator_keys=keys), version=at)
+        version = connection.version_of(cls(key_type=kind), min_version=1 if kind != GROUP else 0)
+        if version >= _KEYS_IN_A_LIST:
+            response = await connection.request(cls(key_type=kind, coordinator_keys=keys), version=version)
             rows = {row.key: row for row in response.coordinators}
             require_rows(keys, rows, "coordinators")
         else:
-            requests = [connection.request(cls(key_type=kind, key=key), version=at) for key in keys]
+            requests = [connection.request(cls(key_type=kind, key=key), version=version) for key in keys]
             rows = dict(zip(keys, await asyncio.gather(*requests), strict=True))
         return {
             key: broker_error(rows[key].error_code, f"coordinator of {key}")
@@ -502,64 +512,64 @@ class ClusterClient:
         }
 
 
-def _backoff_s(attempt: int, first_ms: int, most_ms: int) -> float:
-    return float(min(first_ms * 2 ** min(attempt, 20), most_ms) / 1000 * _RANDOM.uniform(0.8, 1.2))
+def _backoff_s(attempt: int, first_ms: int, max_ms: int) -> float:
+    return float(min(first_ms * 2 ** min(attempt, 20), max_ms) / 1000 * _RANDOM.uniform(0.8, 1.2))
 
 
 @dataclass(slots=True)
-class _Failing:
+class _Failure:
     since: float
     next_warning: float
     cause: str
     warnings: int = 0
 
-    def described(self, address: str) -> str:
+    def describe(self, address: str) -> str:
         return self.cause if address in self.cause else f"{address}: {self.cause}"
 
 
-class Unreachable:
+class UnreachableBrokers:
     """The unreachable addresses of one client, with start time and cause. Times are seconds of the monotonic clock."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._failing: dict[str, _Failing] = {}
+        self._failures: dict[str, _Failure] = {}
 
-    def trying(self, address: str) -> bool:
+    def start_attempt(self, address: str) -> bool:
         """Record a connection attempt. Return whether it is the first: then ``warn`` is to be called in a second."""
-        if address in self._failing:
+        if address in self._failures:
             return False
         now = time.monotonic()
-        self._failing[address] = _Failing(now, now + _FIRST_WARNING_S, "no answer yet")
+        self._failures[address] = _Failure(now, now + _FIRST_WARNING_S, "no answer yet")
         return True
 
-    def failed(self, address: str, cause: str) -> None:
+    def record_failure(self, address: str, cause: str) -> None:
         """Record the cause of a failed attempt."""
-        self.trying(address)
-        self._failing[address].cause = cause
+        self.start_attempt(address)
+        self._failures[address].cause = cause
         self.warn(address)
 
-    def reached(self, address: str) -> None:
+    def record_success(self, address: str) -> None:
         """Record that a connection was opened."""
-        known = self._failing.pop(address, None)
-        if known is not None and known.warnings:
+        failure = self._failures.pop(address, None)
+        if failure is not None and failure.warnings:
             _LOG.warning(
-                "client %r has reached %s after %.0f s", self._client_id, address, time.monotonic() - known.since
+                "client %r has reached %s after %.0f s", self._client_id, address, time.monotonic() - failure.since
             )
 
     def clear(self) -> None:
         """Remove all addresses, because no further attempt is made."""
-        self._failing.clear()
+        self._failures.clear()
 
     def warn(self, address: str) -> None:
         """Write a log line if one is due."""
-        known, now = self._failing.get(address), time.monotonic()
-        if known is None or now < known.next_warning - _TIMER_S:
+        failure, now = self._failures.get(address), time.monotonic()
+        if failure is None or now < failure.next_warning - _TIMER_S:
             return
-        known.next_warning = now + _PAUSES_S[min(known.warnings, len(_PAUSES_S) - 1)]
-        known.warnings += 1
-        text, for_s = known.described(address), now - known.since
+        failure.next_warning = now + _PAUSES_S[min(failure.warnings, len(_PAUSES_S) - 1)]
+        failure.warnings += 1
+        text, for_s = failure.describe(address), now - failure.since
         _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, for_s, text)
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """Return every unreachable address with its cause; an empty text if there is none."""
-        return "; ".join(known.described(address) for address, known in self._failing.items())
+        return "; ".join(failure.describe(address) for address, failure in self._failures.items())

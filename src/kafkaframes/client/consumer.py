@@ -27,10 +27,17 @@ from kafkaframes.client.classic_member import JOIN_AGAIN
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
 from kafkaframes.client.consumer_task import ConsumerTask
-from kafkaframes.client.fetched import BufferedBatches, ConsumerRecord, Fetched, Records, placed, schema_of
+from kafkaframes.client.fetched import (
+    BufferedBatches,
+    ConsumerRecord,
+    FetchedBatches,
+    Records,
+    schema_of,
+    select_output_columns,
+)
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
 from kafkaframes.client.interceptors import CONSUMER_HOOKS, Interceptors
-from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, background, cancelled, waited, warn_unclosed
+from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, background, cancel_tasks, wait_for_event, warn_unclosed
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -42,7 +49,7 @@ from kafkaframes.client.metadata import (
 from kafkaframes.client.metrics import MetricName, PollMetrics, TaggedValues, measure_ns
 from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
-from kafkaframes.client.settings import ConsumerSettings, choices, merged
+from kafkaframes.client.settings import ConsumerSettings, choices, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.client.topic_lookups import AsyncTopicLookupClient
 from kafkaframes.errors import (
@@ -89,7 +96,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
         """
-        super().__init__(ConsumerSettings.of(merged(bootstrap_servers, options)))
+        super().__init__(ConsumerSettings.of(merge_options(bootstrap_servers, options)))
         for name in self.settings.strategies:
             choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
         self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
@@ -116,7 +123,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._committed_at = time.monotonic()
         self._auto_commit: asyncio.Task[None] | None = None
         self._reading_task: asyncio.Task[Any] | None = None
-        self._iterated: tuple[Records, int] | None = None  # what an iteration reads, and what was left of it
+        self._iteration: tuple[Records, int] | None = None  # what an iteration reads, and what was left of it
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
         self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
         self._interceptors = Interceptors.load(self.settings.interceptors, CONSUMER_HOOKS)
@@ -186,7 +193,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         self._cluster.home.check()
         self._is_closed = True
-        self._task.changed.set()  # waiting reads fail
+        self._task.change_event.set()  # waiting reads fail
         deadline = time.monotonic() + timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -194,7 +201,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         except TimeoutError:
             _LOG.warning("client %r: leaving took longer than %d ms", self.settings.client_id, timeout_ms)
         finally:
-            await cancelled(self._auto_commit)
+            await cancel_tasks(self._auto_commit)
             await self._task.close()
             await self._telemetry.close(max(deadline - time.monotonic(), 0.0))
             await self._cluster.close()
@@ -227,24 +234,24 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if self._machine.member is not None:
             raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
         starts = to_partition_mapping(partitions) if isinstance(partitions, Mapping) else {}
-        requested = to_partitions(partitions)
+        partition_list = to_partitions(partitions)
         end_offsets = None if ends is None else to_partition_mapping(ends)
-        await self._reach(requested)
+        await self._reach(partition_list)
         self._positions.errors.clear()  # of earlier reads: a partition that still fails reports its error again
         states = self._positions.states
-        for entry in requested:
+        for entry in partition_list:
             if entry not in states:
                 self._positions.add(entry, Ownership.PENDING, offset=starts.get(entry))
             elif entry in starts:
                 states[entry].move(Step.FETCH, starts[entry])
         self._task.start()
         try:
-            await self._find_positions([entry for entry in requested if entry not in starts])
+            await self._find_positions([entry for entry in partition_list if entry not in starts])
         except BaseException:
             for state in [state for state in states.values() if state.ownership is Ownership.PENDING]:
                 self._positions.remove(state.partition)
             raise
-        for entry in set(states) - set(requested):
+        for entry in set(states) - set(partition_list):
             self._positions.remove(entry)
         for state in states.values():
             state.ownership = Ownership.OWNED
@@ -261,20 +268,20 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         deadline = time.monotonic() + self.settings.default_api_timeout_ms / 1000
         while True:
-            self._task.changed.clear()
+            self._task.change_event.clear()
             self._raise_own_failure()
             if self._positions.errors:
                 raise self._positions.errors.popleft()
             states = [self._positions.states[entry] for entry in partitions]
             missing = [state for state in states if not state.has_offset and state.step is not Step.STUCK]
-            left = deadline - time.monotonic()
+            remaining_s = deadline - time.monotonic()
             if not missing:
                 return
-            if left <= 0:
+            if remaining_s <= 0:
                 names = ", ".join(str(state.partition) for state in missing)
                 limit = f"default_api_timeout_ms={self.settings.default_api_timeout_ms}"
                 raise missing[0].error or NetworkError(f"no position was found for {names} in {limit}")
-            await waited(self._task.changed, left)
+            await wait_for_event(self._task.change_event, remaining_s)
 
     async def subscribe(
         self,
@@ -306,18 +313,18 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             raise OptionError("subscribe takes topics, or a pattern")
         await self._reach(self.settings.servers)
         await self.unsubscribe()
-        compiled = None if pattern is None else re.compile(pattern)
-        if compiled is not None:
-            topics = [name for name in await self.topics() if compiled.fullmatch(name)]
+        compiled_pattern = None if pattern is None else re.compile(pattern)
+        if compiled_pattern is not None:
+            topics = [name for name in await self.topics() if compiled_pattern.fullmatch(name)]
         names = [topics] if isinstance(topics, str) else list(topics or ())
         self._listeners = (on_assign, on_revoke)
-        self._machine.subscribe(names, compiled, time.monotonic())
+        self._machine.subscribe(names, compiled_pattern, time.monotonic())
         self._task.start()
 
-    async def _reach(self, requested: Sized) -> None:
+    async def _reach(self, partitions: Sized) -> None:
         """Check that a broker responds if there are partitions to read. Otherwise a read would wait silently."""
-        if requested and self._cluster.cluster.updated_at is None:
-            await self._cluster.retried(lambda: self._cluster.refresh([]))
+        if partitions and self._cluster.cluster.updated_at is None:
+            await self._cluster.retry(lambda: self._cluster.refresh([]))
 
     async def unsubscribe(self) -> None:
         """Call ``on_revoke``, leave the group and stop reading."""
@@ -327,7 +334,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     async def _end_assignment(self, *, commit: bool) -> None:
         """Give up all partitions, and notify the caller and the group."""
         is_member = self._machine.member is not None
-        self._machine.begin_end()
+        self._machine.prepare_end()
         try:
             if not is_member and commit:
                 await self._commit_for_end(self.assignment())
@@ -335,7 +342,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 await self._run_callback(callback, commit=commit)
         finally:
             self._count_iterated()
-            self._iterated = None
+            self._iteration = None
             request = self._machine.end()
             if request is not None:
                 await self._task.leave(request)
@@ -348,24 +355,24 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     async def _run_callback(self, callback: Callback, *, commit: bool) -> None:
         """Notify the caller of partitions. Commit revoked ones first."""
         machine = self._machine
-        machine.callback_begun(callback)
+        machine.begin_callback(callback)
         try:
             if callback.kind is CallbackKind.REVOKE and commit:
                 await self._commit_for_end(callback.partitions)
             listener = self._listeners[0 if callback.kind is CallbackKind.ASSIGN else 1]
             if listener is not None:
                 sensor = self._cluster.metrics.sensors("coordinator-metrics")[_CALLBACK_SENSORS[callback.kind]]
-                started = time.monotonic()
+                start_s = time.monotonic()
                 await self._call_listener(listener, list(callback.partitions))
-                sensor.record((time.monotonic() - started) * 1000)
+                sensor.record((time.monotonic() - start_s) * 1000)
         except BaseException as error:
             if callback.kind is CallbackKind.ASSIGN or not isinstance(error, Exception):
-                machine.callback_aborted(callback)
+                machine.abort_callback(callback)
             else:
-                machine.callback_returned(callback, time.monotonic())
+                machine.end_callback(callback, time.monotonic())
             raise
         else:
-            machine.callback_returned(callback, time.monotonic())
+            machine.end_callback(callback, time.monotonic())
         finally:
             self._task.wake()
 
@@ -409,9 +416,11 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         await self._seek_to(LATEST, partitions)
 
-    async def _seek_to(self, which: int, partitions: Sequence[PartitionLike]) -> None:
-        requested = [self._state(entry).partition for entry in partitions or self.assignment()]
-        starts = await offsets.ends(self._cluster, requested, which, read_committed=self.settings.reads_committed)
+    async def _seek_to(self, timestamp: int, partitions: Sequence[PartitionLike]) -> None:
+        partition_list = [self._state(entry).partition for entry in partitions or self.assignment()]
+        starts = await offsets.ends(
+            self._cluster, partition_list, timestamp, read_committed=self.settings.reads_committed
+        )
         for partition, offset in starts.items():
             self.seek(partition, offset)
 
@@ -456,15 +465,15 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         for state in [self._state(entry) for entry in partitions]:
             state.is_paused = False
-        self._task.changed.set()
+        self._task.change_event.set()
         self._task.wake()
 
     def _state(self, partition: PartitionLike) -> PartitionState:
         self._cluster.home.check()
-        known = to_partition(partition)
-        state = self._machine.state_of(known)
+        topic_partition = to_partition(partition)
+        state = self._machine.state_of(topic_partition)
         if state is None:
-            raise OptionError(f"{known} is not assigned to this consumer")
+            raise OptionError(f"{topic_partition} is not assigned to this consumer")
         return state
 
     async def skip_gap(self, partition: PartitionLike, end: int) -> bool:
@@ -477,19 +486,21 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Returns:
             Whether the position is at or after ``end`` now.
         """
-        known = self._state(partition).partition
-        at = self.position(known)
-        if at >= end:
+        topic_partition = self._state(partition).partition
+        position = self.position(topic_partition)
+        if position >= end:
             return True
-        if not await holds_nothing(self._cluster, known, at, end, read_committed=self.settings.reads_committed):
+        if not await holds_nothing(
+            self._cluster, topic_partition, position, end, read_committed=self.settings.reads_committed
+        ):
             return False
-        if self.position(known) == at:  # no records arrived in the meantime
-            self.seek(known, end)
+        if self.position(topic_partition) == position:  # no records arrived in the meantime
+            self.seek(topic_partition, end)
         return True
 
     # ---------------------------------------------------------------------------------------------------- reading
 
-    async def fetch(self, timeout_ms: int | None = 1_000) -> Fetched | None:
+    async def fetch(self, timeout_ms: int | None = 1_000) -> FetchedBatches | None:
         """Return the next batches of one partition as bytes.
 
         Args:
@@ -509,18 +520,18 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         with self._reading("fetch()"):
             return await self._fetch(_deadline(timeout_ms))
 
-    async def _fetch(self, deadline: float | None) -> Fetched | None:
-        buffered = await self._wait(deadline)
-        if buffered is None:
+    async def _fetch(self, deadline: float | None) -> FetchedBatches | None:
+        next_buffer = await self._wait(deadline)
+        if next_buffer is None:
             return None
-        state, entry = buffered
+        state, entry = next_buffer
         entry.select_formats(self.settings.formats)
-        fetched = entry.take_bytes()
+        fetched_batches = entry.take_bytes()
         state.release_read()
-        if fetched is not None:
-            self._count_read(state, fetched.record_count)
+        if fetched_batches is not None:
+            self._count_read(state, fetched_batches.record_count)
         self._task.wake()
-        return fetched
+        return fetched_batches
 
     @contextlib.contextmanager
     def _reading(self, method: str) -> Iterator[None]:
@@ -544,10 +555,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     async def _wait(self, deadline: float | None) -> tuple[PartitionState, BufferedBatches] | None:
         """Perform due work, wait for records and return their buffer. Return None if there are none at the deadline."""
         while True:
-            self._task.changed.clear()
+            self._task.change_event.clear()
             await self._attend()
-            if (buffered := self._next_buffer()) is not None:
-                return buffered
+            if (next_buffer := self._next_buffer()) is not None:
+                return next_buffer
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 await asyncio.sleep(0)  # lets the background task run if the caller never waits
@@ -555,17 +566,17 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             times = [time_s for time_s in (deadline, self._commit_time()) if time_s is not None]
             self._machine.is_waiting = True
             try:
-                await waited(self._task.changed, max(min(times) - now, 0.0) if times else None)
+                await wait_for_event(self._task.change_event, max(min(times) - now, 0.0) if times else None)
             finally:
                 self._machine.is_waiting = False
-                self._machine.made_progress(time.monotonic())
+                self._machine.record_progress(time.monotonic())
 
     async def _attend(self) -> None:
         """Process a poll: call due callbacks, raise the next error, and start a due commit."""
         self._raise_own_failure()
         if self._unreported_commits:
             await self._report_commits()
-        if self._machine.polled(time.monotonic()):
+        if self._machine.process_poll(time.monotonic()):
             self._task.wake()
         while (callback := self._machine.next_callback()) is not None:
             await self._run_callback(callback, commit=True)
@@ -578,8 +589,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._cluster.home.check()
         if self._is_closed:
             raise NetworkError("this client was closed")
-        if self._task.broken is not None:
-            raise self._task.broken
+        if self._task.failure is not None:
+            raise self._task.failure
 
     async def fetch_arrow(
         self,
@@ -615,24 +626,28 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     async def _fetch_arrow(self, deadline: float | None, columns: Sequence[str], max_bytes: int) -> pa.Table:
         inner, schema = schema_of(tuple(columns))
-        requested = inner if "offset" in inner else ("offset", *inner)
+        record_columns = inner if "offset" in inner else ("offset", *inner)
         rows: list[pa.RecordBatch] = []
-        size = held = 0
-        while size < max_bytes and held < current_budget() and (buffered := await self._wait(deadline)) is not None:
-            state, entry = buffered
+        size = held_bytes = 0
+        while (
+            size < max_bytes
+            and held_bytes < current_budget()
+            and (next_buffer := await self._wait(deadline)) is not None
+        ):
+            state, entry = next_buffer
             entry.select_formats(self.settings.formats)
             entry.undo_open()
             size += entry.size_bytes
             first = len(rows)
             try:
-                for batch in entry.open(requested, current_budget() - held, **self._reading_options):
-                    rows.append(placed(batch, state.partition, columns, schema))
+                for batch in entry.open(record_columns, current_budget() - held_bytes, **self._reading_options):
+                    rows.append(select_output_columns(batch, state.partition, columns, schema))
             except CorruptRecordError:
                 if not rows:
                     raise
                 break  # the next call raises it
             finally:
-                held += entry.decoded_bytes
+                held_bytes += entry.decoded_bytes
                 state.release_read()
                 self._count_read(state, sum(batch.num_rows for batch in rows[first:]))
                 self._task.wake()
@@ -654,17 +669,19 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             BrokerError: a partition cannot be read, or the coordinator refuses the membership.
             CorruptRecordError: a batch is damaged; its partition's position stays before the batch.
         """
-        most = self.settings.max_poll_records if max_records is None else max_records
-        taken: list[ConsumerRecord] = []
+        max_count = self.settings.max_poll_records if max_records is None else max_records
+        consumed_records: list[ConsumerRecord] = []
         with self._reading("poll()"):
             records = await self._open_next(_deadline(timeout_ms))
             while records is not None:
-                taken += records.take(most - len(taken))
+                consumed_records += records.take(max_count - len(consumed_records))
                 self._count_taken(records)
-                records = self._next_records() if len(taken) < most else None
-        if self._interceptors is None or not taken:
-            return taken
-        result: list[ConsumerRecord] = await self._call_interceptors(partial(self._interceptors.on_consume, taken))
+                records = self._next_records() if len(consumed_records) < max_count else None
+        if self._interceptors is None or not consumed_records:
+            return consumed_records
+        result: list[ConsumerRecord] = await self._call_interceptors(
+            partial(self._interceptors.on_consume, consumed_records)
+        )
         return result
 
     async def _open_next(self, deadline: float | None) -> Records | None:
@@ -673,8 +690,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             CorruptRecordError: a batch is damaged. The next call returns the records before it.
         """
-        while (buffered := await self._wait(deadline)) is not None:
-            state, entry = buffered
+        while (next_buffer := await self._wait(deadline)) is not None:
+            state, entry = next_buffer
             if (records := entry.next_records) is not None:
                 return records
             entry.select_formats(self.settings.formats)
@@ -691,14 +708,14 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     def _next_records(self) -> Records | None:
         """Return the decoded records to return next; None if batches must be decoded or fetched."""
-        buffered = self._next_buffer()
-        return None if buffered is None else buffered[1].next_records
+        next_buffer = self._next_buffer()
+        return None if next_buffer is None else next_buffer[1].next_records
 
     def _next_buffer(self) -> tuple[PartitionState, BufferedBatches] | None:
-        buffered = self._positions.next_buffer()
-        if buffered is None:
+        next_buffer = self._positions.next_buffer()
+        if next_buffer is None:
             return None
-        state, entry = buffered
+        state, entry = next_buffer
         assert isinstance(entry, BufferedBatches)
         return state, entry
 
@@ -711,17 +728,17 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             records = await self._open_next(None)
         assert records is not None  # without a deadline
         records.resume()
-        self._iterated = records, records.unread_count
+        self._iteration = records, records.unread_count
         return records
 
     def _notice_iteration(self, now: float) -> float | None:
         """Record that an iteration has taken records, which counts as polling. Return the time of the next check."""
-        if self._iterated is None:
+        if self._iteration is None:
             return None
-        records, left = self._iterated
-        if records.unread_count != left:
-            self._iterated = records, records.unread_count
-            self._machine.made_progress(now)
+        records, unread_count = self._iteration
+        if records.unread_count != unread_count:
+            self._iteration = records, records.unread_count
+            self._machine.record_progress(now)
         due = self._commit_time()
         if due is not None and due <= now:
             records.interrupt()
@@ -730,8 +747,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     def _count_iterated(self) -> None:
         """Count the records that an iteration has taken, which it does without the consumer's knowledge."""
-        if self._iterated is not None:
-            self._count_taken(self._iterated[0])
+        if self._iteration is not None:
+            self._count_taken(self._iteration[0])
 
     def _count_taken(self, records: Records) -> None:
         count = records.count_taken()
@@ -740,8 +757,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     def _interrupt_iteration(self) -> None:
         """End an iteration before its next record, so that it processes a poll."""
-        if self._iterated is not None:
-            self._iterated[0].interrupt()
+        if self._iteration is not None:
+            self._iteration[0].interrupt()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
@@ -788,11 +805,13 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if self._machine.member is not None and not self._machine.member.is_member:
             reason = f"the consumer is not a member of group {member.group_id}"
             raise broker_error(ErrorCode.UNKNOWN_MEMBER_ID, reason)
-        requested: Mapping[TopicPartition, CommittedOffset | int]
-        requested = self._positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)
-        await cancelled(self._auto_commit)  # it would write older offsets later
+        offsets_to_commit: Mapping[TopicPartition, CommittedOffset | int]
+        offsets_to_commit = (
+            self._positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)
+        )
+        await cancel_tasks(self._auto_commit)  # it would write older offsets later
         with measure_ns(self._cluster.metrics.client["commit-sync"]):
-            await self._commit(requested, self.settings.default_api_timeout_ms)
+            await self._commit(offsets_to_commit, self.settings.default_api_timeout_ms)
         self._committed_at = time.monotonic()
         await self._report_commits()
 
@@ -812,8 +831,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         skip_unknown_topics: bool = False,
     ) -> None:
         """Commit under the member's identity. If its epoch has changed, repeat it with the new one (KIP-848)."""
-        started = time.monotonic()
-        deadline = started + timeout_ms / 1000
+        start_s = time.monotonic()
+        deadline = start_s + timeout_ms / 1000
         while True:
             member, left_ms = self.group_metadata(), max(int((deadline - time.monotonic()) * 1000), 1)
             try:
@@ -826,7 +845,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                     topic_ids=self._topic_ids(offsets),
                 )
                 commits = self._cluster.metrics.sensors("coordinator-metrics")["commit"]
-                commits.record((time.monotonic() - started) * 1000)
+                commits.record((time.monotonic() - start_s) * 1000)
                 if self._interceptors is not None and offsets:
                     self._unreported_commits.append(
                         {entry: to_committed_offset(value) for entry, value in offsets.items()}
@@ -842,8 +861,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     async def _report_commits(self) -> None:
         """Call ``on_commit`` of interceptors for the commits that have succeeded since the last call."""
         while self._unreported_commits and self._interceptors is not None:
-            committed = self._unreported_commits.popleft()
-            await self._call_interceptors(partial(self._interceptors.on_commit, committed))
+            committed_offsets = self._unreported_commits.popleft()
+            await self._call_interceptors(partial(self._interceptors.on_commit, committed_offsets))
 
     def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, UUID]:
         """Return the known topic ids of offsets."""
@@ -853,10 +872,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     async def _has_new_identity(self, member: GroupMember, deadline: float) -> bool:
         """Wait for the heartbeat response with the member's epoch. Return whether it is still a member."""
         while self.group_metadata() == member and time.monotonic() < deadline:
-            self._task.changed.clear()
-            await waited(self._task.changed, deadline - time.monotonic())
-        known = self._machine.member
-        return known is not None and known.is_member and known.identity != member
+            self._task.change_event.clear()
+            await wait_for_event(self._task.change_event, deadline - time.monotonic())
+        current_member = self._machine.member
+        return current_member is not None and current_member.is_member and current_member.identity != member
 
     async def _commit_for_end(self, partitions: Iterable[TopicPartition]) -> None:
         """With automatic commits, try to commit positions before partitions are given up, once, as in Java."""
@@ -864,7 +883,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         member = self._machine.member
         if not offsets or (member is not None and not member.is_member):
             return
-        await cancelled(self._auto_commit)
+        await cancel_tasks(self._auto_commit)
         limit_ms = min(self.settings.default_api_timeout_ms, self.settings.max_poll_interval_ms // 2)
         try:
             await self._commit(offsets, limit_ms, skip_unknown_topics=True)
@@ -887,9 +906,9 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 ``default_api_timeout_ms``.
             OptionError: the consumer has no ``group_id``.
         """
-        group_id, requested = self.group_metadata().group_id, to_partitions(partitions)
+        group_id, partition_list = self.group_metadata().group_id, to_partitions(partitions)
         with measure_ns(self._cluster.metrics.client["committed"]):
-            return await group_offsets.committed(self._cluster, group_id, requested, stable=True)
+            return await group_offsets.fetch_committed(self._cluster, group_id, partition_list, stable=True)
 
     def _commit_time(self) -> float | None:
         """Return the time of the next automatic commit."""
@@ -907,7 +926,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if member is not None and not member.is_member:
             return
         self._committed_at = now
-        offsets = self._positions_to_commit(self._machine.owned)
+        offsets = self._positions_to_commit(self._machine.owned_partitions)
         if offsets:
             self._auto_commit = background(self._commit_in_background(offsets))
 
@@ -918,7 +937,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             is_passing = error.code in JOIN_AGAIN or error.code == ErrorCode.STALE_MEMBER_EPOCH or is_retriable(error)
             if not is_passing:
                 self._machine.raise_later(error)
-                self._task.changed.set()
+                self._task.change_event.set()
                 return
             _LOG.warning("offsets were not committed, and are again at the next interval: %s", error)
         except NetworkError as error:

@@ -67,9 +67,9 @@ class ConsumerMachine:
     """The state machine of one consumer.
 
     Attributes:
-        cluster: cluster metadata. ``metadata_updated`` must be called after each change.
+        cluster: cluster metadata. ``process_metadata`` must be called after each change.
         positions: positions of the partitions.
-        lost: lost partitions whose ``on_revoke`` was not called yet. Other members may own them.
+        lost_partitions: lost partitions whose ``on_revoke`` was not called yet. Other members may own them.
         is_waiting: whether the caller waits for records, which counts as polling.
     """
 
@@ -113,7 +113,7 @@ class ConsumerMachine:
         self._pattern: re.Pattern[str] | None = None
         self._target: Mapping[TopicPartition, UUID] | None = None
         self._may_revoke = False  # whether the last target may lack owned partitions
-        self.lost: dict[TopicPartition, PartitionState] = {}
+        self.lost_partitions: dict[TopicPartition, PartitionState] = {}
         self._polled_at = 0.0
         self.is_waiting = False
         self._is_ending = False
@@ -137,7 +137,7 @@ class ConsumerMachine:
         self._metadata_at = now if pattern is not None else None
         self._polled_at = now
 
-    def begin_end(self) -> None:
+    def prepare_end(self) -> None:
         """Prepare the end of the membership: ``next_callback`` revokes all partitions. ``end`` must follow."""
         self._is_ending = True
         self._drop_pending(())
@@ -148,31 +148,32 @@ class ConsumerMachine:
         self.member, self.topics, self._pattern, self._target = None, (), None, None
         self._is_ending = self.positions.is_subscribed = False
         self._leaving.clear()
-        self.lost.clear()
+        self.lost_partitions.clear()
         for partition in list(self.positions.states):
             self.positions.remove(partition)
         return request
 
-    def polled(self, now: float) -> bool:
+    def process_poll(self, now: float) -> bool:
         """Process a poll of the caller, and return whether ``requests`` has new requests."""
         self._expire(now)  # an interval that has expired before this poll remains expired
         self._polled_at = now
         joins = self.member is not None and self.member.awaits_poll
         if self.member is not None:
-            self.member.polled(now)
+            self.member.process_poll(now)
         return joins or bool(self._leaving)
 
-    def made_progress(self, now: float) -> None:
+    def record_progress(self, now: float) -> None:
         """Record that the caller has taken records, which counts as polling."""
         self._polled_at = now
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """The caller's partitions, including lost ones before their ``on_revoke``."""
-        return [*self.owned, *(entry for entry in self.lost if entry not in self.owned)]
+        owned_partitions = self.owned_partitions
+        return [*owned_partitions, *(entry for entry in self.lost_partitions if entry not in owned_partitions)]
 
     @property
-    def owned(self) -> list[TopicPartition]:
+    def owned_partitions(self) -> list[TopicPartition]:
         """The partitions that the caller owns, including those whose ``on_assign`` or ``on_revoke`` is running."""
         states = self.positions.states.values()
         return [state.partition for state in states if state.ownership is not Ownership.PENDING]
@@ -183,15 +184,15 @@ class ConsumerMachine:
         return any(state.ownership is not Ownership.PENDING for state in self.positions.states.values())
 
     @property
-    def has_lost(self) -> bool:
+    def has_lost_partitions(self) -> bool:
         """Whether the caller has not been notified of lost partitions yet."""
-        return bool(self.lost or self._lost_while_revoking)
+        return bool(self.lost_partitions or self._lost_while_revoking)
 
     @property
     def owned_by_id(self) -> TopicPartitionsById:
         """The owned partitions by topic id."""
         topics: dict[UUID, list[int]] = {}
-        for entry in self.owned:
+        for entry in self.owned_partitions:
             topics.setdefault(self.positions.states[entry].topic_id, []).append(entry.partition)
         return tuple(sorted((topic_id, tuple(sorted(numbers))) for topic_id, numbers in topics.items()))
 
@@ -199,7 +200,7 @@ class ConsumerMachine:
         """Return the state of one of the caller's partitions."""
         state = self.positions.states.get(partition)
         is_visible = state is not None and state.ownership is not Ownership.PENDING
-        return state if is_visible else self.lost.get(partition)
+        return state if is_visible else self.lost_partitions.get(partition)
 
     # -------------------------------------------------------------------------------------------------- callbacks
 
@@ -230,31 +231,31 @@ class ConsumerMachine:
 
     def next_callback(self) -> Callback | None:
         """Return the next callback to call, or None."""
-        if self.lost:
-            return Callback(CallbackKind.LOSE, tuple(self.lost))
-        revoked = self._to_revoke()
-        if revoked:
-            return Callback(CallbackKind.REVOKE, tuple(revoked))
-        assigned = self._to_assign()
-        return Callback(CallbackKind.ASSIGN, tuple(assigned)) if assigned else None
+        if self.lost_partitions:
+            return Callback(CallbackKind.LOSE, tuple(self.lost_partitions))
+        revoked_partitions = self._partitions_to_revoke()
+        if revoked_partitions:
+            return Callback(CallbackKind.REVOKE, tuple(revoked_partitions))
+        assigned_partitions = self._partitions_to_assign()
+        return Callback(CallbackKind.ASSIGN, tuple(assigned_partitions)) if assigned_partitions else None
 
-    def _to_revoke(self) -> list[TopicPartition]:
+    def _partitions_to_revoke(self) -> list[TopicPartition]:
         if self._is_ending or (self.member is not None and self.member.must_revoke_all):
-            return self.owned
+            return self.owned_partitions
         if self.member is None or self._target is None or not self._may_revoke:
             return []
-        revoked = [entry for entry in self.owned if not self._is_meant(entry)]
-        self._may_revoke = bool(revoked)
-        return revoked
+        revoked_partitions = [entry for entry in self.owned_partitions if not self._is_in_target(entry)]
+        self._may_revoke = bool(revoked_partitions)
+        return revoked_partitions
 
-    def _is_meant(self, partition: TopicPartition) -> bool:
+    def _is_in_target(self, partition: TopicPartition) -> bool:
         """Return whether the group assigns a partition, with the topic id that is read."""
         state, target = self.positions.states[partition], self._target or {}
         if partition not in target:
             return False
         return not state.is_assigned_by_id or state.topic_id == target[partition]
 
-    def _to_assign(self) -> list[TopicPartition]:
+    def _partitions_to_assign(self) -> list[TopicPartition]:
         """Return the new partitions to assign. The list is empty until each has a position or an error."""
         new = self.positions.new_states()
         if not new:
@@ -264,14 +265,14 @@ class ConsumerMachine:
         is_held_back = self._is_ending or (self.member is not None and not self.member.accepts_assignment)
         return [state.partition for state in ready] if is_complete and not is_held_back else []
 
-    def callback_begun(self, callback: Callback) -> None:
+    def begin_callback(self, callback: Callback) -> None:
         """Record that a callback is about to be called."""
         ownership = Ownership.ASSIGNING if callback.kind is CallbackKind.ASSIGN else Ownership.REVOKING
         for entry in callback.partitions if callback.kind is not CallbackKind.LOSE else ():
             if entry in self.positions.states:
                 self.positions.states[entry].ownership = ownership
 
-    def callback_aborted(self, callback: Callback) -> None:
+    def abort_callback(self, callback: Callback) -> None:
         """Record that a callback was cancelled, and will be called again."""
         for entry in callback.partitions:
             state = self.positions.states.get(entry)
@@ -279,14 +280,14 @@ class ConsumerMachine:
                 state.ownership = Ownership.OWNED
                 if entry in self._lost_while_revoking:
                     self.positions.remove(entry)
-                    self.lost[entry] = state
+                    self.lost_partitions[entry] = state
         self._lost_while_revoking.clear()
 
-    def callback_returned(self, callback: Callback, now: float) -> None:
+    def end_callback(self, callback: Callback, now: float) -> None:
         """Record that a callback has returned, or that the caller has no function for it."""
         if callback.kind is CallbackKind.LOSE:
             for entry in callback.partitions:
-                self.lost.pop(entry, None)
+                self.lost_partitions.pop(entry, None)
             return
         for entry in callback.partitions:
             state = self.positions.states.get(entry)
@@ -300,16 +301,16 @@ class ConsumerMachine:
         if callback.kind is CallbackKind.REVOKE:
             self._fill_target()
         if self.member is not None and callback.kind is CallbackKind.ASSIGN:
-            self.member.took_over(now)
-        elif self.member is not None and not self._is_ending and not self._to_revoke():
-            self.member.gave_up(now)
+            self.member.process_takeover(now)
+        elif self.member is not None and not self._is_ending and not self._partitions_to_revoke():
+            self.member.process_revocation(now)
 
     # ---------------------------------------------------------------------------------------- what the group decides
 
     def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Set the partitions that the group assigns, with their topic ids if the group assigns by id."""
         self._target, self._may_revoke = dict(partitions), True
-        self._drop_pending([entry for entry in self.positions.states if self._is_meant(entry)])
+        self._drop_pending([entry for entry in self.positions.states if self._is_in_target(entry)])
         self._fill_target()
 
     def forget_unclaimed(self) -> None:
@@ -334,22 +335,22 @@ class ConsumerMachine:
             if entry not in self.positions.states:
                 self.positions.add(entry, Ownership.PENDING, topic_id=topic_id)
 
-    def _drop_pending(self, kept: Collection[TopicPartition]) -> None:
+    def _drop_pending(self, partitions_to_keep: Collection[TopicPartition]) -> None:
         for state in list(self.positions.states.values()):
-            if state.ownership is Ownership.PENDING and state.partition not in kept:
+            if state.ownership is Ownership.PENDING and state.partition not in partitions_to_keep:
                 self.positions.remove(state.partition)
 
-    def lose_all(self) -> None:
+    def drop_all(self) -> None:
         """Stop returning records of all partitions, because other members may own them."""
         self._target = None
         self._drop_pending(())
-        for entry in self.owned:
+        for entry in self.owned_partitions:
             if self.positions.states[entry].ownership is Ownership.REVOKING:  # its callback is running
                 self._lost_while_revoking.add(entry)
                 continue
             state = self.positions.remove(entry)
             if state is not None:
-                self.lost[entry] = state
+                self.lost_partitions[entry] = state
 
     def raise_later(self, error: Exception) -> None:
         """Raise an error in the next poll."""
@@ -358,7 +359,7 @@ class ConsumerMachine:
     def commit_refused(self, error: Exception, now: float) -> None:
         """Process the error of a rejected commit, which may require a rejoin."""
         if self.member is not None:
-            self.member.commit_refused(error, now)
+            self.member.process_commit_error(error, now)
 
     # -------------------------------------------------------------------------------------------------- requests
 
@@ -416,10 +417,10 @@ class ConsumerMachine:
 
     @property
     def _topics_of_interest(self) -> frozenset[str]:
-        owned = frozenset(entry.topic for entry in self.positions.states)
-        return owned.union(self.topics, () if self.member is None else self.member.topics_of_interest)
+        owned_topics = frozenset(entry.topic for entry in self.positions.states)
+        return owned_topics.union(self.topics, () if self.member is None else self.member.topics_of_interest)
 
-    def failed(self, request: Request, error: Exception, now: float) -> None:
+    def process_failure(self, request: Request, error: Exception, now: float) -> None:
         """Process the failure of a whole request."""
         if request is self._metadata_request and isinstance(request, FetchMetadata):
             self._metadata_request = None
@@ -429,29 +430,29 @@ class ConsumerMachine:
                 self.raise_later(error)
         elif isinstance(request, _GROUP_REQUESTS):
             if self.member is not None:
-                self.member.failed(request, error, now)
+                self.member.process_failure(request, error, now)
         else:
-            self.positions.failed(request, error, now)
+            self.positions.process_failure(request, error, now)
 
     # --------------------------------------------------------------------------------------------------- answers
 
-    def answered(self, request: Request, answer: object, now: float) -> None:
+    def process_response(self, request: Request, answer: object, now: float) -> None:
         """Process the response to a request."""
         if isinstance(request, FetchRecords):
-            self.positions.fetched(request, answer, now)  # type: ignore[arg-type]
+            self.positions.process_fetch(request, answer, now)  # type: ignore[arg-type]
         elif isinstance(request, _GROUP_REQUESTS):
             if isinstance(request, FetchMetadata):
-                self._metadata_answered(request, now)
+                self._process_metadata_response(request, now)
             if self.member is not None:
-                self.member.answered(request, answer, now)
+                self.member.process_response(request, answer, now)
         elif isinstance(request, FetchCommitted):
-            self.positions.committed(request, answer)  # type: ignore[arg-type]
+            self.positions.process_committed(request, answer)  # type: ignore[arg-type]
         elif isinstance(request, ListOffsets):
-            self.positions.listed(request, answer, now)  # type: ignore[arg-type]
+            self.positions.process_offsets(request, answer, now)  # type: ignore[arg-type]
         elif isinstance(request, FetchEpochEnds):
-            self.positions.validated(request, answer, now)  # type: ignore[arg-type]
+            self.positions.process_epoch_ends(request, answer, now)  # type: ignore[arg-type]
 
-    def _metadata_answered(self, request: FetchMetadata, now: float) -> None:
+    def _process_metadata_response(self, request: FetchMetadata, now: float) -> None:
         if request is self._metadata_request:
             self._metadata_request, self._metadata_failures = None, 0
             is_everything = request.topics is None or request.topics >= self._topics_of_interest
@@ -461,16 +462,16 @@ class ConsumerMachine:
             self.positions.stale_topics.clear()
         else:
             self.positions.stale_topics -= request.topics
-        self.metadata_updated(now, has_all_topics=request.topics is None)
+        self.process_metadata(now, has_all_topics=request.topics is None)
 
-    def metadata_updated(self, now: float, *, has_all_topics: bool = False) -> None:
+    def process_metadata(self, now: float, *, has_all_topics: bool = False) -> None:
         """Process new metadata of brokers and topics."""
         if has_all_topics and self._pattern is not None:
             matches = (topic.name for topic in self.cluster.topics.values() if not topic.is_internal)
             topics = tuple(sorted(name for name in matches if self._pattern.fullmatch(name)))
             if topics != self.topics and self.member is not None:
                 self.topics = topics
-                self.member.subscription_changed(now)
+                self.member.process_subscription_change(now)
         if self.member is not None:
-            self.member.metadata_updated(now)
-        self.positions.metadata_updated(self.cluster, now)
+            self.member.process_metadata(now)
+        self.positions.process_metadata(self.cluster, now)

@@ -54,13 +54,13 @@ class ConsumerMember:
         self._has_left = False
         self.awaits_poll = True
         self.fatal: Exception | None = None
-        self._under_way: ConsumerHeartbeat | None = None
+        self._in_flight: ConsumerHeartbeat | None = None
         self._due = 0.0
         self._failures = 0
         self._topics: tuple[str, ...] | None = (
             None  # last acknowledged topics; None if the next heartbeat must be complete
         )
-        self._owned: TopicPartitionsById = ()  # last acknowledged partitions
+        self._reported_partitions: TopicPartitionsById = ()  # last acknowledged partitions
         self._is_report_open = False  # a heartbeat has reported owned partitions, and no later one has a response
         self._assignment: TopicPartitionsById | None = None
         self._is_resolved = True  # the metadata have the names of all assigned topic ids
@@ -93,7 +93,7 @@ class ConsumerMember:
     @property
     def _waits_for_caller(self) -> bool:
         """Whether the caller must poll before the member can join."""
-        return self._epoch == _JOIN and self._host.has_lost
+        return self._epoch == _JOIN and self._host.has_lost_partitions
 
     @property
     def _is_out(self) -> bool:
@@ -106,43 +106,45 @@ class ConsumerMember:
 
     def requests(self, now: float) -> list[Request]:
         """Return the requests to send now."""
-        if self._is_out or self._waits_for_caller or self._under_way is not None or now < self._due:
+        if self._is_out or self._waits_for_caller or self._in_flight is not None or now < self._due:
             return []
-        owned, is_full = self._host.owned_by_id, self._topics is None or self._epoch == _JOIN
-        self._under_way = ConsumerHeartbeat(
+        owned_partitions, is_full = self._host.owned_by_id, self._topics is None or self._epoch == _JOIN
+        self._in_flight = ConsumerHeartbeat(
             self._member_id,
             self._epoch,
             is_full,
             self._host.topics if is_full or self._host.topics != self._topics else None,
-            owned if is_full or owned != self._owned else None,
+            owned_partitions if is_full or owned_partitions != self._reported_partitions else None,
         )
-        self._is_report_open = self._is_report_open or self._under_way.owned is not None
-        return [self._under_way]
+        self._is_report_open = self._is_report_open or self._in_flight.owned_partitions is not None
+        return [self._in_flight]
 
     def next_time(self, now: float) -> float | None:
         """Return the time of the next request, or None."""
-        is_busy = self._is_out or self._waits_for_caller or self._under_way is not None
+        is_busy = self._is_out or self._waits_for_caller or self._in_flight is not None
         return None if is_busy else self._due
 
-    def answered(self, request: Request, answer: object, now: float) -> None:
+    def process_response(self, request: Request, answer: object, now: float) -> None:
         """Process the response to a heartbeat."""
-        if request is not self._under_way or not isinstance(answer, ConsumerHeartbeatAnswer):
+        if request is not self._in_flight or not isinstance(answer, ConsumerHeartbeatAnswer):
             return
-        if self._under_way.epoch < 0:
-            self._under_way = None
+        if self._in_flight.epoch < 0:
+            self._in_flight = None
             return
-        sent, self._under_way, self._failures = self._under_way, None, 0
-        self._topics = self._topics if sent.topics is None else sent.topics
-        if sent.owned is not None:
-            self._owned, self._is_report_open = sent.owned, False
+        sent_request, self._in_flight, self._failures = self._in_flight, None, 0
+        self._topics = self._topics if sent_request.topics is None else sent_request.topics
+        if sent_request.owned_partitions is not None:
+            self._reported_partitions, self._is_report_open = sent_request.owned_partitions, False
         self._member_id, self._epoch = answer.member_id or self._member_id, answer.epoch
-        is_reported = self._owned == self._host.owned_by_id and self._topics == self._host.topics
+        is_reported = self._reported_partitions == self._host.owned_by_id and self._topics == self._host.topics
         self._due = now + answer.interval_s if is_reported else now
-        if sent.is_full:  # the response before it may be lost, and other members may have owned partitions since
+        if (
+            sent_request.is_full
+        ):  # the response before it may be lost, and other members may have owned partitions since
             self._host.forget_unclaimed()
         if answer.assignment is not None:
             self._assignment = answer.assignment
-        if self._assignment is not None and (sent.is_full or answer.assignment is not None):
+        if self._assignment is not None and (sent_request.is_full or answer.assignment is not None):
             self._resolve()
 
     def _resolve(self) -> None:
@@ -161,12 +163,12 @@ class ConsumerMember:
             }
         )
 
-    def failed(self, request: Request, error: Exception, now: float) -> None:
+    def process_failure(self, request: Request, error: Exception, now: float) -> None:
         """Process the failure of a heartbeat."""
-        if request is not self._under_way:
+        if request is not self._in_flight:
             return
-        is_leave = self._under_way.epoch < 0
-        self._under_way = self._topics = None
+        is_leave = self._in_flight.epoch < 0
+        self._in_flight = self._topics = None
         if is_leave:
             return  # the session expires at the coordinator
         self._due = now + self._host.backoff_s(self._failures)
@@ -174,20 +176,20 @@ class ConsumerMember:
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
-            self._forget()
+            self._reset()
         elif code in MEMBER_FENCED:
-            self._forget()
+            self._reset()
         elif not is_retriable(error):
             self._host.raise_later(error)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """Reset the state after the coordinator has removed the member."""
         self._epoch = _JOIN
-        self._topics = self._assignment = self._under_way = None
-        self._owned, self._is_resolved, self._is_report_open = (), True, False
-        self._host.lose_all()
+        self._topics = self._assignment = self._in_flight = None
+        self._reported_partitions, self._is_resolved, self._is_report_open = (), True, False
+        self._host.drop_all()
 
-    def polled(self, now: float) -> None:
+    def process_poll(self, now: float) -> None:
         """Process a poll of the caller."""
         if self.awaits_poll:
             self.awaits_poll, self._due = False, now
@@ -198,36 +200,36 @@ class ConsumerMember:
             return None
         request = self.leave()
         self._has_left = False
-        self._forget()
+        self._reset()
         self.awaits_poll = True
-        self._under_way = request
+        self._in_flight = request
         return request
 
     def leave(self) -> ConsumerHeartbeat | None:
         """End the membership and return the request to send, if any."""
         self._has_left = True
-        if self._epoch <= 0 and self._under_way is None:
+        if self._epoch <= 0 and self._in_flight is None:
             return None
         return ConsumerHeartbeat(self._member_id, _LEAVE if self._instance_id is None else _LEAVE_TEMPORARILY)
 
-    def gave_up(self, now: float) -> None:
+    def process_revocation(self, now: float) -> None:
         """Report to the coordinator at once that partitions were given up."""
         self._due = min(self._due, now) if self._failures == 0 else self._due
 
-    def took_over(self, now: float) -> None:
+    def process_takeover(self, now: float) -> None:
         """Report to the coordinator at once that partitions are owned."""
-        self.gave_up(now)
+        self.process_revocation(now)
 
-    def commit_refused(self, error: Exception, now: float) -> None:
+    def process_commit_error(self, error: Exception, now: float) -> None:
         """Send a heartbeat at once if the error of a rejected commit requires it."""
         if isinstance(error, BrokerError) and error.code in _REPORT_AT_ONCE:
             self._due = min(self._due, now)
 
-    def subscription_changed(self, now: float) -> None:
+    def process_subscription_change(self, now: float) -> None:
         """Report the new subscription to the coordinator at once."""
-        self.gave_up(now)
+        self.process_revocation(now)
 
-    def metadata_updated(self, now: float) -> None:
+    def process_metadata(self, now: float) -> None:
         """Pass on assigned topics whose names were missing in the metadata."""
         if self._assignment is not None and not self._is_resolved:
             self._resolve()

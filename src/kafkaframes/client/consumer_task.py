@@ -15,8 +15,8 @@ from typing import Any, Final
 from kafkaframes.client import fetch_session, group_offsets, offsets
 from kafkaframes.client.cluster import Channel, ClusterClient, is_retriable
 from kafkaframes.client.consumer_machine import ConsumerMachine
-from kafkaframes.client.fetch_session import BY_ID, FetchSession, Requested, SessionRequest, write_partitions
-from kafkaframes.client.fetched import BufferedBatches, Fetched
+from kafkaframes.client.fetch_session import BY_ID, FetchFields, FetchSession, SessionRequest, write_partitions
+from kafkaframes.client.fetched import BufferedBatches, FetchedBatches
 from kafkaframes.client.group_messages import GroupMessages
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
@@ -33,7 +33,7 @@ from kafkaframes.client.group_requests import (
     Request,
     SyncGroup,
 )
-from kafkaframes.client.loop import background, cancelled, waited
+from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import seconds_since
 from kafkaframes.client.positions import FetchAnswer
@@ -81,7 +81,7 @@ class ConsumerTask:
         self._group = None if settings.group_id is None else GroupMessages(cluster, settings, settings.group_id)
         self._sessions: dict[int, FetchSession] = {}  # by node id
         self._wake = asyncio.Event()
-        self.changed = asyncio.Event()
+        self.change_event = asyncio.Event()
         metrics = cluster.metrics
         self._fetching = metrics.sensors("fetch-manager-metrics")
         self._coordination = metrics.sensors("coordinator-metrics")
@@ -90,7 +90,7 @@ class ConsumerTask:
         self._rebalance_began: float | None = None  # start of the current rebalance
         metrics.add_gauge("last-heartbeat-seconds-ago", lambda: seconds_since(self._heartbeat_at))
         metrics.add_gauge("last-rebalance-seconds-ago", lambda: seconds_since(self._rebalance_at))
-        self.broken: Exception | None = None
+        self.failure: Exception | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -106,7 +106,7 @@ class ConsumerTask:
 
     async def close(self) -> None:
         """Stop the task, and cancel in-flight requests."""
-        await cancelled(self._task, *self._requests)
+        await cancel_tasks(self._task, *self._requests)
 
     async def leave(self, request: Request) -> None:
         """Report to the coordinator that the member leaves. If it does not respond, the session expires."""
@@ -127,35 +127,35 @@ class ConsumerTask:
                 times = [time_s for time_s in (self._machine.next_time(now), caller_due) if time_s is not None]
                 if self._machine.needs_caller:
                     self._call_caller()
-                    self.changed.set()
-                await waited(self._wake, max(min(times) - time.monotonic(), 0.0) if times else None)
+                    self.change_event.set()
+                await wait_for_event(self._wake, max(min(times) - time.monotonic(), 0.0) if times else None)
         except Exception as error:
-            self.broken = error
-            self.changed.set()
+            self.failure = error
+            self.change_event.set()
             self._call_caller()
 
     async def _send(self, request: Request) -> None:
-        machine, started = self._machine, time.monotonic()
+        machine, start_s = self._machine, time.monotonic()
         if isinstance(request, JoinGroup) and self._rebalance_began is None:
-            self._rebalance_began = started
+            self._rebalance_began = start_s
         try:
             answer = await self._execute(request)
-            self._count_group_answer(request, answer, started)
+            self._count_group_answer(request, answer, start_s)
         except Exception as error:
             self._count_group_failure(request, error)
-            machine.failed(request, error, time.monotonic())
+            machine.process_failure(request, error, time.monotonic())
         else:
-            machine.answered(request, answer, time.monotonic())
-        self.changed.set()
+            machine.process_response(request, answer, time.monotonic())
+        self.change_event.set()
         self.wake()
 
-    def _count_group_answer(self, request: Request, answer: object, started: float) -> None:
+    def _count_group_answer(self, request: Request, answer: object, start_s: float) -> None:
         """Count a response of the group coordinator."""
         sensor = _GROUP_SENSORS.get(type(request))
         if sensor is None:
             return
         now = time.monotonic()
-        self._coordination[sensor].record((now - started) * 1000, now)
+        self._coordination[sensor].record((now - start_s) * 1000, now)
         if sensor == "heartbeat":
             self._heartbeat_at = now
         is_assigned = isinstance(answer, ConsumerHeartbeatAnswer) and answer.assignment is not None
@@ -195,7 +195,7 @@ class ConsumerTask:
             return None
         if isinstance(request, FetchCommitted):
             assert settings.group_id is not None
-            return await group_offsets.committed_once(
+            return await group_offsets.fetch_committed_once(
                 cluster, settings.group_id, request.versions, stable=settings.reads_committed
             )
         if isinstance(request, ListOffsets):
@@ -216,10 +216,10 @@ class ConsumerTask:
         """Fetch from one node. With a fetch session (KIP-227), the request has only changed partitions."""
         settings, node = self._settings, request.node
         connection = await self._cluster.connection(node, Channel.FETCH)
-        requested = self._select_partitions(request)
-        if not requested:
+        partition_fields = self._select_partitions(request)
+        if not partition_fields:
             return {}
-        ids = {entry.topic: row.topic_id for entry, row in requested.items()}
+        ids = {entry.topic: row.topic_id for entry, row in partition_fields.items()}
         body = settings.message("FetchRequest")(
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
@@ -227,29 +227,29 @@ class ConsumerTask:
             isolation_level=int(settings.reads_committed),
             rack_id=settings.client_rack,
         )
-        version = connection.version_of(body, most=BY_ID - 1 if NIL_UUID in ids.values() else None)
+        version = connection.version_of(body, max_version=BY_ID - 1 if NIL_UUID in ids.values() else None)
         session = self._sessions.setdefault(node.node_id, FetchSession())
-        rows = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(requested), {})
+        rows = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(partition_fields), {})
         if version >= fetch_session.FIRST_VERSION:
-            rows = session.next_request(requested, by_id=version >= BY_ID)
-        write_partitions(body, rows, requested, version)
+            rows = session.next_request(partition_fields, by_id=version >= BY_ID)
+        write_partitions(body, rows, partition_fields, version)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
-        started = time.monotonic()
+        start_s = time.monotonic()
         try:
             response = await connection.request(body, version=version, timeout_ms=wait_ms)
         except BaseException:  # it is unknown whether the node processed the request
-            session.lose()
+            session.reset()
             raise
-        self._fetching["fetch"].record((time.monotonic() - started) * 1000)
+        self._fetching["fetch"].record((time.monotonic() - start_s) * 1000)
         self._fetching["throttle"].record(response.throttle_time_ms)
         if response.error_code:
-            session.lose()
-            if response.error_code in fetch_session.LOST:  # the partitions are requested again at once
+            session.reset()
+            if response.error_code in fetch_session.SESSION_LOST_ERRORS:  # the partitions are requested again at once
                 session.session_id = fetch_session.NO_SESSION
                 return {}
             raise broker_error(response.error_code, "fetch")
         if version >= fetch_session.FIRST_VERSION:
-            session.answered(response.session_id)
+            session.update(response.session_id)
         names = {topic_id: name for name, topic_id in ids.items()}
         answers = {}
         size = sum(len(entry.records or b"") for topic in response.responses for entry in topic.partitions)
@@ -258,20 +258,22 @@ class ConsumerTask:
             name = names.get(topic.topic_id, "") if version >= BY_ID else topic.topic
             for entry in topic.partitions:
                 partition = TopicPartition(name, entry.partition_index)
-                if partition in requested:
-                    answers[partition] = self._to_fetch_answer(partition, entry, requested[partition].offset, version)
+                if partition in partition_fields:
+                    answers[partition] = self._to_fetch_answer(
+                        partition, entry, partition_fields[partition].offset, version
+                    )
         return answers
 
-    def _select_partitions(self, request: FetchRecords) -> dict[TopicPartition, Requested]:
+    def _select_partitions(self, request: FetchRecords) -> dict[TopicPartition, FetchFields]:
         """Return the partitions to fetch, without those whose position changed while the connection was opened."""
         cluster, result = self._cluster.cluster, {}
         for partition, version in request.versions.items():
             state = self._machine.positions.states.get(partition)
             if state is not None and state.version == version:
-                known = cluster.partition(partition)
-                epoch = _NO_EPOCH if known is None else known.leader_epoch
+                partition_metadata = cluster.partition(partition)
+                epoch = _NO_EPOCH if partition_metadata is None else partition_metadata.leader_epoch
                 topic_id = cluster.topic_id(partition.topic)
-                result[partition] = Requested(state.fetch_offset, state.max_bytes, epoch, topic_id)
+                result[partition] = FetchFields(state.fetch_offset, state.max_bytes, epoch, topic_id)
         return result
 
     def _to_fetch_answer(self, partition: TopicPartition, entry: Any, offset: int, version: int) -> FetchAnswer:
@@ -280,23 +282,25 @@ class ConsumerTask:
         bounds = entry.high_watermark, entry.last_stable_offset, entry.log_start_offset
         if not entry.records:
             return FetchAnswer(None, None, False, *bounds, entry.preferred_read_replica)
-        fetched = Fetched(partition, offset, memoryview(entry.records), *bounds, self._aborted_transactions(entry))
-        end = fetched.batches.end
-        if not len(fetched.batches) and end.corrupt:
+        fetched_batches = FetchedBatches(
+            partition, offset, memoryview(entry.records), *bounds, self._read_aborted_transactions(entry)
+        )
+        end = fetched_batches.batches.end
+        if not len(fetched_batches.batches) and end.corrupt:
             return FetchAnswer(CorruptRecordError(f"{end.reason}, at offset {offset}", file=str(partition)))
-        if not len(fetched.batches):
+        if not len(fetched_batches.batches):
             if version >= _WHOLE_BATCHES:
                 size = self._settings.max_partition_fetch_bytes
                 reason = f"a batch of {partition} is larger than max_partition_fetch_bytes, {size}"
                 return FetchAnswer(BrokerError(reason))
             return FetchAnswer(None, None, True, *bounds)
-        if not offset < fetched.next_offset <= _LAST_OFFSET:  # the same fetch would be repeated for ever
-            last = int(fetched.batches.column("last_offset")[-1])
+        if not offset < fetched_batches.next_offset <= _LAST_OFFSET:  # the same fetch would be repeated for ever
+            last = int(fetched_batches.batches.column("last_offset")[-1])
             reason = f"the data fetched from offset {offset} ends with offset {last}"
             return FetchAnswer(CorruptRecordError(reason, file=str(partition)))
-        return FetchAnswer(None, BufferedBatches(fetched), False, *bounds, entry.preferred_read_replica)
+        return FetchAnswer(None, BufferedBatches(fetched_batches), False, *bounds, entry.preferred_read_replica)
 
-    def _aborted_transactions(self, entry: Any) -> list[tuple[int, int]] | None:
+    def _read_aborted_transactions(self, entry: Any) -> list[tuple[int, int]] | None:
         if not self._settings.reads_committed or not entry.aborted_transactions:
             return None
         return [(row.producer_id, row.first_offset) for row in entry.aborted_transactions]

@@ -18,7 +18,7 @@ from kafkaframes.wire.integers import MAX_INT32
 FIRST_VERSION: Final = 7  # first version of Fetch with sessions
 BY_ID: Final = 13  # first version of Fetch with topic ids
 NO_SESSION, NEW, NONE = 0, 0, -1  # session id without a session; epochs that request a session, or none
-LOST: Final = frozenset(
+SESSION_LOST_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -27,7 +27,7 @@ LOST: Final = frozenset(
 )
 
 
-class Requested(NamedTuple):
+class FetchFields(NamedTuple):
     """The fields of one partition in a request."""
 
     offset: int
@@ -41,8 +41,8 @@ class SessionRequest(NamedTuple):
 
     session_id: int
     epoch: int
-    named: list[TopicPartition]
-    forgotten: dict[TopicPartition, UUID]
+    listed_partitions: list[TopicPartition]
+    removed_partitions: dict[TopicPartition, UUID]
 
 
 @dataclass(slots=True)
@@ -52,32 +52,34 @@ class FetchSession:
     Attributes:
         session_id: id from the broker; 0 without a session.
         epoch: epoch of the next request.
-        known: last sent fields of each partition of the session.
+        sent_fields: last sent fields of each partition of the session.
         by_id: whether requests identify topics by id.
     """
 
     session_id: int = NO_SESSION
     epoch: int = NEW
-    known: dict[TopicPartition, Requested] = field(default_factory=dict)
+    sent_fields: dict[TopicPartition, FetchFields] = field(default_factory=dict)
     by_id: bool = False
 
-    def next_request(self, requested: Mapping[TopicPartition, Requested], *, by_id: bool) -> SessionRequest:
-        """Return the session fields of a request that fetches exactly the ``requested`` partitions."""
+    def next_request(self, partition_fields: Mapping[TopicPartition, FetchFields], *, by_id: bool) -> SessionRequest:
+        """Return the session fields of a request that fetches exactly the ``partition_fields`` partitions."""
         if self.epoch == NEW or by_id != self.by_id:
-            self.lose()
+            self.reset()
             self.by_id = by_id
-            self.known = dict(requested)
-            return SessionRequest(self.session_id, NEW, list(requested), {})
-        forgotten = {
-            entry: queried.topic_id
-            for entry, queried in self.known.items()
-            if entry not in requested or (by_id and requested[entry].topic_id != queried.topic_id)
+            self.sent_fields = dict(partition_fields)
+            return SessionRequest(self.session_id, NEW, list(partition_fields), {})
+        removed_partitions = {
+            entry: fields.topic_id
+            for entry, fields in self.sent_fields.items()
+            if entry not in partition_fields or (by_id and partition_fields[entry].topic_id != fields.topic_id)
         }
-        named = [entry for entry, queried in requested.items() if self.known.get(entry) != queried]
-        self.known = dict(requested)
-        return SessionRequest(self.session_id, self.epoch, named, forgotten)
+        listed_partitions = [
+            entry for entry, fields in partition_fields.items() if self.sent_fields.get(entry) != fields
+        ]
+        self.sent_fields = dict(partition_fields)
+        return SessionRequest(self.session_id, self.epoch, listed_partitions, removed_partitions)
 
-    def answered(self, session_id: int) -> None:
+    def update(self, session_id: int) -> None:
         """Update the session after a successful response with this session id."""
         if session_id == NO_SESSION:  # the broker's session cache is full
             self.session_id, self.epoch = NO_SESSION, NEW
@@ -85,37 +87,38 @@ class FetchSession:
         self.session_id = session_id
         self.epoch = 1 if self.epoch == MAX_INT32 else self.epoch + 1
 
-    def lose(self) -> None:
+    def reset(self) -> None:
         """Request a new session next time, which replaces this one."""
         self.epoch = NEW
-        self.known.clear()
+        self.sent_fields.clear()
 
 
 def write_partitions(
-    body: Any, request: SessionRequest, requested: dict[TopicPartition, Requested], version: int
+    body: Any, request: SessionRequest, partition_fields: dict[TopicPartition, FetchFields], version: int
 ) -> None:
     """Write the session fields and the partitions to list into a request."""
     cls = type(body)
     body.session_id, body.session_epoch = request.session_id, request.epoch
     topics: dict[tuple[str, UUID], list[Any]] = {}
-    for partition in request.named:
-        queried = requested[partition]
+    for partition in request.listed_partitions:
+        fields = partition_fields[partition]
         entry = cls.FetchPartition(
             partition=partition.partition,
-            fetch_offset=queried.offset,
-            partition_max_bytes=queried.max_bytes,
-            current_leader_epoch=queried.leader_epoch,
+            fetch_offset=fields.offset,
+            partition_max_bytes=fields.max_bytes,
+            current_leader_epoch=fields.leader_epoch,
         )
-        topics.setdefault((partition.topic, queried.topic_id), []).append(entry)
-    forgotten: dict[tuple[str, UUID], list[int]] = {}
-    for partition, topic_id in request.forgotten.items():
-        forgotten.setdefault((partition.topic, topic_id), []).append(partition.partition)
-    body.topics = [cls.FetchTopic(**_topic(of, version), partitions=all_) for of, all_ in topics.items()]
+        topics.setdefault((partition.topic, fields.topic_id), []).append(entry)
+    removed_partitions: dict[tuple[str, UUID], list[int]] = {}
+    for partition, topic_id in request.removed_partitions.items():
+        removed_partitions.setdefault((partition.topic, topic_id), []).append(partition.partition)
+    body.topics = [cls.FetchTopic(**_topic(topic_key, version), partitions=all_) for topic_key, all_ in topics.items()]
     body.forgotten_topics_data = [
-        cls.ForgottenTopic(**_topic(of, version), partitions=all_) for of, all_ in forgotten.items()
+        cls.ForgottenTopic(**_topic(topic_key, version), partitions=all_)
+        for topic_key, all_ in removed_partitions.items()
     ]
 
 
-def _topic(of: tuple[str, UUID], version: int) -> dict[str, Any]:
-    name, topic_id = of
+def _topic(topic_key: tuple[str, UUID], version: int) -> dict[str, Any]:
+    name, topic_id = topic_key
     return {"topic_id": topic_id} if version >= BY_ID else {"topic": name}

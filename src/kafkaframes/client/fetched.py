@@ -34,7 +34,7 @@ TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
 @dataclass(slots=True)
-class Fetched:
+class FetchedBatches:
     """Fetched batches of one partition.
 
     Attributes:
@@ -45,7 +45,8 @@ class Fetched:
         high_watermark: high watermark of the partition; -1 if unknown.
         last_stable_offset: last stable offset of the partition; -1 if unknown.
         log_start_offset: log start offset of the partition; -1 if unknown.
-        aborted: producer id and first offset of each aborted transaction in ``data``; None without read_committed.
+        aborted_transactions: producer id and first offset of each aborted transaction in ``data``; None without
+            read_committed.
         batches: headers of the complete batches.
         formats: record formats of the batches.
         next_offset: offset after the last complete batch; ``fetch_offset`` if there is none.
@@ -58,7 +59,7 @@ class Fetched:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    aborted: Sequence[tuple[int, int]] | None = None
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
     batches: Batches = field(init=False, repr=False, compare=False)
     formats: frozenset[int] = field(init=False, repr=False)
     next_offset: int = field(init=False, repr=False)
@@ -71,7 +72,7 @@ class Fetched:
         self.next_offset = max(int(last[-1]) + 1, self.fetch_offset) if len(last) else self.fetch_offset
         self.leader_epoch = int(epochs[-1]) if len(epochs) else -1
 
-    def select_formats(self, formats: Sequence[int]) -> Fetched:
+    def select_formats(self, formats: Sequence[int]) -> FetchedBatches:
         """Return the batches before the first one in another format.
 
         Args:
@@ -131,19 +132,19 @@ class Fetched:
             end_offset=end_offset,
             chunk_bytes=_PART_BYTES,
             part_bytes=_PART_BYTES,
-            unwanted=self.transactions.mask_aborted_batches if self.aborted else None,
+            unwanted=self.transactions.mask_aborted_batches if self.aborted_transactions else None,
         )
         source = Memory(as_array(self.data), name)
         return iter(RecordReader(source, options, errors=errors, memory=memory, batches=batches))
 
-    def from_offset(self, offset: int) -> Fetched:
+    def from_offset(self, offset: int) -> FetchedBatches:
         """Return the same batches without the records below an offset.
 
         Args:
             offset: offset of the first record.
         """
         first = int(np.searchsorted(self.batches.column("last_offset"), offset))
-        if self.aborted:  # the earlier batches are needed to find aborted transactions
+        if self.aborted_transactions:  # the earlier batches are needed to find aborted transactions
             return replace(self, fetch_offset=offset)
         start = int(self.batches.column("position")[first]) if first < len(self.batches) else 0
         return replace(self, fetch_offset=offset, data=memoryview(self.data)[start:])
@@ -153,7 +154,7 @@ class Fetched:
         """The transactions in ``data`` whose records read_committed excludes."""
         from kafkaframes.storage.log.transactions import transactions_of_fetched  # takes 15 ms; few tasks need it
 
-        return transactions_of_fetched(self.data, self.batches, self.aborted or ())
+        return transactions_of_fetched(self.data, self.batches, self.aborted_transactions or ())
 
 
 class ConsumerRecord(NamedTuple):
@@ -182,11 +183,11 @@ class ConsumerRecord(NamedTuple):
 def schema_of(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
     """Return the columns of the records themselves, and the schema of all columns."""
     inner = tuple(name for name in columns if name not in TARGET_COLUMNS)
-    known = ReadOptions(columns=inner).validate().schema
-    return inner, pa.schema([(name, TARGET_COLUMNS.get(name) or known.field(name).type) for name in columns])
+    record_schema = ReadOptions(columns=inner).validate().schema
+    return inner, pa.schema([(name, TARGET_COLUMNS.get(name) or record_schema.field(name).type) for name in columns])
 
 
-def placed(
+def select_output_columns(
     batch: pa.RecordBatch, partition: TopicPartition, columns: Sequence[str], schema: pa.Schema
 ) -> pa.RecordBatch:
     """Return the requested columns of a batch, with topic and partition if they are requested."""
@@ -212,7 +213,7 @@ class Records:
 
     __slots__ = (
         "_batch",
-        "_counted",
+        "_counted_records",
         "_gate",
         "_is_interrupted",
         "_offsets",
@@ -229,13 +230,13 @@ class Records:
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
         self._unread = iter(self._offsets)  # advances with each record, and has the number of the remaining ones
         self._taken_before_drop: int | None = None  # number of taken records when the others were dropped
-        self._counted = 0
+        self._counted_records = 0
         self._begin()
 
     def count_taken(self) -> int:
         """Return the number of records that were taken since the last call."""
-        taken = self._taken_count
-        count, self._counted = taken - self._counted, taken
+        taken_count = self._taken_count
+        count, self._counted_records = taken_count - self._counted_records, taken_count
         return count
 
     @property
@@ -314,30 +315,38 @@ class BufferedBatches:
         decoded_bytes: size of the columns that the last ``open`` has decoded so far.
     """
 
-    __slots__ = ("_fetched", "_opened", "_rest", "decoded_bytes", "is_opened", "leader_epoch", "next_offset")
+    __slots__ = (
+        "_fetched_batches",
+        "_opened_records",
+        "_undecoded",
+        "decoded_bytes",
+        "is_opened",
+        "leader_epoch",
+        "next_offset",
+    )
 
-    def __init__(self, fetched: Fetched) -> None:
-        self._fetched = fetched  # all batches, for their leader epochs
-        self._rest: Fetched | None = fetched  # the batches that are not decoded yet
-        self._opened: deque[Records] = deque()
+    def __init__(self, fetched_batches: FetchedBatches) -> None:
+        self._fetched_batches = fetched_batches  # all batches, for their leader epochs
+        self._undecoded: FetchedBatches | None = fetched_batches  # the batches that are not decoded yet
+        self._opened_records: deque[Records] = deque()
         self.is_opened = False
         self.decoded_bytes = 0
-        self.next_offset = fetched.next_offset
-        self.leader_epoch = fetched.leader_epoch
+        self.next_offset = fetched_batches.next_offset
+        self.leader_epoch = fetched_batches.leader_epoch
 
     @property
     def is_empty(self) -> bool:
         """Whether all records were returned."""
-        return self._rest is None and self.next_records is None
+        return self._undecoded is None and self.next_records is None
 
     @property
     def next_records(self) -> Records | None:
         """The decoded records to return next; None if more must be decoded."""
-        while self._opened:
-            records = self._opened[0]
+        while self._opened_records:
+            records = self._opened_records[0]
             if not records.is_empty:
                 return records
-            self._opened.popleft()
+            self._opened_records.popleft()
         return None
 
     @property
@@ -345,32 +354,32 @@ class BufferedBatches:
         """The offset of the next record."""
         if (records := self.next_records) is not None:
             return records.position
-        return self.next_offset if self._rest is None else self._rest.fetch_offset
+        return self.next_offset if self._undecoded is None else self._undecoded.fetch_offset
 
     def last_epoch(self, otherwise: int) -> int:
         """Return the leader epoch of the batch before the position; ``otherwise`` if no record was returned."""
         position = self.position
-        return otherwise if position <= self._fetched.fetch_offset else self._epoch_before(position)
+        return otherwise if position <= self._fetched_batches.fetch_offset else self._epoch_before(position)
 
     def _epoch_before(self, offset: int) -> int:
-        batches = self._fetched.batches
+        batches = self._fetched_batches.batches
         row = int(np.searchsorted(batches.column("last_offset"), offset - 1))
         return int(batches.column("leader_epoch")[min(row, len(batches) - 1)])
 
-    def take_bytes(self) -> Fetched | None:
+    def take_bytes(self) -> FetchedBatches | None:
         """Remove and return all remaining batches as bytes."""
         position = self.position
         if self.is_empty:
             return None
         self.stop()
-        fetched = self._fetched
-        self.next_offset, self.leader_epoch = fetched.next_offset, fetched.leader_epoch
-        return fetched if position == fetched.fetch_offset else fetched.from_offset(position)
+        fetched_batches = self._fetched_batches
+        self.next_offset, self.leader_epoch = fetched_batches.next_offset, fetched_batches.leader_epoch
+        return fetched_batches if position == fetched_batches.fetch_offset else fetched_batches.from_offset(position)
 
     @property
     def size_bytes(self) -> int:
         """The size of the fetched batches."""
-        return len(self._fetched.data)
+        return len(self._fetched_batches.data)
 
     def select_formats(self, formats: Sequence[int]) -> None:
         """Keep the batches before the first one in another format. That batch is fetched again, and rejected then.
@@ -378,20 +387,20 @@ class BufferedBatches:
         Raises:
             UnsupportedFormatError: the next batch has another format. No batch is removed.
         """
-        if self._rest is None or self._fetched.formats.issubset(formats):
+        if self._undecoded is None or self._fetched_batches.formats.issubset(formats):
             return
-        self._fetched = self._rest = self._rest.select_formats(formats)
-        self.next_offset, self.leader_epoch = self._rest.next_offset, self._rest.leader_epoch
+        self._fetched_batches = self._undecoded = self._undecoded.select_formats(formats)
+        self.next_offset, self.leader_epoch = self._undecoded.next_offset, self._undecoded.leader_epoch
 
     def undo_open(self) -> None:
         """Undo the decoding of records that were not returned, so that they can be decoded to other columns."""
-        if self._opened:
+        if self._opened_records:
             position = self.position
-            for records in self._opened:
+            for records in self._opened_records:
                 records.drop()
-            self._opened.clear()
-            self._rest = self._fetched.from_offset(position)
-            self.next_offset, self.leader_epoch = self._fetched.next_offset, self._fetched.leader_epoch
+            self._opened_records.clear()
+            self._undecoded = self._fetched_batches.from_offset(position)
+            self.next_offset, self.leader_epoch = self._fetched_batches.next_offset, self._fetched_batches.leader_epoch
 
     def open(self, columns: Sequence[str], budget_bytes: int, **options: Any) -> Iterator[pa.RecordBatch]:
         """Decode and yield columns, until ``budget_bytes`` are decoded. The other batches remain.
@@ -400,18 +409,18 @@ class BufferedBatches:
             CorruptRecordError: a batch is damaged. The next call reads it again and raises again, until a seek.
         """
         self.is_opened, self.decoded_bytes = True, 0
-        rest, self._rest = self._rest, None
-        if rest is None:
+        undecoded, self._undecoded = self._undecoded, None
+        if undecoded is None:
             return
-        next_offset = rest.fetch_offset
+        next_offset = undecoded.fetch_offset
         try:
-            for batch in rest.read(columns, **options):
+            for batch in undecoded.read(columns, **options):
                 if batch.num_rows:
                     next_offset = batch.column("offset")[-1].as_py() + 1
                 self.decoded_bytes += batch.nbytes
                 yield batch
                 if self.decoded_bytes >= budget_bytes:
-                    self._rest = rest.from_offset(next_offset) if next_offset < self.next_offset else None
+                    self._undecoded = undecoded.from_offset(next_offset) if next_offset < self.next_offset else None
                     return
         except Exception:
             self.next_offset, self.leader_epoch = next_offset, self._epoch_before(next_offset)
@@ -420,17 +429,17 @@ class BufferedBatches:
     def open_records(self, budget_bytes: int, **options: Any) -> None:
         """Decode records for ``next_records``. Raises as ``open``, and keeps the records before the damage."""
         for batch in self.open(DEFAULT_COLUMNS, budget_bytes, **options):
-            self._opened.append(Records(batch, self._fetched.partition))
+            self._opened_records.append(Records(batch, self._fetched_batches.partition))
 
     def interrupt(self) -> None:
         """End an iteration before its next record. A later iteration continues."""
-        for records in self._opened:
+        for records in self._opened_records:
             records.interrupt()
 
     def stop(self) -> None:
         """Return no more records."""
-        self._rest = None
-        for records in self._opened:
+        self._undecoded = None
+        for records in self._opened_records:
             records.drop()
 
 

@@ -59,8 +59,8 @@ class GroupMessages:
     async def _ask(self, body: Message, *, timeout_ms: int | None = None, channel: Channel = Channel.REQUESTS) -> Any:
         return await self._cluster.ask_coordinator(self._group_id, body, timeout_ms=timeout_ms, channel=channel)
 
-    def _check(self, number: int, what: str, message: str | None = None) -> None:
-        self._cluster.check_coordinator(number, what, self._group_id, said=message)
+    def _check(self, code: int, action: str, message: str | None = None) -> None:
+        self._cluster.check_coordinator(code, action, self._group_id, message=message)
 
     async def _join(self, request: JoinGroup) -> JoinGroupAnswer:
         settings = self._settings
@@ -87,11 +87,11 @@ class GroupMessages:
 
     def _subscription(self, request: JoinGroup) -> bytes:
         cls = self._settings.message("ConsumerProtocolSubscription")
-        owned = [
+        owned_rows = [
             cls.TopicPartition(topic=topic, partitions=sorted(partitions))
-            for topic, partitions in sorted(by_topic(request.owned).items())
+            for topic, partitions in sorted(by_topic(request.owned_partitions).items())
         ]
-        body = cls(topics=list(request.topics), owned_partitions=owned, generation_id=request.generation)
+        body = cls(topics=list(request.topics), owned_partitions=owned_rows, generation_id=request.generation)
         return encode_versioned(body, _SUBSCRIPTION_VERSION)
 
     async def _sync(self, request: SyncGroup) -> list[TopicPartition]:
@@ -134,7 +134,7 @@ class GroupMessages:
 
     async def _leave(self, request: LeaveGroup) -> None:
         cls = self._settings.message("LeaveGroupRequest")
-        async with self._cluster.coordinated(self._group_id) as connection:
+        async with self._cluster.coordinator_connection(self._group_id) as connection:
             version = connection.version_of(cls())
             if version >= _MEMBER_LIST_VERSION:
                 body = cls(group_id=self._group_id, members=[cls.MemberIdentity(member_id=request.member_id)])
@@ -154,10 +154,10 @@ class GroupMessages:
             body.rack_id = settings.client_rack or None
         if request.topics is not None:
             body.subscribed_topic_names = list(request.topics)
-        if request.owned is not None:
+        if request.owned_partitions is not None:
             body.topic_partitions = [
                 cls.TopicPartitions(topic_id=topic_id, partitions=list(partitions))
-                for topic_id, partitions in request.owned
+                for topic_id, partitions in request.owned_partitions
             ]
         answer = await self._ask(body)
         self._check(answer.error_code, f"group {self._group_id}", answer.error_message)
@@ -181,5 +181,5 @@ def _partitions(topics: Iterable[Any]) -> Iterable[TopicPartition]:
 
 def _member(row: Any) -> Member:
     body, _ = decode_versioned("ConsumerProtocolSubscription", row.metadata)
-    owned = tuple(_partitions(body.owned_partitions))
-    return Member(frozenset(body.topics), owned, body.generation_id, row.group_instance_id)
+    owned_partitions = tuple(_partitions(body.owned_partitions))
+    return Member(frozenset(body.topics), owned_partitions, body.generation_id, row.group_instance_id)

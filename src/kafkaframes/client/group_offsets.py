@@ -52,7 +52,7 @@ class GroupMember(NamedTuple):
     group_instance_id: str | None = None
 
 
-async def committed(
+async def fetch_committed(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return a group's committed offsets for some partitions, or all its committed offsets if None.
@@ -66,14 +66,14 @@ async def committed(
     Raises:
         BrokerError: the client may not read the group.
     """
-    requested = None if partitions is None else list(partitions)
-    return await cluster.retried(lambda: committed_once(cluster, group_id, requested, stable=stable))
+    partition_list = None if partitions is None else list(partitions)
+    return await cluster.retry(lambda: fetch_committed_once(cluster, group_id, partition_list, stable=stable))
 
 
-async def committed_once(
+async def fetch_committed_once(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Send one request, without the retries of ``committed``."""
+    """Send one request, without the retries of ``fetch_committed``."""
     results = {}
     for partition, row in (await fetch_rows(cluster, group_id, partitions, stable=stable)).items():
         if isinstance(row, BrokerError):
@@ -91,36 +91,40 @@ async def fetch_rows(
     Raises:
         BrokerError: the coordinator rejects the request for the whole group.
     """
-    requested = None if partitions is None else list(partitions)
+    partition_list = None if partitions is None else list(partitions)
     cls = cluster.settings.message("OffsetFetchRequest")
     body = cls(require_stable=stable)
-    names = None if requested is None else by_topic(requested)
+    names = None if partition_list is None else by_topic(partition_list)
     ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
-    most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # the response for all topics needs names
-    async with cluster.coordinated(group_id) as connection:
-        at = connection.version_of(body, most=most, least=_ALL_TOPICS if requested is None else 0)
-        if at > _BY_NAME:
+    max_version = (
+        _BY_NAME if names is None or NIL_UUID in ids.values() else None
+    )  # the response for all topics needs names
+    async with cluster.coordinator_connection(group_id) as connection:
+        version = connection.version_of(
+            body, max_version=max_version, min_version=_ALL_TOPICS if partition_list is None else 0
+        )
+        if version > _BY_NAME:
             topics = [
                 cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
                 for name, all_ in (names or {}).items()
             ]
             body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
-        elif at >= _GROUPS:
+        elif version >= _GROUPS:
             body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
         else:
             body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
-        response = await connection.request(body, version=at)
+        response = await connection.request(body, version=version)
     subject = f"committed offsets of group {group_id}"
-    answer = require_one_row(response.groups, subject) if at >= _GROUPS else response
+    answer = require_one_row(response.groups, subject) if version >= _GROUPS else response
     cluster.check_coordinator(answer.error_code, subject, group_id)
     by_id = {topic_id: name for name, topic_id in ids.items()}
     rows: dict[TopicPartition, CommittedOffset | BrokerError | None] = {}
     for topic in answer.topics:
-        name = topic.name if at <= _BY_NAME else by_id.get(topic.topic_id, str(topic.topic_id))
+        name = topic.name if version <= _BY_NAME else by_id.get(topic.topic_id, str(topic.topic_id))
         for entry in topic.partitions:
             partition = TopicPartition(name, entry.partition_index)
             rows[partition] = _to_fetch_result(cluster, group_id, partition, entry)
-    require_rows(requested or (), rows, subject)
+    require_rows(partition_list or (), rows, subject)
     return rows
 
 
@@ -166,30 +170,30 @@ async def commit(
 
     async def step() -> None:
         ids = await _current_topic_ids(cluster, offsets, topic_ids or {})
-        expected = {**ids, **(topic_ids or {})}
-        valid = {entry: offset for entry, offset in offsets.items() if ids[entry.topic] == expected[entry.topic]}
+        expected_ids = {**ids, **(topic_ids or {})}
+        valid = {entry: offset for entry, offset in offsets.items() if ids[entry.topic] == expected_ids[entry.topic]}
         rows = await commit_rows(cluster, member, valid) if valid else {}
         for error in rows.values():
             is_unknown = error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if error is not None and not (skip_unknown_topics and is_unknown):
                 raise error
         # A commit by name would store the offsets of a deleted topic for the next topic of that name.
-        deleted = [entry for entry in offsets if ids[entry.topic] == NIL_UUID != expected[entry.topic]]
-        if deleted and not skip_unknown_topics:
-            what = f"commit of {deleted[0]} for group {member.group_id}"
-            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+        deleted_partitions = [entry for entry in offsets if ids[entry.topic] == NIL_UUID != expected_ids[entry.topic]]
+        if deleted_partitions and not skip_unknown_topics:
+            action = f"commit of {deleted_partitions[0]} for group {member.group_id}"
+            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, action)
 
     if offsets:
-        await cluster.retried(step, timeout_ms=timeout_ms)
+        await cluster.retry(step, timeout_ms=timeout_ms)
 
 
 async def _current_topic_ids(
-    cluster: ClusterClient, partitions: Iterable[TopicPartition], expected: Mapping[str, UUID]
+    cluster: ClusterClient, partitions: Iterable[TopicPartition], expected_ids: Mapping[str, UUID]
 ) -> dict[str, UUID]:
     """Return the id of each topic in the metadata, which are refreshed if an expected topic is missing or expired."""
     names = {entry.topic for entry in partitions}
-    for name in names.intersection(expected):
-        if name in cluster.cluster.expired or cluster.cluster.topic_id(name) == NIL_UUID:
+    for name in names.intersection(expected_ids):
+        if name in cluster.cluster.expired_topics or cluster.cluster.topic_id(name) == NIL_UUID:
             await cluster.refresh([name])
     return {name: cluster.cluster.topic_id(name) for name in names}
 
@@ -222,19 +226,19 @@ async def commit_rows(
             committed_metadata=value.metadata,
         )
 
-    async with cluster.coordinated(member.group_id) as connection:
-        at = connection.version_of(body, most=_BY_NAME if NIL_UUID in ids.values() else None)
+    async with cluster.coordinator_connection(member.group_id) as connection:
+        version = connection.version_of(body, max_version=_BY_NAME if NIL_UUID in ids.values() else None)
         body.topics = [
             cls.OffsetCommitRequestTopic(
-                **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
+                **({"topic_id": ids[name]} if version > _BY_NAME else {"name": name}), partitions=all_
             )
             for name, all_ in by_topic(offsets, to_row).items()
         ]
-        response = await connection.request(body, version=at)
+        response = await connection.request(body, version=version)
     names = {topic_id: name for name, topic_id in ids.items()}
     rows: dict[TopicPartition, BrokerError | None] = {}
     for topic in response.topics:
-        name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
+        name = topic.name if version <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
         for entry in topic.partitions:
             partition = TopicPartition(name, entry.partition_index)
             _forget_stale(cluster, member.group_id, partition, entry.error_code)

@@ -20,13 +20,13 @@ class JoinGroup(NamedTuple):
     """A JoinGroup request.
 
     Attributes:
-        owned: partitions that the member keeps while it joins (KIP-429).
+        owned_partitions: partitions that the member keeps while it joins (KIP-429).
     """
 
     member_id: str
     generation: int
     topics: tuple[str, ...]
-    owned: tuple[TopicPartition, ...]
+    owned_partitions: tuple[TopicPartition, ...]
 
 
 class JoinGroupAnswer(NamedTuple):
@@ -80,14 +80,14 @@ class ConsumerHeartbeat(NamedTuple):
         epoch: member epoch; 0 joins, -1 leaves, and -2 leaves temporarily (static members).
         is_full: whether the request has all fields, not only the changed ones.
         topics: names of the subscribed topics; None if unchanged.
-        owned: owned partitions by topic id; None if unchanged.
+        owned_partitions: owned partitions by topic id; None if unchanged.
     """
 
     member_id: str
     epoch: int
     is_full: bool = False
     topics: tuple[str, ...] | None = None
-    owned: TopicPartitionsById | None = None
+    owned_partitions: TopicPartitionsById | None = None
 
 
 class ConsumerHeartbeatAnswer(NamedTuple):

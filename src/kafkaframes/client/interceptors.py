@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafkaframes.client.batches import RecordMetadata
 from kafkaframes.client.named_objects import load_object, object_name
-from kafkaframes.client.outgoing import CheckedRecord, Headers, check_table, checked_record, headers_of
+from kafkaframes.client.outgoing import CheckedRecord, Headers, check_record, check_table, headers_of
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ class _HeaderFunction:
 class Interceptors:
     """The interceptors of one client, in the order of the setting."""
 
-    def __init__(self, interceptors: Sequence[Any], owned: Sequence[Any]) -> None:
+    def __init__(self, interceptors: Sequence[Any], created_interceptors: Sequence[Any]) -> None:
         """Take interceptors, and those of them that the client created and therefore closes."""
         self._interceptors = interceptors
-        self._owned = owned
+        self._created_interceptors = created_interceptors
         self._hooks = {
             name: [(entry, getattr(entry, name)) for entry in interceptors if hasattr(entry, name)]
             for name in (*PRODUCER_HOOKS, *CONSUMER_HOOKS)
@@ -93,8 +93,8 @@ class Interceptors:
         """
         names = [name.strip() for name in setting.split(",")] if isinstance(setting, str) else list(setting)
         entries = [_load_interceptor(entry, hooks) for entry in names if entry != ""]
-        owned = [interceptor for interceptor, is_owned in entries if is_owned]
-        return cls([interceptor for interceptor, _ in entries], owned) if entries else None
+        created_interceptors = [interceptor for interceptor, is_created in entries if is_created]
+        return cls([interceptor for interceptor, _ in entries], created_interceptors) if entries else None
 
     def require_table_hooks(self, method: str, *names: str) -> None:
         """Check that each interceptor with one of these methods has its twin for tables.
@@ -150,11 +150,11 @@ class Interceptors:
                 table = result
         return table
 
-    def on_acknowledgement_table(self, written: pa.Table | None, error: BaseException | None) -> None:
+    def on_acknowledgement_table(self, table: pa.Table | None, error: BaseException | None) -> None:
         """Report where the rows of a table are, or why they may not be in the log."""
         for entry, hook in self._hooks["on_acknowledgement_table"]:
             with _log_failure(entry, "on_acknowledgement_table"):
-                hook(written, error)
+                hook(table, error)
 
     # --------------------------------------------------------------------------------------------------- consumers
 
@@ -193,8 +193,8 @@ class Interceptors:
 
     def close(self) -> None:
         """Call ``close`` of the interceptors that the client created, once."""
-        owned, self._owned = self._owned, ()
-        for entry in owned:
+        created_interceptors, self._created_interceptors = self._created_interceptors, ()
+        for entry in created_interceptors:
             if hasattr(entry, "close"):
                 with _log_failure(entry, "close"):
                     entry.close()
@@ -246,27 +246,27 @@ def _check_record(record: Any, max_request_size: int) -> ProducerRecord:
     """
     if not isinstance(record, ProducerRecord):
         raise TypeError(f"expected a ProducerRecord, or None for no change; it returned {type(record).__name__}")
-    return producer_record(checked_record(*record, max_request_size), record.timestamp_ms)
+    return producer_record(check_record(*record, max_request_size), record.timestamp_ms)
 
 
 def _load_interceptor(entry: Any, hooks: Sequence[str]) -> tuple[Any, bool]:
     """Return an interceptor, and whether the client created it."""
     result = load_object("interceptors", entry) if isinstance(entry, str) else entry
-    is_owned = inspect.isclass(result)
-    if is_owned:
+    is_created = inspect.isclass(result)
+    if is_created:
         try:
             result = result()
         except Exception as error:
             name = object_name(result)
             raise OptionError(f"interceptor {name} raised {error!r} when it was created without arguments") from error
     if any(callable(getattr(result, name, None)) for name in hooks):
-        return result, is_owned
+        return result, is_created
     if callable(result) and "on_send" in hooks and not any(hasattr(result, name) for name in CONSUMER_HOOKS):
-        return _HeaderFunction(result), is_owned
-    expected = ", ".join(hooks)
+        return _HeaderFunction(result), is_created
+    hook_names = ", ".join(hooks)
     function = ", or a function that returns headers" if "on_send" in hooks else ""
     raise OptionError(
-        f"interceptor {object_name(result)}: expected an object with one of the methods {expected}{function}"
+        f"interceptor {object_name(result)}: expected an object with one of the methods {hook_names}{function}"
     )
 
 

@@ -90,7 +90,7 @@ class LoopThread:
             if coroutine is not None:
                 coroutine.close()
             if result.set_running_or_notify_cancel():
-                result.set_exception(_closed())
+                result.set_exception(_client_closed_error())
 
     def check(self) -> None:
         """Check that a call can wait for the loop.
@@ -152,7 +152,7 @@ class LoopThread:
             self.check()
             with self._lock:
                 if not self._accepts_calls:
-                    raise _closed()
+                    raise _client_closed_error()
                 self._calls[result] = coroutine
                 self._loop.call_soon_threadsafe(self._start, result)
         except BaseException:
@@ -181,7 +181,7 @@ class LoopThread:
                 task.exception()  # asyncio would log it, although the caller has cancelled the call
             return
         if task.cancelled():
-            result.set_exception(_closed() if self._has_ended else concurrent.futures.CancelledError())
+            result.set_exception(_client_closed_error() if self._has_ended else concurrent.futures.CancelledError())
         elif (error := task.exception()) is not None:
             result.set_exception(error)
         else:
@@ -274,7 +274,7 @@ class LoopThread:
         self._loop.stop()
 
 
-def _closed() -> NetworkError:
+def _client_closed_error() -> NetworkError:
     return NetworkError("this client was closed")
 
 
@@ -293,7 +293,7 @@ class CallbackThread:
         self._thread: threading.Thread | None = None
         self._is_idle = True
 
-    def put(self, function: Callable[[], object]) -> None:
+    def submit(self, function: Callable[[], object]) -> None:
         """Let the thread call a function that does not raise. Other threads may call this method."""
         with self._lock:
             self._functions.append(function)
@@ -406,15 +406,15 @@ def background(
     return task
 
 
-async def cancelled(*tasks: asyncio.Task[None] | None) -> None:
+async def cancel_tasks(*tasks: asyncio.Task[None] | None) -> None:
     """Cancel tasks and wait until they end. A cancellation of the caller is not swallowed."""
-    known = [task for task in tasks if task is not None]
-    for task in known:
+    running_tasks = [task for task in tasks if task is not None]
+    for task in running_tasks:
         task.cancel()
-    await asyncio.gather(*known, return_exceptions=True)
+    await asyncio.gather(*running_tasks, return_exceptions=True)
 
 
-async def waited(event: asyncio.Event, timeout_s: float | None) -> None:
+async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:
     """Wait for an event, or until the timeout if there is one."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
@@ -427,7 +427,7 @@ def warn_unclosed(client: object, bootstrap_servers: object) -> None:
     warnings.warn(message, ResourceWarning, source=client, stacklevel=3)
 
 
-async def apart(work: Callable[[], Result]) -> Result:
+async def run_in_thread(work: Callable[[], Result]) -> Result:
     """Do work that may block for a long time in a thread of its own.
 
     Unlike ``asyncio.to_thread``, such work delays neither look-ups of host names nor the end of the program.
@@ -435,9 +435,9 @@ async def apart(work: Callable[[], Result]) -> Result:
     Raises:
         RuntimeError: the work calls ``sys.exit``, which would end its thread only. Other exceptions are passed on.
     """
-    done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    threading.Thread(target=_run_into, args=(done, work), name="kafkaframes-apart", daemon=True).start()
-    return await done
+    future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+    threading.Thread(target=_run_into, args=(future, work), name="kafkaframes-apart", daemon=True).start()
+    return await future
 
 
 class _GcPause:
@@ -478,53 +478,53 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_GC_PAUSE.reset)
 
 
-async def create_objects_apart(work: Callable[[], Result]) -> Result:
+async def create_objects_in_thread(work: Callable[[], Result]) -> Result:
     """Call a function that creates many objects in a thread of its own, so that it does not hold the event loop.
 
-    Raises as ``apart`` does.
+    Raises as ``run_in_thread`` does.
     """
 
     def run() -> Result:
         with _GC_PAUSE:
             return work()
 
-    return await apart(run)
+    return await run_in_thread(run)
 
 
 async def call_in_caller(work: Callable[[], Result]) -> Result:
     """Call a function in the thread that waits for the current ``LoopThread.call``, and return its result.
 
     The function can therefore call the client. If no thread waits, the function gets a thread of its own. Raises as
-    ``apart`` does.
+    ``run_in_thread`` does.
     """
     inbox = _INBOX.get()
     if inbox is None or not inbox.is_open:
-        return await apart(work)
-    done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    inbox.put(partial(_run_into, done, work, may_interrupt=True))
-    return await done
+        return await run_in_thread(work)
+    future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+    inbox.put(partial(_run_into, future, work, may_interrupt=True))
+    return await future
 
 
-def _run_into(done: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False) -> None:
+def _run_into(future: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False) -> None:
     """Call a function in another thread than the loop's, and pass its result or error to a future of the loop.
 
     Args:
-        done: the future.
+        future: the future.
         work: the function.
         may_interrupt: raise Ctrl-C in this thread as well, since the user's code waits in it.
     """
 
     def finish(give: Callable[[], None]) -> None:
-        if not done.done():
+        if not future.done():
             give()
 
     try:
-        give = partial(done.set_result, work())
+        give = partial(future.set_result, work())
     except BaseException as error:
         is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)  # futures accept only these
-        give = partial(done.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
+        give = partial(future.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
         if may_interrupt and isinstance(error, KeyboardInterrupt):
             raise
     finally:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
-            done.get_loop().call_soon_threadsafe(finish, give)
+            future.get_loop().call_soon_threadsafe(finish, give)

@@ -148,7 +148,7 @@ class Cluster:
         brokers: brokers by node id.
         topics: topics by name.
         updated_at: time of the last response, in seconds of a monotonic clock; None if there was none.
-        expired: names of topics with outdated metadata. They have no leaders until they are refreshed.
+        expired_topics: names of topics with outdated metadata. They have no leaders until they are refreshed.
         refreshed_at: time of the last response with each topic, in seconds of the same clock.
     """
 
@@ -157,32 +157,32 @@ class Cluster:
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     updated_at: float | None = None  # seconds of the caller's clock
-    expired: set[str] = field(default_factory=set)
+    expired_topics: set[str] = field(default_factory=set)
     refreshed_at: dict[str, float] = field(default_factory=dict)
 
     def read_topics(
-        self, response: kafka.MetadataResponse, requested: Collection[str] | None = None
+        self, response: kafka.MetadataResponse, requested_topics: Collection[str] | None = None
     ) -> list[TopicUpdate]:
         """Read the topics of a Metadata response for ``update`` without changing the metadata. Any thread may do it.
 
         Args:
             response: body of the response.
-            requested: names of the requested topics, as for ``update``.
+            requested_topics: names of the requested topics, as for ``update``.
         """
         return [
             self._read_topic(_topic_of(topic))
             for topic in response.topics
-            if topic.name is not None and (requested is None or topic.name in requested)
+            if topic.name is not None and (requested_topics is None or topic.name in requested_topics)
         ]
 
     def _read_topic(self, new: TopicMetadata) -> TopicUpdate:
         """Replace partitions that have an older leader epoch than the known ones (KIP-320)."""
         old = self.topics.get(new.name)
         if old is not None and old.topic_id == new.topic_id:
-            for index, known in old.partitions.items():
+            for index, partition in old.partitions.items():
                 heard = new.partitions.get(index)
-                if heard is not None and 0 <= heard.leader_epoch < known.leader_epoch:
-                    new.partitions[index] = known
+                if heard is not None and 0 <= heard.leader_epoch < partition.leader_epoch:
+                    new.partitions[index] = partition
         return TopicUpdate(new, old)
 
     def update(
@@ -191,7 +191,7 @@ class Cluster:
         *,
         now: float,
         is_everything: bool,
-        requested: Collection[str] | None = None,
+        requested_topics: Collection[str] | None = None,
         topics: Iterable[TopicUpdate] | None = None,
     ) -> None:
         """Update the metadata from a Metadata response.
@@ -200,8 +200,8 @@ class Cluster:
             response: body of the response.
             now: current time, in seconds of the caller's clock.
             is_everything: whether all topics were requested. If so, topics that are not in the response are removed.
-            requested: names of the requested topics. Others are ignored, because a faulty or hostile server could send
-                any number of them. None accepts all.
+            requested_topics: names of the requested topics. Others are ignored, because a faulty or hostile server
+                could send any number of them. None accepts all.
             topics: result of ``read_topics``; None to read the topics now.
         """
         self.brokers = {
@@ -210,14 +210,14 @@ class Cluster:
         self.cluster_id = response.cluster_id
         self.controller = response.controller_id
         if is_everything:
-            named = {topic.name for topic in response.topics}
-            self.topics = {name: topic for name, topic in self.topics.items() if name in named}
-            self.expired.clear()
-        for entry in self.read_topics(response, requested) if topics is None else topics:
+            listed_names = {topic.name for topic in response.topics}
+            self.topics = {name: topic for name, topic in self.topics.items() if name in listed_names}
+            self.expired_topics.clear()
+        for entry in self.read_topics(response, requested_topics) if topics is None else topics:
             name = entry.topic.name
             is_current = entry.previous is self.topics.get(name)
             self.topics[name] = entry.topic if is_current else self._read_topic(entry.topic).topic
-            self.expired.discard(name)
+            self.expired_topics.discard(name)
             self.refreshed_at[name] = now
         self.updated_at = now
 
@@ -227,7 +227,7 @@ class Cluster:
         Args:
             topic: topic name.
         """
-        self.expired.add(topic)
+        self.expired_topics.add(topic)
 
     def mark_unreachable(self, node_id: int) -> None:
         """Expire the metadata that names an unreachable broker as controller or leader.
@@ -239,7 +239,7 @@ class Cluster:
         """
         if node_id == self.controller:
             self.updated_at = None
-        self.expired.update(
+        self.expired_topics.update(
             name
             for name, topic in self.topics.items()
             if any(partition.leader == node_id for partition in topic.partitions.values())
@@ -251,7 +251,7 @@ class Cluster:
         Args:
             partition: any partition.
         """
-        result = None if partition.topic in self.expired else self.partition(partition)
+        result = None if partition.topic in self.expired_topics else self.partition(partition)
         return None if result is None else self.brokers.get(result.leader)
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
@@ -269,7 +269,7 @@ class Cluster:
         Args:
             topic: topic name.
         """
-        result = None if topic in self.expired else self.topics.get(topic)
+        result = None if topic in self.expired_topics else self.topics.get(topic)
         return NIL_UUID if result is None else result.topic_id
 
     def topic_name(self, topic_id: UUID) -> str | None:

@@ -150,10 +150,10 @@ class Sensor:
 
     def _window_s(self, samples: list[_Sample], now: float) -> float:
         """Return the time that a rate is of: like Java's, never less than all samples but one."""
-        elapsed = now - samples[0].start if samples else 0.0
-        full = int(elapsed // self._sample_s)
+        elapsed_s = now - samples[0].start if samples else 0.0
+        full = int(elapsed_s // self._sample_s)
         missing = max(self._max_samples - 1 - full, 0)
-        return max(elapsed + missing * self._sample_s, 0.001)
+        return max(elapsed_s + missing * self._sample_s, 0.001)
 
 
 Sensors = Mapping[str, Sensor]
@@ -245,11 +245,11 @@ def seconds_since(time_s: float | None) -> float:
 @contextlib.contextmanager
 def measure_ns(sensor: Sensor) -> Iterator[None]:
     """Record the duration of a block in nanoseconds, also if it fails."""
-    started = time.monotonic()
+    start_s = time.monotonic()
     try:
         yield
     finally:
-        sensor.record((time.monotonic() - started) * 1e9)
+        sensor.record((time.monotonic() - start_s) * 1e9)
 
 
 class PollMetrics:
@@ -263,15 +263,15 @@ class PollMetrics:
     @contextlib.contextmanager
     def measure(self) -> Iterator[None]:
         """Measure a poll."""
-        started = time.monotonic()
-        before_s = 0.0 if self._polled_at is None else started - self._polled_at
+        start_s = time.monotonic()
+        before_s = 0.0 if self._polled_at is None else start_s - self._polled_at
         if self._polled_at is not None:
-            self._client["poll"].record(before_s * 1000, started)
-        self._polled_at = started
+            self._client["poll"].record(before_s * 1000, start_s)
+        self._polled_at = start_s
         try:
             yield
         finally:
-            idle_s = time.monotonic() - started
+            idle_s = time.monotonic() - start_s
             if idle_s > 0:
                 self._client["poll-idle"].record(idle_s / (idle_s + before_s))
 

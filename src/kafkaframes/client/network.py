@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kafkaframes._version import __version__
-from kafkaframes.client.loop import apart, background, create_objects_apart
+from kafkaframes.client.loop import background, create_objects_in_thread, run_in_thread
 from kafkaframes.client.metrics import NodeMetrics
 from kafkaframes.client.security.logins import exchange_for
 from kafkaframes.client.security.sasl import Exchange, advance
@@ -56,7 +56,7 @@ class _Waiting(NamedTuple):
     """An in-flight request; ``deadline`` is a time of the event loop's clock."""
 
     answer: asyncio.Future[Any]
-    what: str
+    request_name: str
     wait_ms: int
     deadline: float
 
@@ -69,15 +69,15 @@ def _resolve(entry: _Waiting, frame: Frame) -> None:
 class _Wire(asyncio.BufferedProtocol):
     """Transfers bytes between a transport and a ``ClientConnection``, with one timer for all in-flight requests."""
 
-    def __init__(self, connection: ClientConnection, where: str, metrics: NodeMetrics | None = None) -> None:
+    def __init__(self, connection: ClientConnection, host_port: str, metrics: NodeMetrics | None = None) -> None:
         self.connection = connection
-        self.where = where
+        self.host_port = host_port
         self.metrics = metrics
         self._received_bytes = 0  # since the last response
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_Waiting] = deque()
         self._decoding: set[_Waiting] = set()  # requests whose responses are being decoded in threads
-        self.ended: Exception | None = None
+        self.end_error: Exception | None = None
         self._is_retired = False
         self.hint = ""  # addition to the error if the broker closes the connection before its next response
         self._loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ class _Wire(asyncio.BufferedProtocol):
     async def _decode_apart(self, response: ResponseBytes, entry: _Waiting) -> None:
         """Decode a large response in a thread, because decoding would block the event loop for a long time."""
         try:
-            frame = await create_objects_apart(partial(self.connection.decode, response))
+            frame = await create_objects_in_thread(partial(self.connection.decode, response))
             _resolve(entry, frame)
         except Exception as error:
             self._end_undecoded(error)
@@ -134,7 +134,7 @@ class _Wire(asyncio.BufferedProtocol):
             self.end(error)
             return
         reason = f"closed the connection{self.hint}" if error is None else f"is lost: {error}"
-        self.end(NetworkError(f"{self.where} {reason}"))
+        self.end(NetworkError(f"{self.host_port} {reason}"))
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -151,36 +151,36 @@ class _Wire(asyncio.BufferedProtocol):
         """Whether ``writable`` would return at once."""
         return self._writable.is_set()
 
-    def expect(self, what: str, wait_ms: int) -> asyncio.Future[Any]:
+    def expect(self, request_name: str, wait_ms: int) -> asyncio.Future[Any]:
         """Return a future of the response to a request that was just queued. End the connection if it is late."""
-        result = _Waiting(self._loop.create_future(), what, wait_ms, self._loop.time() + wait_ms / 1000)
+        result = _Waiting(self._loop.create_future(), request_name, wait_ms, self._loop.time() + wait_ms / 1000)
         self.waiting.append(result)
         if self._timer is None or result.deadline < self._timer.when():
-            self._look_at(result.deadline)
+            self._schedule_check(result.deadline)
         return result.answer
 
-    def _look_at(self, time_s: float) -> None:
+    def _schedule_check(self, time_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(time_s, self._look)
+        self._timer = self._loop.call_at(time_s, self._check_deadlines)
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         """End the connection if a response is late. It may still arrive, so later responses could not be matched."""
         self._timer = None
         first = min(self.waiting, key=attrgetter("deadline"), default=None)
         if first is None:
             return
         if first.deadline <= self._loop.time():
-            self.end(NetworkError(f"{self.where} did not answer {first.what} in {first.wait_ms} ms"))
+            self.end(NetworkError(f"{self.host_port} did not answer {first.request_name} in {first.wait_ms} ms"))
         else:
-            self._look_at(first.deadline)
+            self._schedule_check(first.deadline)
 
     def retire(self) -> None:
         """Close the connection once no request is in flight. Data that was written is sent."""
         self._is_retired = True
-        if self.waiting or self._decoding or self.ended is not None or self.transport is None:
+        if self.waiting or self._decoding or self.end_error is not None or self.transport is None:
             return
-        self.ended = NetworkError(f"the connection to {self.where} was replaced")
+        self.end_error = NetworkError(f"the connection to {self.host_port} was replaced")
         self._count_close()
         if self._timer is not None:
             self._timer.cancel()
@@ -188,15 +188,15 @@ class _Wire(asyncio.BufferedProtocol):
 
     def end(self, error: Exception) -> None:
         """Fail all in-flight requests and abort the connection."""
-        if self.ended is None:
+        if self.end_error is None:
             self._count_close()
-        self.ended = self.ended or error
+        self.end_error = self.end_error or error
         self._writable.set()
         if self._timer is not None:
             self._timer.cancel()
         for entry in (*self.waiting, *self._decoding):
             if not entry.answer.done():
-                entry.answer.set_exception(self.ended)
+                entry.answer.set_exception(self.end_error)
                 entry.answer.exception()  # mark it as retrieved, or asyncio would log it if no task awaits it
         self.waiting.clear()
         if self.transport is not None:
@@ -205,7 +205,7 @@ class _Wire(asyncio.BufferedProtocol):
     def _end_undecoded(self, error: Exception) -> None:
         """End the connection because a response cannot be decoded."""
         if isinstance(error, KafkaframesError):
-            error = NetworkError(f"{self.where} answers what cannot be read: {error}")
+            error = NetworkError(f"{self.host_port} answers what cannot be read: {error}")
         self.end(error)
 
     def _count_close(self) -> None:
@@ -252,7 +252,7 @@ class Connection:
         self._wire = wire
         self._settings = settings
         self.ranges: Ranges = {}
-        self._chosen: dict[tuple[int, int | None, int], int] = {}  # versions by API key and the caller's bounds
+        self._versions: dict[tuple[int, int | None, int], int] = {}  # versions by API key and the caller's bounds
         self.features: dict[str, int] = {}
         self._authenticated_until: float | None = None
 
@@ -266,21 +266,21 @@ class Connection:
             NetworkError: the broker cannot be reached within ``socket_connection_setup_timeout_ms``.
             BrokerError: the broker rejects the client, or supports none of its API versions.
         """
-        where = format_address(host, port)
+        host_port = format_address(host, port)
         limit_ms = settings.socket_connection_setup_timeout_ms
         deadline = time.monotonic() + limit_ms / 1000
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 addresses = await _look_up(host, port)
         except TimeoutError:
-            raise NetworkError(f"{where} did not answer in {limit_ms} ms") from None
+            raise NetworkError(f"{host_port} did not answer in {limit_ms} ms") from None
         except (OSError, UnicodeError, OverflowError) as error:  # an invalid host name such as a..b, an invalid port
-            raise NetworkError(f"{where} cannot be reached: {error or type(error).__name__}") from None
+            raise NetworkError(f"{host_port} cannot be reached: {error or type(error).__name__}") from None
         errors: list[NetworkError] = []
         for number, address in enumerate(addresses):
             share_s = max(deadline - time.monotonic(), 0.0) / (len(addresses) - number)
             try:
-                return await cls._open_address(host, address, settings, where, share_s, metrics)
+                return await cls._open_address(host, address, settings, host_port, share_s, metrics)
             except NetworkError as error:
                 errors.append(error)
         if len(errors) == 1:
@@ -293,30 +293,32 @@ class Connection:
         host: str,
         address: _Address,
         settings: ClientSettings,
-        where: str,
+        host_port: str,
         timeout_s: float,
         metrics: NodeMetrics | None,
     ) -> Connection:
         """Connect to one address of a host, and prepare the connection for requests."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await cls._opened(host, address, settings, where, metrics)
+                return await cls._connect(host, address, settings, host_port, metrics)
         except TimeoutError:
-            raise NetworkError(f"{where} did not answer in {timeout_s * 1000:.0f} ms") from None
+            raise NetworkError(f"{host_port} did not answer in {timeout_s * 1000:.0f} ms") from None
         except ssl.SSLError as error:
-            raise NetworkError(f"{where}: TLS failed: {error}") from None
+            raise NetworkError(f"{host_port}: TLS failed: {error}") from None
         except (OSError, UnicodeError, OverflowError) as error:
             if settings.uses_tls and isinstance(error, ConnectionResetError):  # ended, or reset with bytes unread
                 protocol = f"security.protocol is {settings.security_protocol}"
-                raise NetworkError(f"{where} ended the TLS handshake; is this port one for TLS? ({protocol})") from None
-            raise NetworkError(f"{where} cannot be reached: {error or type(error).__name__}") from None
+                raise NetworkError(
+                    f"{host_port} ended the TLS handshake; is this port one for TLS? ({protocol})"
+                ) from None
+            raise NetworkError(f"{host_port} cannot be reached: {error or type(error).__name__}") from None
 
     @classmethod
-    async def _opened(
-        cls, host: str, address: _Address, settings: ClientSettings, where: str, metrics: NodeMetrics | None
+    async def _connect(
+        cls, host: str, address: _Address, settings: ClientSettings, host_port: str, metrics: NodeMetrics | None
     ) -> Connection:
         context = context_of(settings) if settings.uses_tls else None
-        framed = ClientConnection(
+        client_connection = ClientConnection(
             client_id=settings.client_id,
             max_response_bytes=settings.max_response_bytes,
             specs=settings.specs,
@@ -324,16 +326,16 @@ class Connection:
             allocate=_memory(),
         )
         loop = asyncio.get_running_loop()
-        connected = await address.connect()
+        sock = await address.connect()
         try:
             _, wire = await loop.create_connection(
-                lambda: _Wire(framed, where, metrics),
-                sock=connected,
+                lambda: _Wire(client_connection, host_port, metrics),
+                sock=sock,
                 ssl=context,
                 server_hostname=host if context else None,
             )
         except BaseException:
-            connected.close()
+            sock.close()
             raise
         connection = cls(wire, settings)
         _set_buffers(wire, settings)
@@ -358,12 +360,12 @@ class Connection:
     @property
     def has_ended(self) -> bool:
         """Whether the connection has ended."""
-        return self._wire.ended is not None
+        return self._wire.end_error is not None
 
     @property
-    def where(self) -> str:
+    def host_port(self) -> str:
         """The address of the broker, ``host:port``."""
-        return self._wire.where
+        return self._wire.host_port
 
     @property
     def in_flight(self) -> int:
@@ -376,20 +378,22 @@ class Connection:
 
     def close(self) -> None:
         """End the connection. In-flight requests fail with ``NetworkError``."""
-        self._wire.end(NetworkError(f"the connection to {self._wire.where} was closed"))
+        self._wire.end(NetworkError(f"the connection to {self._wire.host_port} was closed"))
 
-    def version_of(self, body: Message, *, most: int | None = None, least: int = 0) -> int:
+    def version_of(self, body: Message, *, max_version: int | None = None, min_version: int = 0) -> int:
         """Return the version in which ``body`` would be sent.
 
         Raises:
             BrokerError: client and broker have no common version.
         """
-        bounds = (body.spec.api_key or 0, most, least)
-        result = self._chosen.get(bounds)
+        bounds = (body.spec.api_key or 0, max_version, min_version)
+        result = self._versions.get(bounds)
         if result is None:
             key = bounds[0]
-            result = choose_version(key, self.ranges, max_version=most, min_version=least, specs=self._settings.specs)
-            self._chosen[bounds] = result
+            result = choose_version(
+                key, self.ranges, max_version=max_version, min_version=min_version, specs=self._settings.specs
+            )
+            self._versions[bounds] = result
         return result
 
     async def request(self, body: Message, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
@@ -408,10 +412,10 @@ class Connection:
         """Wait until the connection accepts more data."""
         await self._wire.writable()
 
-    async def sent(self) -> None:
+    async def drain(self) -> None:
         """Wait until all data is written to the socket, or the connection has ended."""
         wire = self._wire
-        while wire.ended is None and wire.transport is not None and wire.transport.get_write_buffer_size():
+        while wire.end_error is None and wire.transport is not None and wire.transport.get_write_buffer_size():
             await asyncio.sleep(_SENT_STEP_S)
 
     @property
@@ -419,14 +423,14 @@ class Connection:
         """Whether ``post`` need not wait: most of the written data has been sent."""
         return self._wire.takes_more
 
-    def post(self, body: Message, version: int, *, answered: bool = True) -> asyncio.Future[Any] | None:
+    def post(self, body: Message, version: int, *, expects_response: bool = True) -> asyncio.Future[Any] | None:
         """Write a request at once. Return a future of its response; None if brokers do not respond to it (acks 0).
 
         Raises:
             NetworkError: the connection has ended. Nothing was written.
             EncodeError: the request cannot be encoded.
         """
-        return self._post(body, version, self._settings.request_timeout_ms if answered else None)
+        return self._post(body, version, self._settings.request_timeout_ms if expects_response else None)
 
     async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
         """Send a request. Return its response with the header. Raises as ``request`` does."""
@@ -439,8 +443,8 @@ class Connection:
 
     def _post(self, body: Message, version: int, wait_ms: int | None) -> asyncio.Future[Any] | None:
         wire = self._wire
-        if wire.ended is not None:
-            raise wire.ended
+        if wire.end_error is not None:
+            raise wire.end_error
         wire.connection.send_request(body, version, expects_response=wait_ms is not None)
         answer = None if wait_ms is None else wire.expect(type(body).__name__, wait_ms)
         assert wire.transport is not None
@@ -463,44 +467,46 @@ class Connection:
         except NetworkError as error:
             hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need `api_version`"
             raise NetworkError(f"{error}; it has answered nothing yet ({hint})") from None
-        again = fallback_version(frame, specs=self._settings.specs)
-        if again is not None:
-            frame = await self.exchange(body, again)
+        fallback = fallback_version(frame, specs=self._settings.specs)
+        if fallback is not None:
+            frame = await self.exchange(body, fallback)
         if frame.body.error_code:
-            raise broker_error(frame.body.error_code, f"{self._wire.where} refuses ApiVersions")
+            raise broker_error(frame.body.error_code, f"{self._wire.host_port} refuses ApiVersions")
         self.ranges = parse_advertised_versions(frame.body)
         self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
     async def _authenticate(self, host: str) -> None:
         settings = self._settings
         body = settings.message("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism)
-        at = self.version_of(body, most=_SASL_HANDSHAKE_VERSION)
-        handshake = await self.request(body, version=at)
+        version = self.version_of(body, max_version=_SASL_HANDSHAKE_VERSION)
+        handshake = await self.request(body, version=version)
         if handshake.error_code:
-            known = ", ".join(handshake.mechanisms) or "none"
+            mechanisms = ", ".join(handshake.mechanisms) or "none"
             raise broker_error(
                 handshake.error_code,
-                f"{self._wire.where} does not take {settings.sasl_mechanism}; it takes {known}",
+                f"{self._wire.host_port} does not take {settings.sasl_mechanism}; it takes {mechanisms}",
             )
         token = await _token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
         exchange = exchange_for(settings, host, token)
         lifetime_ms, answer = 0, None
-        while (step := await self._advanced(exchange, answer)) is not None:
-            answer, lifetime_ms = await (self._token_answer(step) if at == 0 else self._authenticate_answer(step))
+        while (step := await self._advance_exchange(exchange, answer)) is not None:
+            answer, lifetime_ms = await (self._token_answer(step) if version == 0 else self._authenticate_answer(step))
         if lifetime_ms > 0:  # reconnect shortly before the broker would end the connection
             self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
 
-    async def _advanced(self, exchange: Exchange, answer: bytes | None) -> bytes | None:
+    async def _advance_exchange(self, exchange: Exchange, answer: bytes | None) -> bytes | None:
         if self._settings.sasl_mechanism == "GSSAPI":  # sends requests to a key distribution center
-            return await apart(lambda: advance(exchange, answer))
+            return await run_in_thread(lambda: advance(exchange, answer))
         return advance(exchange, answer)
 
     async def _authenticate_answer(self, token: bytes) -> tuple[bytes, int]:
         """Send a token. Return the broker's token and the lifetime of the session, in milliseconds."""
         answer = await self.request(self._settings.message("SaslAuthenticateRequest")(auth_bytes=token))
         if answer.error_code:
-            said = answer.error_message or "no reason given"
-            raise broker_error(answer.error_code, f"{self._wire.where} refuses {self._settings.sasl_mechanism}: {said}")
+            reason = answer.error_message or "no reason given"
+            raise broker_error(
+                answer.error_code, f"{self._wire.host_port} refuses {self._settings.sasl_mechanism}: {reason}"
+            )
         return answer.auth_bytes, answer.session_lifetime_ms
 
     async def _token_answer(self, token: bytes) -> tuple[bytes, int]:
@@ -512,16 +518,16 @@ class Connection:
         try:
             return (await answer).body, 0
         except NetworkError as error:
-            reason = f"{self._wire.where} refuses {self._settings.sasl_mechanism}, or what it was given: {error}"
+            reason = f"{self._wire.host_port} refuses {self._settings.sasl_mechanism}, or what it was given: {error}"
             raise broker_error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
 
 
 def _set_buffers(wire: _Wire, settings: ClientSettings) -> None:
     sizes = {socket.SO_SNDBUF: settings.send_buffer_bytes, socket.SO_RCVBUF: settings.receive_buffer_bytes}
-    connected = None if wire.transport is None else wire.transport.get_extra_info("socket")
+    sock = None if wire.transport is None else wire.transport.get_extra_info("socket")
     for option, size in sizes.items():
-        if connected is not None and size >= 0:
-            connected.setsockopt(socket.SOL_SOCKET, option, size)
+        if sock is not None and size >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def _parts(buffers: Iterable[bytes]) -> Iterator[bytes]:
@@ -543,8 +549,8 @@ async def _token(settings: ClientSettings) -> str:
     token = settings.sasl_oauthbearer_token
     if not callable(token):
         return token or ""
-    made = await apart(token)
-    return str(await made if inspect.isawaitable(made) else made)
+    result = await run_in_thread(token)
+    return str(await result if inspect.isawaitable(result) else result)
 
 
 def _memory() -> Callable[[int], memoryview]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, Requested, SessionRequest, write_partitions
+from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, FetchFields, SessionRequest, write_partitions
 from kafkaframes.client.metadata import Broker, TopicPartition, by_topic
 from kafkaframes.client.response_rows import partition_rows, require_rows
 from kafkaframes.errors import LEADER_MOVED, BrokerError, broker_error
@@ -63,13 +63,13 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 async def list_offsets(
-    cluster: ClusterClient, requested: Mapping[TopicPartition, int], *, read_committed: bool = False
+    cluster: ClusterClient, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Return the first offset at or after a time, for each partition.
 
     Args:
         cluster: client of the cluster. Requests to several leaders are sent concurrently.
-        requested: milliseconds since 1970, or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, or ``EARLIEST_LOCAL`` (the
+        timestamps: milliseconds since 1970, or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, or ``EARLIEST_LOCAL`` (the
             first offset that is not only in a tiered store).
         read_committed: whether ``LATEST`` is the last stable offset.
 
@@ -79,12 +79,12 @@ async def list_offsets(
     result: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def step() -> None:
-        missing = [entry for entry in requested if entry not in result]
+        missing = [entry for entry in timestamps if entry not in result]
         for partition in missing:
             await cluster.leader_of(partition)
         groups = {leader: group for leader, group in cluster.cluster.by_leader(missing) if leader is not None}
         asks = [
-            _ask(cluster, leader, {entry: requested[entry] for entry in group}, read_committed)
+            _ask(cluster, leader, {entry: timestamps[entry] for entry in group}, read_committed)
             for leader, group in groups.items()
         ]
         errors = []
@@ -105,20 +105,20 @@ async def list_offsets(
         if errors:
             raise errors[0]
 
-    if requested:
-        await cluster.retried(step)
-    return {entry: result[entry] for entry in requested}
+    if timestamps:
+        await cluster.retry(step)
+    return {entry: result[entry] for entry in timestamps}
 
 
 async def list_at_leader(
-    cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, int], *, read_committed: bool
+    cluster: ClusterClient, leader: Broker, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
     """Send one request to a leader. The result of each partition is an offset or the leader's error.
 
     Raises:
         NetworkError, BrokerError: as ``Connection.request``.
     """
-    answers = await _ask(cluster, leader, requested, read_committed)
+    answers = await _ask(cluster, leader, timestamps, read_committed)
     return {
         entry: broker_error(answer, f"offsets of {entry}") if isinstance(answer, int) else answer
         for entry, answer in answers.items()
@@ -126,7 +126,7 @@ async def list_at_leader(
 
 
 async def epoch_ends_at_leader(
-    cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, EpochQuery]
+    cluster: ClusterClient, leader: Broker, queries: Mapping[TopicPartition, EpochQuery]
 ) -> dict[TopicPartition, EpochEnd | Exception | None]:
     """Request the ends of epochs from a leader (KIP-320). All are None if it does not support version 3.
 
@@ -135,18 +135,18 @@ async def epoch_ends_at_leader(
     """
     connection = await cluster.connection(leader)
     if connection.ranges.get(_EPOCH_ENDS, Versions.NONE).highest < _EPOCH_ENDS_FOR_CLIENTS:
-        return dict.fromkeys(requested)
+        return dict.fromkeys(queries)
     cls = cluster.settings.message("OffsetForLeaderEpochRequest")
     topics = by_topic(
-        requested,
+        queries,
         lambda entry: cls.OffsetForLeaderPartition(
             partition=entry.partition,
-            current_leader_epoch=requested[entry].current_epoch,
-            leader_epoch=requested[entry].epoch,
+            current_leader_epoch=queries[entry].current_epoch,
+            leader_epoch=queries[entry].epoch,
         ),
     )
     body = cls(replica_id=-1, topics=[cls.OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()])
-    response = await connection.request(body, version=connection.version_of(body, least=_EPOCH_ENDS_FOR_CLIENTS))
+    response = await connection.request(body, version=connection.version_of(body, min_version=_EPOCH_ENDS_FOR_CLIENTS))
     answers: dict[TopicPartition, EpochEnd | Exception | None] = {}
     for topic in response.topics:
         for entry in topic.partitions:
@@ -160,22 +160,22 @@ async def epoch_ends_at_leader(
 
 
 async def _ask(
-    cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, int], read_committed: bool
+    cluster: ClusterClient, leader: Broker, timestamps: Mapping[TopicPartition, int], read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | int]:
     """Send one request to a leader. An int in the result is an error code."""
     connection = await cluster.connection(leader)
     cls = cluster.settings.message("ListOffsetsRequest")
     body = cls(replica_id=-1, isolation_level=int(read_committed))
-    least = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(requested.values()), 0)
-    at = connection.version_of(body, least=least)
-    old = {"max_num_offsets": 1} if at == _OLD else {}
+    min_version = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(timestamps.values()), 0)
+    version = connection.version_of(body, min_version=min_version)
+    old = {"max_num_offsets": 1} if version == _OLD else {}
     topics = by_topic(
-        requested,
-        lambda entry: cls.ListOffsetsPartition(partition_index=entry.partition, timestamp=requested[entry], **old),
+        timestamps,
+        lambda entry: cls.ListOffsetsPartition(partition_index=entry.partition, timestamp=timestamps[entry], **old),
     )
     body.topics = [cls.ListOffsetsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
-    response = await connection.request(body, version=at)
-    return {partition: _answer(entry, at) for partition, entry in partition_rows(response.topics)}
+    response = await connection.request(body, version=version)
+    return {partition: _answer(entry, version) for partition, entry in partition_rows(response.topics)}
 
 
 def _answer(entry: Any, version: int) -> OffsetAndTimestamp | int:
@@ -187,10 +187,10 @@ def _answer(entry: Any, version: int) -> OffsetAndTimestamp | int:
 
 
 async def ends(
-    cluster: ClusterClient, partitions: Iterable[TopicPartition], which: int, *, read_committed: bool = False
+    cluster: ClusterClient, partitions: Iterable[TopicPartition], timestamp: int, *, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
     """Return the earliest or the latest offset of each partition."""
-    result = await list_offsets(cluster, dict.fromkeys(partitions, which), read_committed=read_committed)
+    result = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), read_committed=read_committed)
     return {partition: entry.offset for partition, entry in result.items()}
 
 
@@ -221,15 +221,15 @@ async def holds_nothing(
     cls = cluster.settings.message("FetchRequest")
     body = cls(max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES, isolation_level=int(read_committed))
     topic_id = cluster.cluster.topic_id(partition.topic)
-    at = connection.version_of(body, most=BY_ID - 1 if topic_id == NIL_UUID else None)
-    requested = {partition: Requested(first, _FETCH_BYTES, -1, topic_id)}
-    write_partitions(body, SessionRequest(NO_SESSION, NONE, [partition], {}), requested, at)
-    response = await connection.request(body, version=at)
+    version = connection.version_of(body, max_version=BY_ID - 1 if topic_id == NIL_UUID else None)
+    partition_fields = {partition: FetchFields(first, _FETCH_BYTES, -1, topic_id)}
+    write_partitions(body, SessionRequest(NO_SESSION, NONE, [partition], {}), partition_fields, version)
+    response = await connection.request(body, version=version)
     answers = [entry for topic in response.responses for entry in topic.partitions]
     number = response.error_code or (answers[0].error_code if answers else 0)
     if number:
         raise broker_error(number, f"fetch of {partition}")
     if len(answers) != 1 or answers[0].records:  # the response of a throttling broker has no partition
         return False
-    known: int = answers[0].last_stable_offset if read_committed else answers[0].high_watermark
-    return known >= end
+    log_end: int = answers[0].last_stable_offset if read_committed else answers[0].high_watermark
+    return log_end >= end

@@ -25,7 +25,7 @@ from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_
 from kafkaframes.wire.integers import MAX_INT32
 
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
-_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _OVERHEAD_BYTES: Final = 21  # largest size of a record without key, value and headers: Kafka's MAX_RECORD_OVERHEAD
 
 
@@ -34,19 +34,19 @@ _OVERHEAD_BYTES: Final = 21  # largest size of a record without key, value and h
 CheckedRecord = tuple[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None, int, int]
 
 
-def checked_record(
+def check_record(
     topic: str,
     value: bytes | str | None,
     key: bytes | str | None,
     headers: Headers | None,
     partition: int | None,
     timestamp_ms: int | None,
-    largest: int,
+    max_bytes: int,
 ) -> CheckedRecord:
     """Check the arguments of ``send``.
 
     Raises:
-        EncodeError: an argument has a wrong type, or the record is larger than ``largest`` bytes.
+        EncodeError: an argument has a wrong type, or the record is larger than ``max_bytes`` bytes.
     """
     if not isinstance(topic, str) or not topic:
         raise EncodeError(f"topic is {_kind(topic) if topic != '' else 'empty'}; it has to be a topic's name")
@@ -62,13 +62,13 @@ def checked_record(
         pairs = headers_of(headers)
         size += sum(2 * len(name) + len(content or b"") for name, content in pairs)
     if partition is not None:
-        partition = _whole("partition", partition, "a partition's number", 0, MAX_INT32)
+        partition = _check_integer("partition", partition, "a partition's number", 0, MAX_INT32)
     if timestamp_ms is None:
         timestamp = int(time.time() * 1000)
     else:
-        timestamp = _whole("timestamp_ms", timestamp_ms, "milliseconds since 1970", _SMALLEST, _LARGEST)
-    if size > largest:
-        raise EncodeError(f"a record of about {size} bytes; `max_request_size` is {largest}")
+        timestamp = _check_integer("timestamp_ms", timestamp_ms, "milliseconds since 1970", _MIN_INT64, _MAX_INT64)
+    if size > max_bytes:
+        raise EncodeError(f"a record of about {size} bytes; `max_request_size` is {max_bytes}")
     return topic, key, value, pairs, partition, timestamp, size
 
 
@@ -116,13 +116,13 @@ def _header(pair: object) -> tuple[str, bytes | None]:
     return pair[0], bytes_of(f"the value of {pair[0]!r:.80} in headers", pair[1])
 
 
-def _whole(name: str, value: Any, what: str, least: int, most: int) -> int:
+def _check_integer(name: str, value: Any, expectation: str, minimum: int, maximum: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise EncodeError(f"{name} is {_kind(value)}; it has to be a whole number: {what}") from None
-    if isinstance(value, bool) or not least <= number <= most:
-        raise EncodeError(f"{name} is {value}; it has to be {what}")
+        raise EncodeError(f"{name} is {_kind(value)}; it has to be a whole number: {expectation}") from None
+    if isinstance(value, bool) or not minimum <= number <= maximum:
+        raise EncodeError(f"{name} is {value}; it has to be {expectation}")
     return number
 
 
@@ -169,7 +169,7 @@ def check_table(table: pa.Table | pa.RecordBatch, max_request_size: int) -> None
 
 
 def record_sizes(rows: Rows) -> Int64s:
-    """Return the approximate size of each row in a batch, in bytes, computed as in ``checked_record``."""
+    """Return the approximate size of each row in a batch, in bytes, computed as in ``check_record``."""
     sizes = _OVERHEAD_BYTES + np.maximum(rows.keys.lengths, 0) + np.maximum(rows.values.lengths, 0)
     if len(rows.header_starts):
         per_header = 2 * rows.header_names.lengths + np.maximum(rows.header_values.lengths, 0)
@@ -193,7 +193,7 @@ class RowPartitioner(NamedTuple):
     sticky_partitions: Callable[[str, int], list[int]]
     batch_bytes: int
 
-    def split(self, topic: str, rows: pa.RecordBatch) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+    def partition_rows(self, topic: str, rows: pa.RecordBatch) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         """Return a topic's rows by partition.
 
         Raises:
@@ -202,17 +202,17 @@ class RowPartitioner(NamedTuple):
         """
         count = len(self.cluster.partitions_of(topic))
         hashes_keys = self.choice.function is None and not self.choice.ignores_keys
-        partitions, wrong = partitions_of_rows(rows, count, hashes_keys=hashes_keys)
-        if wrong is not None:
+        partitions, invalid_row = partitions_of_rows(rows, count, hashes_keys=hashes_keys)
+        if invalid_row is not None:
             raise broker_error(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
+                f"row {invalid_row}: topic {topic} has no partition {partitions[invalid_row]}, it has {count}",
             )
         if self.choice.function is not None:
             self._choose(topic, rows, partitions, count)
         self._share_out(topic, partitions, rows.nbytes // self.batch_bytes)
-        timed = add_timestamps(rows, int(time.time() * 1000))
-        return [(TopicPartition(topic, number), part) for number, part in by_partition(timed, partitions)]
+        rows_with_time = add_timestamps(rows, int(time.time() * 1000))
+        return [(TopicPartition(topic, number), part) for number, part in by_partition(rows_with_time, partitions)]
 
     def _choose(self, topic: str, rows: pa.RecordBatch, partitions: Int64s, count: int) -> None:
         """Call the partitioner for each row that does not specify a partition."""
@@ -237,7 +237,7 @@ class RowPartitioner(NamedTuple):
             partitions[free] = numbers_of_runs[np.arange(len(free)) * runs // len(free)]
 
 
-def routed(
+def route_rows(
     table: pa.Table, topics: Sequence[str], partitioner: RowPartitioner
 ) -> list[tuple[TopicPartition, pa.RecordBatch]]:
     """Return the rows of each partition, in the order of ``topics``. The metadata of the topics must be known.
@@ -252,11 +252,11 @@ def routed(
         has_column = "topic" in table.schema.names and len(topics) > 1
         rows = table.filter(pc.equal(table.column("topic"), topic)) if has_column else table
         for batch in rows.combine_chunks().to_batches():
-            batches += partitioner.split(topic, batch)
+            batches += partitioner.partition_rows(topic, batch)
     return batches
 
 
-def written(batches: Sequence[Batch], results: Sequence[Sequence[PartResult]]) -> pa.Table:
+def to_result_table(batches: Sequence[Batch], results: Sequence[Sequence[PartResult]]) -> pa.Table:
     """Return the result of ``send_arrow``, with a row for each written batch."""
     rows = [(batch.partition, part) for batch, parts in zip(batches, results, strict=True) for part in parts]
     partitions = numbers(np.array([partition.partition for partition, _ in rows], np.int64)).cast(pa.int32())

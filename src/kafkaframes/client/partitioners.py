@@ -147,8 +147,8 @@ class PartitionChoice(NamedTuple):
         if number is None:
             return STICKY
         if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < partitions:
-            expected = f"a number from 0 to {partitions - 1}, or None for the sticky partition"
-            raise EncodeError(f"partitioner {self.name} returned {number!r} for topic {topic}; expected {expected}")
+            expectation = f"a number from 0 to {partitions - 1}, or None for the sticky partition"
+            raise EncodeError(f"partitioner {self.name} returned {number!r} for topic {topic}; expected {expectation}")
         return number.__index__()
 
 
@@ -174,8 +174,8 @@ def partition_choice(partitioner: str | Partitioner | None, *, ignores_keys: boo
         _check_signature(function)
         return PartitionChoice(name, function)
     if name not in PARTITIONERS:
-        known = ", ".join(PARTITIONERS)
-        reason = f"partitioner is {partitioner!r}; expected a function, module:function, or one of {known}"
+        partitioner_names = ", ".join(PARTITIONERS)
+        reason = f"partitioner is {partitioner!r}; expected a function, module:function, or one of {partitioner_names}"
         raise OptionError(f"{reason} (Java classes other than Kafka's own cannot run here)")
     if name in _FUNCTIONS:
         return PartitionChoice(name, _FUNCTIONS[name]())
@@ -190,8 +190,8 @@ def _check_signature(function: Any) -> str:
     try:
         inspect.signature(function).bind("topic", b"key", b"value", 1, [0])
     except TypeError as error:
-        expected = "(topic, key, value, partitions, available)"
-        raise OptionError(f"partitioner {name} cannot be called with {expected}: {error}") from None
+        signature = "(topic, key, value, partitions, available)"
+        raise OptionError(f"partitioner {name} cannot be called with {signature}: {error}") from None
     except ValueError:  # a function in C that has no signature
         pass
     return name

@@ -123,7 +123,7 @@ class PartitionState:
         offset: offset of the next record after the buffered ones.
         epoch: leader epoch of the record before ``offset``.
         version: version of the position. It changes when the position changes for another reason than reading.
-        requested: version of the position in the in-flight request; -1 if no request is in flight.
+        requested_version: version of the position in the in-flight request; -1 if no request is in flight.
         end: exclusive end offset of reading; None if reading does not end.
         topic_id: id of the topic to which the position belongs; the nil UUID if brokers have no topic ids (before 2.8).
         is_assigned_by_id: whether the group assigns partitions by topic id (KIP-848).
@@ -139,7 +139,7 @@ class PartitionState:
     offset: int = NO_OFFSET
     epoch: int = NO_EPOCH
     version: int = field(default_factory=_NEXT_VERSION)
-    requested: int = -1
+    requested_version: int = -1
     reset_timestamp: int = LATEST
     end: int | None = None
     is_paused: bool = False
@@ -160,7 +160,7 @@ class PartitionState:
     @property
     def is_requested(self) -> bool:
         """Whether a request for the position is in flight."""
-        return self.requested == self.version
+        return self.requested_version == self.version
 
     @property
     def has_offset(self) -> bool:
@@ -235,7 +235,7 @@ class Positions:
         states: partition states, by partition.
         errors: errors that the next polls raise.
         stale_topics: topics whose metadata must be refreshed.
-        busy: ids of nodes with a Fetch in flight.
+        busy_nodes: ids of nodes with a Fetch in flight.
         is_subscribed: whether the group assigns the partitions.
     """
 
@@ -272,7 +272,7 @@ class Positions:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.errors: deque[Exception] = deque()
         self.stale_topics: set[str] = set()
-        self.busy: set[int] = set()
+        self.busy_nodes: set[int] = set()
         self.is_subscribed = False
         self._arrivals: deque[tuple[PartitionState, BatchBuffer]] = deque()
         # Every poll asks for these partitions, so it looks through all of them only after an event that adds one.
@@ -365,8 +365,8 @@ class Positions:
                 if state.not_before <= now and not state.is_requested:
                     due.append(state)
         result: list[PositionRequest] = []
-        if committed := [state for state in due if state.step is Step.COMMITTED]:
-            result.append(FetchCommitted(_versions(committed)))
+        if committed_states := [state for state in due if state.step is Step.COMMITTED]:
+            result.append(FetchCommitted(_versions(committed_states)))
         for node, states in self._by_leader([state for state in due if state.step is Step.RESET], cluster):
             timestamps = {state.partition: state.reset_timestamp for state in states}
             result.append(ListOffsets(node, _versions(states), timestamps))
@@ -374,8 +374,8 @@ class Positions:
             epochs = {state.partition: EpochQuery((state.leader or (0, NO_EPOCH))[1], state.epoch) for state in states}
             result.append(FetchEpochEnds(node, _versions(states), epochs))
         for node, states in self._by_replica([state for state in due if state.is_selected], now, cluster):
-            if node.node_id not in self.busy:
-                self.busy.add(node.node_id)
+            if node.node_id not in self.busy_nodes:
+                self.busy_nodes.add(node.node_id)
                 result.append(FetchRecords(node, _versions(states)))
         return result
 
@@ -410,14 +410,16 @@ class Positions:
         A position without epoch cannot be validated, for example after a seek. Records that were fetched from the
         earlier leader are fetched again, since the log may have been truncated.
         """
-        known = cluster.partition(state.partition)
-        if not state.has_offset or known is None or known.leader < 0:
+        partition_metadata = cluster.partition(state.partition)
+        if not state.has_offset or partition_metadata is None or partition_metadata.leader < 0:
             return
-        leader = known.leader, known.leader_epoch
-        if leader == state.leader or (state.leader is not None and 0 <= known.leader_epoch < state.leader[1]):
+        leader = partition_metadata.leader, partition_metadata.leader_epoch
+        if leader == state.leader or (
+            state.leader is not None and 0 <= partition_metadata.leader_epoch < state.leader[1]
+        ):
             return  # unchanged, or metadata of a broker that lags
         state.leader = leader
-        if known.leader_epoch >= 0:
+        if partition_metadata.leader_epoch >= 0:
             offset, epoch = state.hold_position()
             state.move(Step.VALIDATE if epoch >= 0 else Step.FETCH, offset, epoch)
 
@@ -451,7 +453,7 @@ class Positions:
 
     # -------------------------------------------------------------------------------------------------- answers
 
-    def committed(self, request: FetchCommitted, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def process_committed(self, request: FetchCommitted, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Process committed offsets. Partitions without one are reset."""
         for state in self._current(request.versions):
             entry = offsets.get(state.partition)
@@ -460,7 +462,7 @@ class Positions:
             else:
                 state.move(Step.FETCH, entry.offset, entry.leader_epoch)
 
-    def listed(
+    def process_offsets(
         self, request: ListOffsets, answers: Mapping[TopicPartition, OffsetAndTimestamp | Exception], now: float
     ) -> None:
         """Process the offsets that a leader has looked up."""
@@ -476,7 +478,7 @@ class Positions:
             else:
                 state.move(Step.FETCH, answer.offset, answer.leader_epoch)
 
-    def validated(
+    def process_epoch_ends(
         self, request: FetchEpochEnds, answers: Mapping[TopicPartition, EpochEnd | Exception | None], now: float
     ) -> None:
         """Process the end offsets of epochs; None if a leader does not report them (before OffsetForLeaderEpoch 3)."""
@@ -502,9 +504,9 @@ class Positions:
             reason = f"{partition} was truncated: the position is {offset}, the log diverges at {answer.end_offset}"
             self._mark_stuck(state, reason)
 
-    def fetched(self, request: FetchRecords, answers: Mapping[TopicPartition, FetchAnswer], now: float) -> None:
+    def process_fetch(self, request: FetchRecords, answers: Mapping[TopicPartition, FetchAnswer], now: float) -> None:
         """Process a Fetch response. Partitions that it omits have no new data."""
-        self.busy.discard(request.node.node_id)
+        self.busy_nodes.discard(request.node.node_id)
         for state in self._current(request.versions):
             answer = answers.get(state.partition)
             if answer is not None:
@@ -548,10 +550,10 @@ class Positions:
         else:
             self._retry_later(state, error, now)
 
-    def failed(self, request: PositionRequest, error: Exception, now: float) -> None:
+    def process_failure(self, request: PositionRequest, error: Exception, now: float) -> None:
         """Process the failure of a whole request."""
         if isinstance(request, FetchRecords):
-            self.busy.discard(request.node.node_id)
+            self.busy_nodes.discard(request.node.node_id)
         for state in self._current(request.versions):
             self._retry_later(state, error, now)
 
@@ -569,7 +571,7 @@ class Positions:
         if state.step is not Step.COMMITTED:
             self.stale_topics.add(state.partition.topic)
 
-    def metadata_updated(self, cluster: Cluster, now: float) -> None:
+    def process_metadata(self, cluster: Cluster, now: float) -> None:
         """Process new metadata: report topics that cannot be read."""
         for state in self.states.values():
             topic = cluster.topics.get(state.partition.topic)
@@ -624,14 +626,14 @@ class Positions:
         states = [self.states[entry] for entry in versions if entry in self.states]
         current = [state for state in states if state.version == versions[state.partition]]
         for state in current:
-            state.requested = -1
+            state.requested_version = -1
         return current
 
 
 def _versions(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
     versions = {}
     for state in states:
-        state.requested = state.version
+        state.requested_version = state.version
         versions[state.partition] = state.version
     return versions
 

@@ -18,7 +18,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.client.accumulator import Accumulator, Gathering
+from kafkaframes.client.accumulator import Accumulator, OpenBatch
 from kafkaframes.client.batches import (
     NOT_STAMPED,
     Batch,
@@ -28,12 +28,12 @@ from kafkaframes.client.batches import (
     RecordMetadata,
     Stamp,
     WrittenBatches,
-    split,
+    iterate_batches,
 )
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.interceptors import PRODUCER_HOOKS, Acknowledgement, Interceptors, producer_record
-from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
+from kafkaframes.client.loop import background, cancel_tasks, wait_for_event, warn_unclosed
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -46,16 +46,16 @@ from kafkaframes.client.outgoing import (
     CheckedRecord,
     Headers,
     RowPartitioner,
+    check_record,
     check_table,
-    checked_record,
-    routed,
+    route_rows,
+    to_result_table,
     topics_of,
-    written,
 )
 from kafkaframes.client.partitioners import partition_choice
-from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, settle
+from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, pass_results
 from kafkaframes.client.sender import Sender, takes_format
-from kafkaframes.client.settings import ProducerSettings, merged
+from kafkaframes.client.settings import ProducerSettings, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import (
@@ -105,18 +105,18 @@ class AsyncProducer(TelemetryMethods):
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
         """
-        self.settings = ProducerSettings.of(merged(bootstrap_servers, options))
+        self.settings = ProducerSettings.of(merge_options(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._telemetry = TelemetryReporter(
             self._cluster, lambda: {"transactional_id": self.settings.transactional_id or ""}
         )
         self._home = self._cluster.home
-        self._gathered = asyncio.Event()
+        self._drain_event = asyncio.Event()
         settings = self.settings
         self._partitioner = partition_choice(settings.partitioner, ignores_keys=settings.partitioner_ignore_keys)
         self._interceptors = Interceptors.load(settings.interceptors, PRODUCER_HOOKS)
         self._accumulator = Accumulator(
-            settings, self._cluster.cluster, wake=self._gathered.set, partitioner=self._partitioner
+            settings, self._cluster.cluster, wake=self._drain_event.set, partitioner=self._partitioner
         )
         self._accumulator.results = LoopResults
         self._sender = Sender(self._cluster, self.settings, self._accumulator)
@@ -148,7 +148,7 @@ class AsyncProducer(TelemetryMethods):
         if self._is_closed:
             raise NetworkError("this client was closed")
         if not self._is_started:
-            await self._bounded(self._start_once(), "the producer's start")
+            await self._wait_at_most(self._start_once(), "the producer's start")
 
     async def _start_once(self) -> None:
         async with self._starting:
@@ -157,9 +157,13 @@ class AsyncProducer(TelemetryMethods):
 
     async def _start(self) -> None:
         limit_ms = max(self.settings.max_block_ms, self.settings.default_api_timeout_ms)
-        connection = await self._cluster.retried(self._cluster.any_connection, timeout_ms=limit_ms)
-        served = connection.ranges.get(PRODUCE, Versions.NONE)
-        broker_can = 2 if served.highest >= _FIRST_OF_FORMAT[2] else int(served.highest >= _FIRST_OF_FORMAT[1])
+        connection = await self._cluster.retry(self._cluster.any_connection, timeout_ms=limit_ms)
+        produce_versions = connection.ranges.get(PRODUCE, Versions.NONE)
+        broker_can = (
+            2
+            if produce_versions.highest >= _FIRST_OF_FORMAT[2]
+            else int(produce_versions.highest >= _FIRST_OF_FORMAT[1])
+        )
         self._format = broker_can if self._format is None else min(self._format, 2)
         if self._format > broker_can:
             raise OptionError(f"record_format {self._format}: the broker's newest is {broker_can}")
@@ -179,7 +183,7 @@ class AsyncProducer(TelemetryMethods):
             with self._measure_transaction("txn-init"):
                 await self._transactions.init_producer_id()
         self._sender.start()
-        self._gather_task = background(self._gather())
+        self._gather_task = background(self._drain_loop())
         self._is_started = True
 
     def __del__(self) -> None:
@@ -202,9 +206,9 @@ class AsyncProducer(TelemetryMethods):
         except TimeoutError:
             pass  # waiting records fail below
         finally:
-            await cancelled(self._gather_task)
+            await cancel_tasks(self._gather_task)
             for gathering in self._accumulator.close():
-                gathering.results.dropped(NetworkError("the producer was closed before this was sent"))
+                gathering.results.drop(NetworkError("the producer was closed before this was sent"))
             await self._sender.close()
             await self._telemetry.close(None if timeout_ms is None else timeout_ms / 1000)
             await self._cluster.close()
@@ -241,7 +245,7 @@ class AsyncProducer(TelemetryMethods):
             NetworkError: the call has waited for ``max_block_ms``, or the producer was closed.
         """
         self._home.check()
-        record = checked_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
+        record = check_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
         if self._interceptors is None:
             return await self._send(record, None)
         record, acknowledgement = self._intercept(self._interceptors, record, timestamp_ms, None)
@@ -261,7 +265,7 @@ class AsyncProducer(TelemetryMethods):
         """Return the record that interceptors send instead of this one, and the call for its result."""
         largest = self.settings.max_request_size
         result = interceptors.on_send(producer_record(record, timestamp_ms), largest)
-        return checked_record(*result, largest), Acknowledgement(interceptors, result, on_delivery)
+        return check_record(*result, largest), Acknowledgement(interceptors, result, on_delivery)
 
     async def _send(
         self, record: CheckedRecord, acknowledgement: Acknowledgement | None
@@ -271,23 +275,23 @@ class AsyncProducer(TelemetryMethods):
         while (future := self._accumulator.add(record, on_delivery=acknowledgement)) is None:
             try:
                 await self._prepare(record)
-            except TransactionRefused as refused:
+            except TransactionRefused as error:
                 future = asyncio.get_running_loop().create_future()
-                future.set_exception(refused.reason)
+                future.set_exception(error.reason)
                 if acknowledgement is not None:
-                    acknowledgement.acknowledge(refused.reason)
+                    acknowledgement.acknowledge(error.reason)
                 break
         result: asyncio.Future[RecordMetadata] = future
         return result
 
     async def _choose_partition(self, record: CheckedRecord) -> CheckedRecord:
         """Return a record with the partition that the caller's partitioner chooses."""
-        while (chosen := self._accumulator.choose_partition(record)) is None:
+        while (partitioned_record := self._accumulator.choose_partition(record)) is None:
             await self._learn_in_time(record[0])
-        return chosen
+        return partitioned_record
 
     async def _learn_in_time(self, topic: str) -> None:
-        await self._bounded(self._learn(topic), f"a record of topic {topic}")
+        await self._wait_at_most(self._learn(topic), f"a record of topic {topic}")
 
     async def _learn(self, topic: str) -> None:
         """Start the producer, and wait for the metadata of a topic."""
@@ -298,9 +302,9 @@ class AsyncProducer(TelemetryMethods):
 
     async def _prepare(self, record: CheckedRecord, *, is_in_callback: bool = False) -> None:
         """Wait for the start, the metadata, the memory or the transaction that a record needs before it is added."""
-        await self._bounded(self._wait_for_needs(record, is_in_callback), f"a record of topic {record[0]}")
+        await self._wait_at_most(self._wait_for_needs(record, is_in_callback), f"a record of topic {record[0]}")
 
-    async def _bounded(self, wait: Coroutine[Any, Any, Result], what: str) -> Result:
+    async def _wait_at_most(self, wait: Coroutine[Any, Any, Result], action: str) -> Result:
         """Wait for a start, metadata or memory, for at most ``max_block_ms``.
 
         Raises:
@@ -312,11 +316,11 @@ class AsyncProducer(TelemetryMethods):
             async with asyncio.timeout(limit_ms / 1000):
                 return await wait
         except TimeoutError:
-            cause = self._cluster.unreachable.described() or str(self._cluster.last_error or "")
+            cause = self._cluster.unreachable.describe() or str(self._cluster.last_error or "")
             if not cause and self._accumulator.callback_bytes:
                 size = self._accumulator.callback_bytes
                 cause = f"{size} bytes of `buffer_memory` belong to records whose `on_delivery` has not returned"
-            reason = f"{what} has waited {limit_ms} ms for brokers, metadata or memory (`max_block_ms`)"
+            reason = f"{action} has waited {limit_ms} ms for brokers, metadata or memory (`max_block_ms`)"
             raise NetworkError(f"{reason}: {cause}" if cause else reason) from None
 
     async def _wait_for_needs(self, record: CheckedRecord, is_in_callback: bool) -> None:
@@ -334,7 +338,7 @@ class AsyncProducer(TelemetryMethods):
         try:
             await self._transactions.before_batch(target)
         except KafkaframesError as error:
-            self._transactions.spoil(error)
+            self._transactions.fail_transaction(error)
             raise TransactionRefused(error) from None
 
     async def send_and_wait(
@@ -362,43 +366,43 @@ class AsyncProducer(TelemetryMethods):
             NetworkError: no response in time. ``MaybeWrittenError`` means that the record may be in the log.
         """
         future = await self.send(topic, value, key, headers, partition, timestamp_ms)
-        self._accumulator.hasten()
+        self._accumulator.end_linger()
         return await future
 
-    async def _gather(self) -> None:
+    async def _drain_loop(self) -> None:
         """Build batches that are full or older than ``linger_ms``, until this task is cancelled."""
         try:
             while True:
-                self._gathered.clear()
+                self._drain_event.clear()
                 now = time.monotonic()
-                gathered, due = self._accumulator.drain(now)
-                self._build(gathered)
-                await waited(self._gathered, None if due is None else max(due - now, 0.0))
+                open_batches, due = self._accumulator.drain(now)
+                self._build(open_batches)
+                await wait_for_event(self._drain_event, None if due is None else max(due - now, 0.0))
         finally:
-            self._drop_gathered(NetworkError("the producer was closed before this was sent"))
+            self._drop_open_batches(NetworkError("the producer was closed before this was sent"))
 
     def _build_all(self) -> None:
         """Build batches of all added records."""
         self._build(self._accumulator.drain(None)[0])
 
-    def _build(self, gathered: list[Gathering]) -> None:
+    def _build(self, open_batches: list[OpenBatch]) -> None:
         """Build batches and queue them at once, to keep the order of the records."""
         try:
-            batches = self._built(gathered) if gathered else []
+            batches = self._encode(open_batches) if open_batches else []
         except Exception as error:
-            if len(gathered) > 1:  # only the invalid records fail
-                for gathering in gathered:
-                    self._build([gathering])
+            if len(open_batches) > 1:  # only the invalid records fail
+                for open_batch in open_batches:
+                    self._build([open_batch])
                 return
-            self._transactions.spoil(error)
-            gathered[0].results.failed(error)
+            self._transactions.fail_transaction(error)
+            open_batches[0].results.fail(error)
             return
-        for gathering, data in zip(gathered, batches, strict=True):
-            if isinstance(gathering.results, ThreadResults):
-                gathering.results.size_bytes = gathering.size
-                gathering.results.hold_memory = self._hold_for_callbacks
-            done = self._queued(gathering.target, data, len(gathering.keys)).delivery.done
-            done.add_done_callback(partial(settle, gathering.results))
+        for open_batch, data in zip(open_batches, batches, strict=True):
+            if isinstance(open_batch.results, ThreadResults):
+                open_batch.results.size_bytes = open_batch.size
+                open_batch.results.hold_memory = self._hold_for_callbacks
+            results = self._queue_batch(open_batch.target, data, len(open_batch.keys)).delivery.results
+            results.add_done_callback(partial(pass_results, open_batch.results))
 
     def _hold_for_callbacks(self, size: int) -> None:
         """Count the memory of records as used while their ``on_delivery`` waits or runs; a negative size releases it.
@@ -410,15 +414,18 @@ class AsyncProducer(TelemetryMethods):
         if size < 0:
             self._call_on_loop(self._sender.release_space)
 
-    def _built(self, gathered: list[Gathering]) -> list[bytes]:
+    def _encode(self, open_batches: list[OpenBatch]) -> list[bytes]:
         """Encode batches together, because most of the time of small batches is Python's overhead."""
         settings, record_format = self.settings, self._format
         assert record_format is not None
-        if any(map(any, (gathering.headers for gathering in gathered))) and record_format < 2:
+        if any(map(any, (open_batch.headers for open_batch in open_batches))) and record_format < 2:
             raise EncodeError(f"record format {record_format} has no headers")
-        counts = [len(gathering.keys) for gathering in gathered]
+        counts = [len(open_batch.keys) for open_batch in open_batches]
         rows = rows_of_lists(
-            *(list(chain.from_iterable(column)) for column in zip(*(each.columns for each in gathered), strict=True)),
+            *(
+                list(chain.from_iterable(column))
+                for column in zip(*(each.columns for each in open_batches), strict=True)
+            ),
             counts=counts,
         )
         starts = np.cumsum([0, *counts[:-1]])
@@ -426,10 +433,10 @@ class AsyncProducer(TelemetryMethods):
         fields = [BatchFields()] * len(counts)
         return build_batches(rows, starts, fields, record_format=record_format, codec=codec, level=level)
 
-    def _drop_gathered(self, reason: Exception) -> None:
+    def _drop_open_batches(self, reason: Exception) -> None:
         """Fail the records that are not part of a batch yet."""
-        for gathered in self._accumulator.drain(None)[0]:
-            gathered.results.dropped(reason)
+        for open_batch in self._accumulator.drain(None)[0]:
+            open_batch.results.drop(reason)
 
     # ---------------------------------------------------------------------------------------------------- columns
 
@@ -480,26 +487,30 @@ class AsyncProducer(TelemetryMethods):
         async with self._queueing:
             await self.start()
             try:
-                batches = await self._queued_table(table, topic)
+                batches = await self._queue_table(table, topic)
             except BaseException as error:
-                self._transactions.spoil(error if isinstance(error, Exception) else KafkaframesError(repr(error)))
+                self._transactions.fail_transaction(
+                    error if isinstance(error, Exception) else KafkaframesError(repr(error))
+                )
                 raise
-        return written(batches, await results_of(batches))
+        return to_result_table(batches, await results_of(batches))
 
-    async def _queued_table(self, table: pa.Table | pa.RecordBatch, topic: str | None) -> list[Batch]:
+    async def _queue_table(self, table: pa.Table | pa.RecordBatch, topic: str | None) -> list[Batch]:
         """Build a table's batches and queue them."""
         batches: list[Batch] = []
         whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         topics = topics_of(whole, topic)
-        await self._bounded(self._learn_topics(topics), f"a table of topic {', '.join(topics)}")
+        await self._wait_at_most(self._learn_topics(topics), f"a table of topic {', '.join(topics)}")
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
         for name in topics:
             self._accumulator.learn(name)
-        for target, rows in routed(whole, topics, self._row_partitioner(topics)):
-            await self._bounded(self._transactions.before_batch(target), f"a table of topic {target.topic}")
-            for data, count, stamp in self._cut(target.topic, rows, self._sender.sequencer.next_stamp(target)):
-                batches.append(await self._put(target, data, count, stamp))
+        for target, rows in route_rows(whole, topics, self._row_partitioner(topics)):
+            await self._wait_at_most(self._transactions.before_batch(target), f"a table of topic {target.topic}")
+            for data, count, stamp in self._build_batches(
+                target.topic, rows, self._sender.sequencer.next_stamp(target)
+            ):
+                batches.append(await self._enqueue(target, data, count, stamp))
         return batches
 
     def _row_partitioner(self, topics: list[str]) -> RowPartitioner:
@@ -527,7 +538,7 @@ class AsyncProducer(TelemetryMethods):
             data: complete batches, one after the other.
 
         Returns:
-            The base offset of each batch: a list, whose ``divided`` is the number of batches that were divided.
+            The base offset of each batch: a list, whose ``divided_count`` is the number of batches that were divided.
 
         Raises:
             BrokerError: a broker rejected a batch; others may have been written.
@@ -540,12 +551,12 @@ class AsyncProducer(TelemetryMethods):
             self._interceptors.reject_bytes("send_batches()", remedy, "on_send", "on_acknowledgement")
         target = to_partition(partition)
         await self.start()
-        batches = [await self._put(target, batch, count) for batch, count in split(data)]
+        batches = [await self._enqueue(target, batch, count) for batch, count in iterate_batches(data)]
         results = await results_of(batches)
-        divided = sum(batch.delivery.is_divided for batch in batches)
-        return WrittenBatches([parts[0].base_offset for parts in results], divided=divided)
+        divided_count = sum(batch.delivery.is_divided for batch in batches)
+        return WrittenBatches([parts[0].base_offset for parts in results], divided_count=divided_count)
 
-    def _cut(self, topic: str, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
+    def _build_batches(self, topic: str, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
         """Build batches, or message sets of about the batch size (formats 0 and 1), each with its number of records."""
         assert self._format is not None
         settings = self.settings
@@ -571,10 +582,10 @@ class AsyncProducer(TelemetryMethods):
 
     # ------------------------------------------------------------------------------------------------------ common
 
-    async def _put(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
-        await self._bounded(self._wait_for_capacity(target, len(data)), f"a batch of {target}")
+    async def _enqueue(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
+        await self._wait_at_most(self._wait_for_capacity(target, len(data)), f"a batch of {target}")
         self._build_all()  # earlier records keep their order
-        return self._queued(target, data, count, stamp)
+        return self._queue_batch(target, data, count, stamp)
 
     async def _wait_for_capacity(self, target: TopicPartition, size: int) -> None:
         await self._wait_for_memory(size)
@@ -586,10 +597,10 @@ class AsyncProducer(TelemetryMethods):
             self._build_all()
             await self._sender.wait_for_space(size, is_in_callback=is_in_callback)
 
-    def _queued(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
+    def _queue_batch(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         delivery = Delivery(asyncio.get_running_loop().create_future(), count)
-        batch = Batch(target, data, count, time.monotonic(), delivery, stamped=stamp)
-        self._sender.put(batch)
+        batch = Batch(target, data, count, time.monotonic(), delivery, header_stamp=stamp)
+        self._sender.enqueue(batch)
         return batch
 
     async def flush(self) -> None:
@@ -615,7 +626,7 @@ class AsyncProducer(TelemetryMethods):
             NetworkError: no broker responds within ``max_block_ms``.
         """
         await self.start()
-        await self._bounded(self._learn_topics([topic]), f"a look-up of topic {topic}")
+        await self._wait_at_most(self._learn_topics([topic]), f"a look-up of topic {topic}")
         return self._cluster.cluster.partitions_of(topic)
 
     def metrics(self) -> dict[MetricName, float]:
@@ -675,7 +686,7 @@ class AsyncProducer(TelemetryMethods):
         """
         self._home.check()
         reason = KafkaframesError("the transaction was aborted before this was sent")
-        self._drop_gathered(reason)
+        self._drop_open_batches(reason)
         self._sender.end_waiting(reason)
         with self._measure_transaction("txn-abort"):
             await self._flush()  # tables that are queued belong to this transaction, not to the next
@@ -711,7 +722,7 @@ class AsyncProducer(TelemetryMethods):
 
 async def results_of(batches: list[Batch]) -> list[list[PartResult]]:
     """Wait for all batches; return the parts of each (one, unless it was divided), or raise the first error."""
-    results = await asyncio.gather(*(batch.delivery.done for batch in batches))
+    results = await asyncio.gather(*(batch.delivery.results for batch in batches))
     for part in chain.from_iterable(results):
         if part.error is not None:
             raise part.error

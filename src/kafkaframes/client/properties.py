@@ -245,10 +245,12 @@ def _rows(table: Mapping[str, str]) -> dict[str, str]:
 @cache
 def java_properties() -> dict[str, Property]:
     """Return the rows of all settings of Java's clients, by name."""
-    ignored, rejected, rows = _rows(_IGNORED), _rows(_REJECTED), {}
+    ignored_names, rejected_names, rows = _rows(_IGNORED), _rows(_REJECTED), {}
     for name, letters in _rows(_JAVA_NAMES).items():
-        treatment: Treatment = "ignored" if name in ignored else "rejected" if name in rejected else "supported"
-        reason = ignored.get(name) or rejected.get(name) or ""
+        treatment: Treatment = (
+            "ignored" if name in ignored_names else "rejected" if name in rejected_names else "supported"
+        )
+        reason = ignored_names.get(name) or rejected_names.get(name) or ""
         rows[name] = Property(name, tuple(_CLIENTS[letter] for letter in letters), treatment, reason)
     return rows
 
@@ -275,7 +277,7 @@ def map_options(options: Mapping[str, Any], names: Collection[str], client: str)
     codec = next((str(value) for name, value in options.items() if _key_of(name) == "compression_type"), "none")
     for name, value in options.items():
         key = _key_of(name)
-        if _CODEC_OF_LEVEL.get(_dotted(name), codec) != codec:
+        if _CODEC_OF_LEVEL.get(_to_dotted(name), codec) != codec:
             continue
         if key in names:
             keys[name] = key
@@ -284,18 +286,18 @@ def map_options(options: Mapping[str, Any], names: Collection[str], client: str)
     return keys
 
 
-def _dotted(name: str) -> str:
+def _to_dotted(name: str) -> str:
     return name.replace("_", ".").replace("-", ".")
 
 
 def _key_of(name: str) -> str:
     """Return the name of a setting in the form of this package's settings."""
-    return _OTHER_NAMES.get(_dotted(name)) or _dotted(name).replace(".", "_")
+    return _OTHER_NAMES.get(_to_dotted(name)) or _to_dotted(name).replace(".", "_")
 
 
 def _reject(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
     """Raise an error for a name that cannot be ignored. A rejected setting is accepted if it is switched off."""
-    spellings = [_dotted(name), _dotted(key)]  # the given name, and the setting's name
+    spellings = [_to_dotted(name), _to_dotted(key)]  # the given name, and the setting's name
     if any(spelling in _rows(_IGNORED) for spelling in spellings):
         return
     for java_property in filter(None, map(java_properties().get, spellings)):
@@ -343,19 +345,19 @@ def use_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     first_names: dict[str, str] = {}
     for name in options:
-        other = first_names.setdefault(kafka_name_of(name), name)
-        if other != name:
-            raise OptionError(f"{other} and {name} are names of one setting; set one of them")
+        first_name = first_names.setdefault(kafka_name_of(name), name)
+        if first_name != name:
+            raise OptionError(f"{first_name} and {name} are names of one setting; set one of them")
     return {kafka_name: options[name] for kafka_name, name in first_names.items()}
 
 
 def kafka_name_of(name: str) -> str:
     """Return a setting's name with dots, for any of its names: Kafka's if Kafka has the setting."""
-    dotted = _dotted(name)
-    if dotted in _CODEC_OF_LEVEL:
-        return dotted
+    dotted_name = _to_dotted(name)
+    if dotted_name in _CODEC_OF_LEVEL:
+        return dotted_name
     key = _key_of(name)
-    return _kafka_names().get(key) or _dotted(key)
+    return _kafka_names().get(key) or _to_dotted(key)
 
 
 @cache
@@ -384,7 +386,7 @@ def suggest_name(name: str, names: Collection[str]) -> str:
     ('; did you mean linger.ms?', '; expected acks, linger_ms')
     """
     close = difflib.get_close_matches(name.replace(".", "_"), names, 1)
-    spelled = close[0].replace("_", ".") if close and "." in name else "".join(close)
+    suggestion = close[0].replace("_", ".") if close and "." in name else "".join(close)
     if close:
-        return f"; did you mean {spelled}?"
+        return f"; did you mean {suggestion}?"
     return f"; expected {', '.join(names)}" if len(names) <= _MAX_LISTED_NAMES else ""

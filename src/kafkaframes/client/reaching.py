@@ -47,11 +47,11 @@ async def reach(
         waits = _Waiting(waiting, servers, timeout_s)
 
         async def step() -> None:
-            address = (await cluster.any_connection()).where
+            address = (await cluster.any_connection()).host_port
             await cluster.refresh([])
             await _reach_advertised(cluster, address, waits)
             if new_topic is not None:
-                await _make_known(cluster, new_topic)
+                await _create_topic(cluster, new_topic)
 
         await _until(step, cluster, waits)
     finally:
@@ -68,16 +68,16 @@ async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Wait
     brokers = {format_address(entry.host, entry.port): entry for entry in cluster.cluster.brokers.values()}
     if not brokers or address in brokers:
         return
-    where = ", ".join(brokers)
-    words = f"{address} answers, and says that its brokers are at {where} (advertised.listeners)"
-    waiting.error = NetworkError(f"{words}; none answers there")
+    broker_addresses = ", ".join(brokers)
+    reason = f"{address} answers, and says that its brokers are at {broker_addresses} (advertised.listeners)"
+    waiting.error = NetworkError(f"{reason}; none answers there")
     connecting = [asyncio.ensure_future(cluster.connection(entry)) for entry in brokers.values()]
     try:
-        for done in asyncio.as_completed(connecting):
+        for attempt in asyncio.as_completed(connecting):
             try:
-                await done
-            except NetworkError as failed:
-                waiting.error = NetworkError(f"{words}; {failed}")
+                await attempt
+            except NetworkError as error:
+                waiting.error = NetworkError(f"{reason}; {error}")
             else:
                 waiting.error = None
                 return
@@ -88,7 +88,7 @@ async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Wait
     raise waiting.error
 
 
-async def _make_known(cluster: ClusterClient, topic: str) -> None:
+async def _create_topic(cluster: ClusterClient, topic: str) -> None:
     await cluster.refresh([topic], create=True)
     result = cluster.cluster.topics.get(topic)
     if result is None or result.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -107,33 +107,33 @@ class _Waiting:
         error: error to raise at the timeout.
     """
 
-    say: Callable[[str], None]
+    report: Callable[[str], None]
     servers: str
     timeout_s: float
     is_reported: bool = False
     error: NetworkError | BrokerError | None = None
 
-    def tell(self) -> None:
+    def report_once(self) -> None:
         if not self.is_reported and self.timeout_s > 0:
             self.is_reported = True
             reason = self.error or "no answer yet"
-            self.say(f"waiting up to {self.timeout_s:g} s for {self.servers}: {reason}")
+            self.report(f"waiting up to {self.timeout_s:g} s for {self.servers}: {reason}")
 
 
 async def _until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, waiting: _Waiting) -> None:
     """Repeat a step until it succeeds or the timeout expires."""
-    hanging = asyncio.get_running_loop().call_later(_HANGING_S, waiting.tell)
+    hanging = asyncio.get_running_loop().call_later(_HANGING_S, waiting.report_once)
     attempts = count()
     try:
         async with asyncio.timeout(waiting.timeout_s or None):
             while True:
                 try:
                     return await step()
-                except (NetworkError, BrokerError) as failed:
-                    waiting.error = failed
-                    if not is_retriable(failed) or not waiting.timeout_s:
+                except (NetworkError, BrokerError) as error:
+                    waiting.error = error
+                    if not is_retriable(error) or not waiting.timeout_s:
                         break
-                    waiting.tell()
+                    waiting.report_once()
                     await asyncio.sleep(cluster.backoff_s(next(attempts)))
     except TimeoutError:
         pass

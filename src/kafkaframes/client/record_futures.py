@@ -29,7 +29,7 @@ _PENDING, _FINISHED = "PENDING", "FINISHED"  # the names in ``concurrent.futures
 class Owner(Protocol):
     """The interface of a producer to its futures."""
 
-    def check_wait(self, what: str) -> None:
+    def check_wait(self, method: str) -> None:
         """Raise OptionError if waiting would never end."""
 
 
@@ -73,9 +73,9 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
         self._check_wait("exception()")
         return super().exception(timeout)
 
-    def _check_wait(self, what: str) -> None:
+    def _check_wait(self, method: str) -> None:
         if self._owner is not None and self._results.state is not _FINISHED:
-            self._owner.check_wait(what)
+            self._owner.check_wait(method)
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -95,14 +95,14 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
-        return self._results.watched(self, self._row)[1]
+        return self._results.watch(self, self._row)[1]
 
     @property
     def _done_callbacks(self) -> list[Callable[[Any], object]]:
-        return self._results.watched(self, self._row)[2]
+        return self._results.watch(self, self._row)[2]
 
 
-Watched = tuple[RecordFuture, list[Any], list[Callable[[Any], object]]]  # a future, its waiters, its callbacks
+WatchedFuture = tuple[RecordFuture, list[Any], list[Callable[[Any], object]]]  # a future, its waiters, its callbacks
 
 
 class ThreadResults:
@@ -120,7 +120,7 @@ class ThreadResults:
         "_parts",
         "_target",
         "_timestamps",
-        "_watched",
+        "_watched_futures",
         "condition",
         "count",
         "hold_memory",
@@ -139,7 +139,7 @@ class ThreadResults:
         self._target = target
         self._timestamps = timestamps
         self._callbacks = callbacks
-        self._watched: dict[int, Watched] = {}
+        self._watched_futures: dict[int, WatchedFuture] = {}
         self._calls: list[tuple[int, OnDelivery]] = []
         self.condition = threading.Condition()
         self.state = _PENDING
@@ -156,9 +156,9 @@ class ThreadResults:
             self._calls.append((row, _with_partition(on_delivery, self._target)))
         return RecordFuture(self, row, owner)
 
-    def watched(self, future: RecordFuture, row: int) -> Watched:
+    def watch(self, future: RecordFuture, row: int) -> WatchedFuture:
         """Return the waiters and the callbacks of a record's future."""
-        return self._watched.setdefault(row, (future, [], []))
+        return self._watched_futures.setdefault(row, (future, [], []))
 
     def record(self, row: int) -> RecordMetadata | None:
         """Return the metadata of a record; None while it is unknown."""
@@ -172,22 +172,22 @@ class ThreadResults:
         part = _part_of(self._parts, row)
         return None if part is None else part.error
 
-    def failed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Set the error of all records of the batch, and notify the waiting threads."""
         self.finish([PartResult(0, self.count, error=error)])
 
-    dropped = failed
+    drop = fail
 
     def finish(self, parts: Sequence[PartResult]) -> None:
         """Set the results of all records, and notify the waiting threads."""
         with self.condition:
             self._parts = parts
             self.state = _FINISHED
-            for row, (future, waiters, _) in self._watched.items():
+            for row, (future, waiters, _) in self._watched_futures.items():
                 for waiter in waiters:
                     waiter.add_result(future) if self.error(row) is None else waiter.add_exception(future)
             self.condition.notify_all()
-            has_calls = bool(self._calls) or any(callbacks for _, _, callbacks in self._watched.values())
+            has_calls = bool(self._calls) or any(callbacks for _, _, callbacks in self._watched_futures.values())
         if not has_calls:
             return
         if self.hold_memory is not None:
@@ -195,14 +195,14 @@ class ThreadResults:
         if self._callbacks is None:
             self._call_back()
         else:
-            self._callbacks.put(self._call_back)
+            self._callbacks.submit(self._call_back)
 
     def _call_back(self) -> None:
-        for future, _, callbacks in self._watched.values():
+        for future, _, callbacks in self._watched_futures.values():
             for callback in callbacks:
-                _called(callback, future)
+                _call_user_function(callback, future)
         for row, on_delivery in self._calls:
-            _called(on_delivery, self.error(row), self.record(row))
+            _call_user_function(on_delivery, self.error(row), self.record(row))
         self._calls.clear()
         if self.hold_memory is not None:
             self.hold_memory(-self.size_bytes)
@@ -229,7 +229,7 @@ def _with_partition(on_delivery: OnDelivery, target: TopicPartition) -> OnDelive
     return on_delivery
 
 
-def _called(function: Callable[..., object], *arguments: object) -> None:
+def _call_user_function(function: Callable[..., object], *arguments: object) -> None:
     """Call a user's function. Log its exceptions, because other batches must continue."""
     try:
         function(*arguments)
@@ -264,7 +264,7 @@ class LoopResults:
             part = _part_of(parts, row)
             assert part is not None
             metadata = None if part.error else _metadata(self._target, part, row, self._timestamps[row])
-            _called(on_delivery, part.error, metadata)
+            _call_user_function(on_delivery, part.error, metadata)
         for part in parts:
             for row, future in enumerate(self._futures[part.first : part.first + part.records], part.first):
                 if future.done():
@@ -274,13 +274,13 @@ class LoopResults:
                 else:
                     future.set_exception(part.error)
 
-    def failed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Set the error of each future."""
         self.finish([PartResult(0, len(self._futures), error=error)])
 
-    def dropped(self, error: Exception) -> None:
+    def drop(self, error: Exception) -> None:
         """Set the error of each future and mark it as retrieved, so that asyncio does not log it."""
-        self.failed(error)
+        self.fail(error)
         for future in self._futures:
             if not future.cancelled():
                 future.exception()  # asyncio would log it otherwise
@@ -289,9 +289,9 @@ class LoopResults:
 BatchResults = ThreadResults | LoopResults  # the results of the records of one batch
 
 
-def settle(results: BatchResults, done: asyncio.Future[list[PartResult]]) -> None:
+def pass_results(results: BatchResults, future: asyncio.Future[list[PartResult]]) -> None:
     """Pass on the result of a batch."""
-    if done.cancelled():
-        results.failed(KafkaframesError("cancelled"))
+    if future.cancelled():
+        results.fail(KafkaframesError("cancelled"))
     else:
-        results.finish(done.result())
+        results.finish(future.result())

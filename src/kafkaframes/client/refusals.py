@@ -42,13 +42,13 @@ class RefusalLog:
         self._first_after_s = first_after_s
         self._kinds: dict[Hashable, _RefusalCount] = {}
 
-    def add(self, kind: Hashable, error: Exception, where: str, now: float) -> None:
+    def add(self, kind: Hashable, error: Exception, broker: str, now: float) -> None:
         """Count a refusal that is retried, and write a log line if one is due.
 
         Args:
             kind: key of the refusals that are counted together, such as (topic, node, error code).
             error: error that the broker returned.
-            where: name of the broker.
+            broker: name of the broker.
             now: current time of the monotonic clock, in seconds.
         """
         refusals = self._kinds.get(kind)
@@ -62,4 +62,4 @@ class RefusalLog:
         refusals.lines += 1
         times = "once" if refusals.count == 1 else f"{refusals.count} times in {now - refusals.since:.0f} s"
         message = "client %r: %s refuses %s, and the request is sent again: %s"
-        _LOG.warning(message, self._client_id, where, times, error)
+        _LOG.warning(message, self._client_id, broker, times, error)

@@ -25,18 +25,18 @@ def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]
             yield TopicPartition(topic.name, row.partition_index), row
 
 
-def require_rows(requested: Iterable[Any], rows: Collection[Any], subject: str) -> None:
+def require_rows(keys: Iterable[Any], rows: Collection[Any], subject: str) -> None:
     """Raise an error if a response lacks the row of a requested item.
 
     Args:
-        requested: items of the request, such as partitions.
+        keys: items of the request, such as partitions.
         rows: items of the response.
         subject: subject of the error message.
 
     Raises:
         BrokerError: an item has no row. The error is not retriable, and the outcome for the item is unknown.
     """
-    missing = [item for item in requested if item not in rows]
+    missing = [item for item in keys if item not in rows]
     if missing:
         raise missing_row_error(missing, subject)
 
@@ -60,18 +60,18 @@ def require_one_row(rows: Sequence[Any] | None, subject: str) -> Any:
     return rows[0]
 
 
-def require_success(results: Mapping[Item, Value | ItemError], requested: Iterable[Item] = ()) -> dict[Item, Value]:
+def require_success(results: Mapping[Item, Value | ItemError], items: Iterable[Item] = ()) -> dict[Item, Value]:
     """Return the values of all items.
 
     Args:
         results: values and errors of the response.
-        requested: items that the response must have. An item without a result has failed.
+        items: items that the response must have. An item without a result has failed.
 
     Raises:
         BrokerError, NetworkError: an item failed. If it is the only item, its own error is raised, otherwise a
             ``PartialFailureError`` with the results of all items.
     """
-    missing = [item for item in requested if item not in results]
+    missing = [item for item in items if item not in results]
     results = {**results, **{item: missing_row_error([item], "the request") for item in missing}}
     errors = [result for result in results.values() if isinstance(result, BrokerError | NetworkError)]
     if errors and len(results) == 1:

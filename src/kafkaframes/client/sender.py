@@ -16,13 +16,13 @@ from typing import Any, Final
 from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.batches import Batch, PartResult, Producer, at_offset_0
 from kafkaframes.client.cluster import ClusterClient, is_retriable
-from kafkaframes.client.loop import background, cancelled, waited
+from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.metrics import measure_ns
 from kafkaframes.client.network import Connection
 from kafkaframes.client.refusals import RefusalLog
 from kafkaframes.client.response_rows import require_one_row
-from kafkaframes.client.sequencing import Ended, Sequencer
+from kafkaframes.client.sequencing import FinishedBatch, Sequencer
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.size_limits import SizeLimits
 from kafkaframes.errors import LEADER_MOVED, ErrorCode, KafkaframesError, NetworkError, broker_error
@@ -50,7 +50,7 @@ class Sender:
         self._cluster = cluster
         self._settings = settings
         self.sequencer = Sequencer(
-            most_in_flight=settings.max_in_flight_requests_per_connection,
+            max_in_flight=settings.max_in_flight_requests_per_connection,
             retries=settings.retries,
             delivery_timeout_s=settings.delivery_timeout_ms / 1000,
             backoff_s=cluster.backoff_s,
@@ -58,11 +58,11 @@ class Sender:
         self._refusals = RefusalLog(settings.client_id)
         self._wake = asyncio.Event()
         self._answers: set[asyncio.Task[None]] = set()
-        self._errands: dict[Hashable, asyncio.Task[None]] = {}
-        self._under_way: dict[int, int] = {}  # node id: number of in-flight requests
+        self._background_tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._in_flight_counts: dict[int, int] = {}  # node id: number of in-flight requests
         self._loop_task: asyncio.Task[None] | None = None
-        self._drained = asyncio.Event()
-        self._drained.set()
+        self._idle_event = asyncio.Event()
+        self._idle_event.set()
         self.record_format = 2
         self.broker_adds_partitions = False  # whether transaction version 2 is in use (KIP-890)
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new producer id and calls set_producer
@@ -74,14 +74,14 @@ class Sender:
         self._stalled_since: dict[int, float] = {}  # node id: time since which it has accepted none of its batches
         if self._availability_timeout_s:
             accumulator.is_stalled = self._is_stalled
-        self._broken: Exception | None = None
+        self._failure: Exception | None = None
         self._space = asyncio.Event()
         self._metrics = cluster.metrics
         buffer_bytes = settings.buffer_memory
         self._metrics.add_gauge("buffer-total-bytes", lambda: buffer_bytes)
         self._waiting_count = 0  # calls that wait for memory
         self._metrics.add_gauge("waiting-threads", lambda: self._waiting_count)
-        self._metrics.add_gauge("buffer-available-bytes", lambda: max(buffer_bytes - self._used_bytes(), 0))
+        self._metrics.add_gauge("buffer-available-bytes", lambda: max(buffer_bytes - self._count_used_bytes(), 0))
 
     def start(self) -> None:
         """Start the loop."""
@@ -90,7 +90,7 @@ class Sender:
     async def close(self) -> None:
         """Stop. Batches that were not sent fail with ``NetworkError``."""
         self.end_all(NetworkError("the producer was closed before this was sent"))
-        await cancelled(self._loop_task, *self._errands.values(), *self._answers)
+        await cancel_tasks(self._loop_task, *self._background_tasks.values(), *self._answers)
 
     def has_space(self, size: int, *, is_in_callback: bool = False) -> bool:
         """Return whether ``size`` bytes fit into ``buffer_memory``. Any size fits into an empty buffer.
@@ -99,10 +99,10 @@ class Sender:
             size: number of bytes.
             is_in_callback: whether an ``on_delivery`` needs the memory. It does not wait for other callbacks' memory.
         """
-        used = self._used_bytes() - (self._accumulator.callback_bytes if is_in_callback else 0)
-        return not used or used + size <= self._settings.buffer_memory
+        used_bytes = self._count_used_bytes() - (self._accumulator.callback_bytes if is_in_callback else 0)
+        return not used_bytes or used_bytes + size <= self._settings.buffer_memory
 
-    def _used_bytes(self) -> int:
+    def _count_used_bytes(self) -> int:
         return self.sequencer.open_bytes + self._accumulator.size_bytes + self._accumulator.callback_bytes
 
     async def wait_for_space(self, size: int, *, is_in_callback: bool = False) -> None:
@@ -120,13 +120,13 @@ class Sender:
         """Wake the tasks that wait for memory."""
         self._space.set()
 
-    def put(self, batch: Batch) -> None:
+    def enqueue(self, batch: Batch) -> None:
         """Queue a batch."""
-        self._drained.clear()
-        self.sequencer.put(batch)
-        if self._broken is not None:
-            self.sequencer.fail_waiting(self._broken)
-        self._settle()
+        self._idle_event.clear()
+        self.sequencer.enqueue(batch)
+        if self._failure is not None:
+            self.sequencer.fail_waiting(self._failure)
+        self._deliver_results()
         self._wake.set()
 
     def set_producer(self, producer: Producer) -> None:
@@ -136,9 +136,9 @@ class Sender:
 
     async def flush(self) -> None:
         """Wait until all queued batches have results. Without acks, wait until they are written to the sockets."""
-        await self._drained.wait()
+        await self._idle_event.wait()
         if self._settings.required_acks == 0:
-            await self._cluster.sent()
+            await self._cluster.drain()
 
     async def wait_for_answers(self) -> None:
         """Wait until no request is in flight, also for batches that have expired in flight."""
@@ -148,13 +148,13 @@ class Sender:
     def end_waiting(self, error: Exception) -> None:
         """Fail all waiting batches that are not in flight."""
         self.sequencer.fail_waiting(error)
-        self._settle()
+        self._deliver_results()
 
     def end_all(self, error: Exception) -> None:
         """Fail all batches, including those that are queued later."""
-        self._broken = self._broken or error
-        self.sequencer.fail_all(self._broken)
-        self._settle()
+        self._failure = self._failure or error
+        self.sequencer.fail_all(self._failure)
+        self._deliver_results()
 
     # ------------------------------------------------------------------------------------------------------ sending
 
@@ -164,7 +164,7 @@ class Sender:
             while True:
                 self._wake.clear()
                 pause = self._send_ready()
-                await waited(self._wake, pause)
+                await wait_for_event(self._wake, pause)
         except BaseException as error:
             reason = error if isinstance(error, Exception) else NetworkError("the task that sends records was ended")
             self.end_all(reason)
@@ -175,9 +175,9 @@ class Sender:
         """Send the batches that are ready. Return the seconds until the next check; None to wait for an event."""
         now = time.monotonic()
         self.sequencer.expire(now)
-        self._settle()
+        self._deliver_results()
         if self.sequencer.needs_new_id:
-            self._run_errand("producer id", self._renew)
+            self._run_in_background("producer id", self._renew)
         leaderless: list[TopicPartition] = []
         for leader, partitions in self._cluster.cluster.by_leader(self.sequencer.ready(now)):
             if leader is None:
@@ -185,17 +185,17 @@ class Sender:
                 continue
             connection = self._cluster.open_connection(leader)
             if connection is None or not connection.takes_more:
-                self._run_errand(leader.node_id, partial(self._connect, leader))
+                self._run_in_background(leader.node_id, partial(self._connect, leader))
             else:
                 self._fill(leader, connection, partitions)
         if self._availability_timeout_s:
-            self._note_stalled_nodes(now)
+            self._record_stalled_nodes(now)
         if leaderless:
-            self._run_errand("metadata", partial(self._know, leaderless))
-        at = self.sequencer.next_time(now)
-        return None if at is None else max(at - time.monotonic(), 0.0)
+            self._run_in_background("metadata", partial(self._look_up_leaders, leaderless))
+        next_time = self.sequencer.next_time(now)
+        return None if next_time is None else max(next_time - time.monotonic(), 0.0)
 
-    def _note_stalled_nodes(self, now: float) -> None:
+    def _record_stalled_nodes(self, now: float) -> None:
         """Record which leaders have waiting batches. ``_send`` removes a leader that accepts one."""
         waiting = self.sequencer.waiting_partitions()
         busy = {leader.node_id for leader, _ in self._cluster.cluster.by_leader(waiting) if leader is not None}
@@ -208,25 +208,25 @@ class Sender:
 
     def _fill(self, leader: Broker, connection: Connection, partitions: list[TopicPartition]) -> None:
         """Write requests on a connection, up to the limit of in-flight requests."""
-        while self._under_way.get(leader.node_id, 0) < self._settings.max_in_flight_requests_per_connection:
+        while self._in_flight_counts.get(leader.node_id, 0) < self._settings.max_in_flight_requests_per_connection:
             if not connection.takes_more or not (batches := self._take(partitions, connection)):
                 return
             self._send(leader, connection, batches)
 
     def _take(self, partitions: list[TopicPartition], connection: Connection) -> list[Batch]:
         """Take one batch of each partition that has one ready, up to the largest request size."""
-        taken: list[Batch] = []
+        batches: list[Batch] = []
         size, now = 0, time.monotonic()
         for partition in partitions:
             following = self._fit_next(partition, now)
             size += 0 if following is None else len(following.data)
-            if taken and size > self._settings.max_request_size:
+            if batches and size > self._settings.max_request_size:
                 break
             batch = self.sequencer.take(partition, connection, now)
             if batch is not None:
-                batch.stamp()
-                taken.append(batch)
-        return taken
+                batch.write_stamp()
+                batches.append(batch)
+        return batches
 
     def _fit_next(self, partition: TopicPartition, now: float) -> Batch | None:
         """Return the next batch. Divide it first if it is larger than the topic's leaders accept."""
@@ -253,7 +253,7 @@ class Sender:
         self.sequencer.divide(
             batch,
             [
-                Batch(batch.partition, at_offset_0(data) if is_new else data, count, batch.created, delivery)
+                Batch(batch.partition, at_offset_0(data) if is_new else data, count, batch.created_at, delivery)
                 for data, count in parts
             ],
         )
@@ -262,21 +262,21 @@ class Sender:
     def _send(self, leader: Broker, connection: Connection, batches: list[Batch]) -> None:
         """Write one request and start a task that waits for its response."""
         try:
-            body, at, names = self._request(connection, batches)
-            answer = connection.post(body, at, answered=self._settings.required_acks != 0)
+            body, version, names = self._request(connection, batches)
+            answer = connection.post(body, version, expects_response=self._settings.required_acks != 0)
         except Exception as error:  # nothing was written, and a retry would fail as well
             for batch in batches:
-                self.sequencer.failed(batch, error, written=False)
-            self._settle()
+                self.sequencer.fail(batch, error, was_written=False)
+            self._deliver_results()
             return
         self._count_sent(batches)
         if answer is None:
             for batch in batches:
-                self.sequencer.acknowledged(batch, -1, -1)
-            self._settle()
+                self.sequencer.process_acknowledgement(batch, -1, -1)
+            self._deliver_results()
             return
         self._stalled_since.pop(leader.node_id, None)
-        self._under_way[leader.node_id] = self._under_way.get(leader.node_id, 0) + 1
+        self._in_flight_counts[leader.node_id] = self._in_flight_counts.get(leader.node_id, 0) + 1
         background(self._wait(leader, batches, answer, names), self._answers)
 
     def _count_sent(self, batches: list[Batch]) -> None:
@@ -291,7 +291,7 @@ class Sender:
                 if batch.attempts:
                     sensors["record-retry"].record(batch.count, now)
             if not batch.attempts:
-                client["queue-time"].record((now - batch.created) * 1000, now)
+                client["queue-time"].record((now - batch.created_at) * 1000, now)
 
     def _count_failed(self, batch: Batch) -> None:
         """Count the records of a batch that failed."""
@@ -306,20 +306,20 @@ class Sender:
         for batch in batches:
             topics.setdefault(batch.partition.topic, []).append(batch)
         ids = {name: self._cluster.cluster.topic_id(name) for name in topics}
-        most = _NEWEST_OF_FORMAT.get(self.record_format, _BY_ID - 1 if NIL_UUID in ids.values() else None)
+        max_version = _NEWEST_OF_FORMAT.get(self.record_format, _BY_ID - 1 if NIL_UUID in ids.values() else None)
         body_class = settings.message("ProduceRequest")
         body = body_class(acks=settings.required_acks, timeout_ms=settings.request_timeout_ms)
-        least = 0
+        min_version = 0
         if self.sequencer.transactional:
             body.transactional_id = settings.transactional_id
             if self.broker_adds_partitions:
-                least = _ADDS_PARTITIONS
+                min_version = _ADDS_PARTITIONS
             else:
-                most = _NEWEST_OF_OLD_TRANSACTIONS
-        at = connection.version_of(body, most=most, least=least)
+                max_version = _NEWEST_OF_OLD_TRANSACTIONS
+        version = connection.version_of(body, max_version=max_version, min_version=min_version)
         body.topic_data = [
             body_class.TopicProduceData(
-                **({"topic_id": ids[name]} if at >= _BY_ID else {"name": name}),
+                **({"topic_id": ids[name]} if version >= _BY_ID else {"name": name}),
                 partition_data=[
                     body_class.PartitionProduceData(index=batch.partition.partition, records=batch.data)
                     for batch in several
@@ -327,16 +327,16 @@ class Sender:
             )
             for name, several in topics.items()
         ]
-        return body, at, {ids[name]: name for name in topics} if at >= _BY_ID else {}
+        return body, version, {ids[name]: name for name in topics} if version >= _BY_ID else {}
 
     async def _wait(
         self, leader: Broker, batches: list[Batch], answer: asyncio.Future[Any], names: dict[Any, str]
     ) -> None:
         """Wait for the response to a request and process it."""
-        started = time.monotonic()
+        start_s = time.monotonic()
         try:
             response = (await answer).body
-            self._metrics.client["produce"].record((time.monotonic() - started) * 1000)
+            self._metrics.client["produce"].record((time.monotonic() - start_s) * 1000)
             self._metrics.client["throttle"].record(response.throttle_time_ms)
             answers = {
                 TopicPartition(names[topic.topic_id] if names else topic.name, partition.index): partition
@@ -344,30 +344,32 @@ class Sender:
                 for partition in topic.partition_responses
             }
             for batch in batches:
-                self._answered(leader, batch, answers.get(batch.partition))
+                self._process_response(leader, batch, answers.get(batch.partition))
         except NetworkError as error:
             for batch in batches:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
-                self._lost(leader, batch, error, time.monotonic())
+                self._process_loss(leader, batch, error, time.monotonic())
         except Exception as error:  # a bug in this package: a retry would fail as well
             for batch in batches:
-                self.sequencer.failed(batch, error, written=True)
+                self.sequencer.fail(batch, error, was_written=True)
         finally:
-            self._under_way[leader.node_id] -= 1
-            self._settle()
+            self._in_flight_counts[leader.node_id] -= 1
+            self._deliver_results()
             self._wake.set()
 
-    def _lost(self, leader: Broker, batch: Batch, error: NetworkError, now: float) -> None:
+    def _process_loss(self, leader: Broker, batch: Batch, error: NetworkError, now: float) -> None:
         self._refusals.add((leader.node_id, "lost"), error, f"node {leader.node_id}", now)
-        self.sequencer.lost(batch, error, now)
+        self.sequencer.process_loss(batch, error, now)
 
-    def _answered(self, leader: Broker, batch: Batch, answer: Any) -> None:
+    def _process_response(self, leader: Broker, batch: Batch, answer: Any) -> None:
         now = time.monotonic()
         if answer is None:
-            self._lost(leader, batch, NetworkError(f"the answer does not name partition {batch.partition}"), now)
+            self._process_loss(
+                leader, batch, NetworkError(f"the answer does not name partition {batch.partition}"), now
+            )
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.limits.accept(batch.partition.topic, len(batch.data))
-            self.sequencer.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
+            self.sequencer.process_acknowledgement(batch, answer.base_offset, answer.log_append_time_ms)
         elif answer.error_code in _TOO_LARGE and self._divide(
             batch, self.limits.refuse(batch.partition.topic, len(batch.data), now)
         ):
@@ -377,37 +379,37 @@ class Sender:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
             error = broker_error(answer.error_code, f"produce to {batch.partition}", answer.error_message)
             if is_retriable(error):
-                where = f"node {leader.node_id} at {format_address(leader.host, leader.port)}"
-                self._refusals.add((leader.node_id, batch.partition.topic, answer.error_code), error, where, now)
-            self.sequencer.refused(batch, error, now)
+                broker = f"node {leader.node_id} at {format_address(leader.host, leader.port)}"
+                self._refusals.add((leader.node_id, batch.partition.topic, answer.error_code), error, broker, now)
+            self.sequencer.process_error(batch, error, now)
 
-    def _settle(self) -> None:
+    def _deliver_results(self) -> None:
         """Deliver results to the callers that wait for them."""
-        while self.sequencer.ended:
-            ended = self.sequencer.ended.popleft()
-            if ended.error is not None:
-                self._count_failed(ended.batch)
+        while self.sequencer.finished_batches:
+            finished_batch = self.sequencer.finished_batches.popleft()
+            if finished_batch.error is not None:
+                self._count_failed(finished_batch.batch)
             self._space.set()
-            _set_result(ended)
+            _set_result(finished_batch)
         self._accumulator.built_bytes = self.sequencer.open_bytes
         if not self.sequencer.open_batches:
-            self._drained.set()
+            self._idle_event.set()
 
     # -------------------------------------------------------------------------------------------- background tasks
 
-    def _run_errand(self, what: Hashable, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _run_in_background(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine in the background, at most one of a kind. The loop checks its batches when it has ended."""
-        if what in self._errands:
+        if key in self._background_tasks:
             return
 
-        def ended(task: asyncio.Task[None]) -> None:
-            del self._errands[what]
+        def on_end(task: asyncio.Task[None]) -> None:
+            del self._background_tasks[key]
             if not task.cancelled() and (error := task.exception()) is not None:
                 self.end_all(error if isinstance(error, Exception) else NetworkError("the producer has ended"))
             self._wake.set()
 
-        task = self._errands[what] = background(errand())
-        task.add_done_callback(ended)
+        task = self._background_tasks[key] = background(work())
+        task.add_done_callback(on_end)
 
     async def _connect(self, leader: Broker) -> None:
         """Connect to a leader. If that fails, the batches of its partitions wait or fail."""
@@ -415,13 +417,13 @@ class Sender:
             await (await self._cluster.connection(leader)).writable()
         except KafkaframesError as error:
             now, retriable = time.monotonic(), is_retriable(error)
-            for known, partitions in list(self._cluster.cluster.by_leader(self.sequencer.ready(now))):
-                for partition in partitions if known == leader else ():
+            for node, partitions in list(self._cluster.cluster.by_leader(self.sequencer.ready(now))):
+                for partition in partitions if node == leader else ():
                     self.sequencer.unreachable(partition, error, now, retriable=retriable)
                     self._cluster.cluster.topics.pop(partition.topic, None)
-            self._settle()
+            self._deliver_results()
 
-    async def _know(self, partitions: list[TopicPartition]) -> None:
+    async def _look_up_leaders(self, partitions: list[TopicPartition]) -> None:
         """Look up the leaders of partitions. The batches of a topic that does not exist fail."""
         for topic in {partition.topic for partition in partitions}:
             try:
@@ -429,7 +431,7 @@ class Sender:
             except KafkaframesError as error:
                 if not is_retriable(error):
                     self.sequencer.fail_waiting(error, topic=topic)
-                    self._settle()
+                    self._deliver_results()
         if any(self._cluster.cluster.leader(partition) is None for partition in partitions):
             await asyncio.sleep(self._cluster.backoff_s(0))
 
@@ -443,9 +445,11 @@ class Sender:
             await asyncio.sleep(self._cluster.backoff_s(0))
 
 
-def _set_result(ended: Ended) -> None:
-    batch = ended.batch
-    part = PartResult(batch.first, batch.count, ended.base_offset, ended.append_time, ended.error)
+def _set_result(finished_batch: FinishedBatch) -> None:
+    batch = finished_batch.batch
+    part = PartResult(
+        batch.first, batch.count, finished_batch.base_offset, finished_batch.append_time, finished_batch.error
+    )
     batch.delivery.add(part)
 
 
@@ -484,11 +488,11 @@ async def produce_raw(
     connection = await cluster.connection(leader)
     cls = cluster.settings.message("ProduceRequest")
     body = cls(acks=_ALL_REPLICAS, timeout_ms=cluster.settings.request_timeout_ms)
-    at = connection.version_of(body, most=NEWEST_OF_SETS if as_set else _NEWEST_WITHOUT_TRANSACTION)
+    version = connection.version_of(body, max_version=NEWEST_OF_SETS if as_set else _NEWEST_WITHOUT_TRANSACTION)
     data = cls.PartitionProduceData(index=partition.partition, records=bytes(records))
     body.topic_data = [cls.TopicProduceData(name=partition.topic, partition_data=[data])]
     try:
-        response = await connection.request(body, version=at)
+        response = await connection.request(body, version=version)
     except NetworkError:
         cluster.cluster.topics.pop(partition.topic, None)
         raise

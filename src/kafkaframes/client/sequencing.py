@@ -52,12 +52,12 @@ _MAY_BE_WRITTEN: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-_LARGEST_EPOCH: Final = 2**15 - 1
-_BATCHES_KNOWN: Final = 5  # batches of a producer that a leader remembers (ProducerStateEntry)
+_MAX_EPOCH: Final = 2**15 - 1
+_REMEMBERED_BATCHES: Final = 5  # batches of a producer that a leader remembers (ProducerStateEntry)
 _ORDER: Final = attrgetter("order")
 
 
-class Ended(NamedTuple):
+class FinishedBatch(NamedTuple):
     """A batch with its result: its offset and append time, or an error."""
 
     batch: Batch
@@ -67,49 +67,53 @@ class Ended(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class PartitionQueue:
     """The unfinished batches of a partition, in flight and waiting, each in order.
 
     Attributes:
         connection: connection on which all of ``in_flight`` were written.
         producer: producer id and epoch of the sequences.
-        acknowledged_to: sequence after the last acknowledged batch.
-        leader_knows: producer id under which the leader has acknowledged a batch.
-        goes_again: whether a batch must be retried before any other is sent.
+        acknowledged_sequence: sequence after the last acknowledged batch.
+        known_producer_id: producer id under which the leader has acknowledged a batch.
+        must_retry: whether a batch must be retried before any other is sent.
         is_broken: whether a batch that had a sequence was not acknowledged.
         absent_from: order of the first batch that will never be in the log under its sequence.
     """
 
     waiting: deque[Batch] = field(default_factory=deque)
-    put_so_far: int = 0
+    enqueued_count: int = 0
     in_flight: list[Batch] = field(default_factory=list)
     connection: object = None
     producer: Producer = NOT_STAMPED.producer
     next_sequence: int = 0
-    acknowledged_to: int = 0
-    leader_knows: int = NO_PRODUCER_ID
-    goes_again: bool = False
+    acknowledged_sequence: int = 0
+    known_producer_id: int = NO_PRODUCER_ID
+    must_retry: bool = False
     is_broken: bool = False
     absent_from: int | None = None
 
-    def next_batch(self, most_in_flight: int) -> Batch | None:
+    def next_batch(self, max_in_flight: int) -> Batch | None:
         """Return the next batch to send; None if in-flight batches delay it."""
-        busy = len(self.in_flight)
-        if not self.waiting or busy >= most_in_flight or (busy and (self.goes_again or self.is_broken)):
+        in_flight_count = len(self.in_flight)
+        if (
+            not self.waiting
+            or in_flight_count >= max_in_flight
+            or (in_flight_count and (self.must_retry or self.is_broken))
+        ):
             return None
         if self.is_broken:
-            return next((batch for batch in self.waiting if batch.number is not None and batch.in_doubt), None)
-        if busy and self.in_flight[0].number is not None:
-            behind = self.waiting[0].order - self.in_flight[0].order
-            if self.leader_knows != self.producer.producer_id or behind >= _BATCHES_KNOWN:
+            return next((batch for batch in self.waiting if batch.assigned_stamp is not None and batch.in_doubt), None)
+        if in_flight_count and self.in_flight[0].assigned_stamp is not None:
+            distance = self.waiting[0].order - self.in_flight[0].order
+            if self.known_producer_id != self.producer.producer_id or distance >= _REMEMBERED_BATCHES:
                 return None
         return self.waiting[0]
 
-    def put_back(self, batch: Batch) -> None:
+    def requeue(self, batch: Batch) -> None:
         """Move an in-flight batch back to the waiting batches, in order."""
         self.in_flight.remove(batch)
         self.waiting.insert(bisect_left(self.waiting, batch.order, key=_ORDER), batch)
-        self.goes_again = True
+        self.must_retry = True
 
     def replace(self, batch: Batch, parts: Sequence[Batch]) -> None:
         """Replace a batch with its parts, which wait, and shift the order of the later batches."""
@@ -120,57 +124,59 @@ class Line:
             later.order += shift if later.order > batch.order else 0
         if self.absent_from is not None and self.absent_from > batch.order:
             self.absent_from += shift
-        self.put_so_far += shift
+        self.enqueued_count += shift
         for number, part in enumerate(parts):
             part.order = batch.order + number
         index = bisect_left(self.waiting, batch.order, key=_ORDER)
         self.waiting = deque([*islice(self.waiting, index), *parts, *islice(self.waiting, index, None)])
-        self.goes_again = self.goes_again or is_in_flight
+        self.must_retry = self.must_retry or is_in_flight
 
     def is_first_open(self, batch: Batch) -> bool:
         """Return whether no earlier batch can still be written under its sequence."""
         if any(earlier.order < batch.order for earlier in self.in_flight):
             return False
-        waiting = (earlier for earlier in self.waiting if earlier.order < batch.order and earlier.number is not None)
+        waiting = (
+            earlier for earlier in self.waiting if earlier.order < batch.order and earlier.assigned_stamp is not None
+        )
         return not any(earlier.in_doubt or not self.is_broken for earlier in waiting)
 
-    def is_settled_before(self, batch: Batch) -> bool:
+    def has_absent_before(self, batch: Batch) -> bool:
         """Return whether an earlier batch is absent for good, so that this one cannot be in the log either."""
         if self.absent_from is not None and self.absent_from < batch.order:
             return True
         return self.is_broken and any(
-            earlier.order < batch.order and earlier.number is not None and not earlier.in_doubt
+            earlier.order < batch.order and earlier.assigned_stamp is not None and not earlier.in_doubt
             for earlier in self.waiting
         )
 
-    def see_absent(self, batch: Batch) -> None:
+    def mark_absent(self, batch: Batch) -> None:
         """Record that a batch will never be in the log under its sequence."""
         self.is_broken = True
         self.absent_from = batch.order if self.absent_from is None else min(self.absent_from, batch.order)
 
-    def number(self, producer: Producer) -> None:
+    def restart_sequences(self, producer: Producer) -> None:
         """Restart at sequence 0 under a new id or epoch."""
-        self.producer, self.next_sequence, self.acknowledged_to = producer, 0, 0
+        self.producer, self.next_sequence, self.acknowledged_sequence = producer, 0, 0
         self.is_broken, self.absent_from = False, None
         for batch in self.waiting:
-            batch.number = None
+            batch.assigned_stamp = None
 
 
 class Sequencer:
     """The batches of one producer, in all partitions."""
 
     def __init__(
-        self, *, most_in_flight: int, retries: int, delivery_timeout_s: float, backoff_s: Callable[[int], float]
+        self, *, max_in_flight: int, retries: int, delivery_timeout_s: float, backoff_s: Callable[[int], float]
     ) -> None:
         """Create a sequencer with the producer's settings; ``backoff_s`` maps attempts to a delay in seconds."""
-        self._most_in_flight = most_in_flight
+        self._max_in_flight = max_in_flight
         self._retries = retries
         self._timeout_s = delivery_timeout_s
         self._backoff_s = backoff_s
-        self._lines: defaultdict[TopicPartition, Line] = defaultdict(Line)
+        self._queues: defaultdict[TopicPartition, PartitionQueue] = defaultdict(PartitionQueue)
         self.open_batches = 0
         self.open_bytes = 0
-        self.ended: deque[Ended] = deque()
+        self.finished_batches: deque[FinishedBatch] = deque()
         self.producer = Producer()
         self.transactional = False
         self.must_abort = False  # a record of the transaction was not written, or its result is unknown
@@ -179,63 +185,63 @@ class Sequencer:
 
     # ------------------------------------------------------------------------------------------------------ sending
 
-    def put(self, batch: Batch) -> None:
+    def enqueue(self, batch: Batch) -> None:
         """Queue a batch."""
         self.open_batches += 1
         self.open_bytes += len(batch.data)
-        line = self._lines[batch.partition]
-        line.put_so_far += 1
-        batch.order = line.put_so_far
-        line.waiting.append(batch)
+        queue = self._queues[batch.partition]
+        queue.enqueued_count += 1
+        batch.order = queue.enqueued_count
+        queue.waiting.append(batch)
         if self.must_abort:
-            self._end_waiting(line, self._abort_error())
+            self._end_waiting(queue, self._abort_error())
 
     def ready(self, now: float) -> list[TopicPartition]:
         """Return the partitions that have a batch to send, if their leaders' connections are unchanged."""
-        return [partition for partition, line in self._lines.items() if self._next_of(line, now) is not None]
+        return [partition for partition, queue in self._queues.items() if self._next_of(queue, now) is not None]
 
     def queue_length(self, partition: TopicPartition) -> int:
         """Return the number of waiting batches of a partition. Any thread may call it."""
-        line = self._lines.get(partition)
-        return 0 if line is None else len(line.waiting)
+        queue = self._queues.get(partition)
+        return 0 if queue is None else len(queue.waiting)
 
     def waiting_partitions(self) -> list[TopicPartition]:
         """Return the partitions that have waiting batches, whether or not these can be sent now."""
-        return [partition for partition, line in self._lines.items() if line.waiting]
+        return [partition for partition, queue in self._queues.items() if queue.waiting]
 
     def next_batch(self, partition: TopicPartition) -> Batch | None:
         """Return the next batch of a partition; None if it has none."""
-        return self._lines[partition].next_batch(self._most_in_flight)
+        return self._queues[partition].next_batch(self._max_in_flight)
 
     def take(self, partition: TopicPartition, connection: object, now: float) -> Batch | None:
         """Return the batch to write on this connection now, with its sequence; None if none may be written."""
-        line = self._lines[partition]
-        batch = self._next_of(line, now)
-        if batch is None or (line.in_flight and line.connection is not connection):
+        queue = self._queues[partition]
+        batch = self._next_of(queue, now)
+        if batch is None or (queue.in_flight and queue.connection is not connection):
             return None
-        line.waiting.remove(batch)
-        if batch.number is None and self.producer.producer_id != NO_PRODUCER_ID:
-            if line.producer != self.producer and not line.in_flight:
-                line.number(self.producer)
-            batch.number = Stamp(line.producer, line.next_sequence, self.transactional)
-            line.next_sequence = next_sequence(line.next_sequence, batch.count)
-        line.in_flight.append(batch)
-        line.connection = connection
-        line.goes_again = False
+        queue.waiting.remove(batch)
+        if batch.assigned_stamp is None and self.producer.producer_id != NO_PRODUCER_ID:
+            if queue.producer != self.producer and not queue.in_flight:
+                queue.restart_sequences(self.producer)
+            batch.assigned_stamp = Stamp(queue.producer, queue.next_sequence, self.transactional)
+            queue.next_sequence = next_sequence(queue.next_sequence, batch.count)
+        queue.in_flight.append(batch)
+        queue.connection = connection
+        queue.must_retry = False
         return batch
 
     def next_time(self, now: float) -> float | None:
         """Return the time at which a waiting batch may be sent or a batch expires; None if there is no batch."""
-        times = [line.waiting[0].created + self._timeout_s for line in self._lines.values() if line.waiting]
-        in_flight = (batch for line in self._lines.values() for batch in line.in_flight if not batch.is_reported)
-        times += [batch.created + self._timeout_s for batch in in_flight]
-        nexts = (line.next_batch(self._most_in_flight) for line in self._lines.values())
+        times = [queue.waiting[0].created_at + self._timeout_s for queue in self._queues.values() if queue.waiting]
+        in_flight = (batch for queue in self._queues.values() for batch in queue.in_flight if not batch.is_reported)
+        times += [batch.created_at + self._timeout_s for batch in in_flight]
+        nexts = (queue.next_batch(self._max_in_flight) for queue in self._queues.values())
         times += [batch.not_before for batch in nexts if batch is not None and batch.not_before > now]
         return min(times, default=None)
 
-    def _next_of(self, line: Line, now: float) -> Batch | None:
-        batch = line.next_batch(self._most_in_flight)
-        if batch is None or batch.not_before > now or (self.needs_new_id and batch.number is None):
+    def _next_of(self, queue: PartitionQueue, now: float) -> Batch | None:
+        batch = queue.next_batch(self._max_in_flight)
+        if batch is None or batch.not_before > now or (self.needs_new_id and batch.assigned_stamp is None):
             return None
         return batch
 
@@ -246,18 +252,18 @@ class Sequencer:
         self.producer = producer
         self.must_abort = self.needs_new_id = False
         self.abort_cause = None
-        for line in self._lines.values():
-            if self.transactional and line.is_broken and not line.in_flight:
-                line.number(producer)
-            self._look_at(line)
+        for queue in self._queues.values():
+            if self.transactional and queue.is_broken and not queue.in_flight:
+                queue.restart_sequences(producer)
+            self._resume_if_resolved(queue)
 
     def next_stamp(self, partition: TopicPartition) -> Stamp:
         """Return the likely stamp of a partition's next batch. A batch that is built with it need not be changed."""
         if self.producer.producer_id == NO_PRODUCER_ID:
             return NOT_STAMPED
-        line = self._lines.get(partition, Line())
-        first = line.next_sequence if line.producer == self.producer else 0
-        waiting = sum(batch.count for batch in line.waiting if batch.number is None)
+        queue = self._queues.get(partition, PartitionQueue())
+        first = queue.next_sequence if queue.producer == self.producer else 0
+        waiting = sum(batch.count for batch in queue.waiting if batch.assigned_stamp is None)
         return Stamp(self.producer, next_sequence(first, waiting), self.transactional)
 
     def set_sequence(self, partition: TopicPartition, sequence: int) -> None:
@@ -266,33 +272,33 @@ class Sequencer:
         Raises:
             OptionError: the partition has open batches.
         """
-        line = self._lines[partition]
-        if line.waiting or line.in_flight:
+        queue = self._queues[partition]
+        if queue.waiting or queue.in_flight:
             raise OptionError(f"batches for {partition} are under way: their sequences must have an end first")
-        line.number(self.producer)
-        line.next_sequence = line.acknowledged_to = sequence
+        queue.restart_sequences(self.producer)
+        queue.next_sequence = queue.acknowledged_sequence = sequence
 
     # ---------------------------------------------------------------------------------------------------- responses
 
-    def acknowledged(self, batch: Batch, base_offset: int, append_time: int) -> None:
+    def process_acknowledgement(self, batch: Batch, base_offset: int, append_time: int) -> None:
         """Handle the acknowledgement of a batch."""
-        line = self._lines[batch.partition]
-        line.in_flight.remove(batch)
-        if batch.number is not None:
-            line.leader_knows = batch.number.producer.producer_id
-            line.acknowledged_to = next_sequence(batch.number.base_sequence, batch.count)
-        self._finish(Ended(batch, base_offset, append_time))
-        self._look_at(line)
+        queue = self._queues[batch.partition]
+        queue.in_flight.remove(batch)
+        if batch.assigned_stamp is not None:
+            queue.known_producer_id = batch.assigned_stamp.producer.producer_id
+            queue.acknowledged_sequence = next_sequence(batch.assigned_stamp.base_sequence, batch.count)
+        self._finish(FinishedBatch(batch, base_offset, append_time))
+        self._resume_if_resolved(queue)
 
-    def refused(self, batch: Batch, error: BrokerError, now: float) -> None:
+    def process_error(self, batch: Batch, error: BrokerError, now: float) -> None:
         """Handle a leader's error for a batch."""
-        line = self._lines[batch.partition]
+        queue = self._queues[batch.partition]
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
         batch.in_doubt = batch.in_doubt or code in _MAY_BE_WRITTEN
-        if batch.number is not None and code in _SEQUENCE_DOES_NOT_FOLLOW:
-            self._out_of_order(line, batch, error, now)
+        if batch.assigned_stamp is not None and code in _SEQUENCE_DOES_NOT_FOLLOW:
+            self._out_of_order(queue, batch, error, now)
         else:
-            self._again(line, batch, error, now, retriable=code.is_retriable)
+            self._retry(queue, batch, error, now, retriable=code.is_retriable)
 
     def can_divide(self, batch: Batch) -> bool:
         """Return whether a batch may be retried in parts."""
@@ -300,53 +306,53 @@ class Sequencer:
 
     def divide(self, batch: Batch, parts: Sequence[Batch]) -> None:
         """Replace a batch, which waits or was rejected as too large, with parts that have the same records."""
-        taken = 0
+        sequence_count = 0
         for part in parts:
-            part.created, part.attempts, part.in_doubt = batch.created, batch.attempts, batch.in_doubt
-            part.first = batch.first + taken
-            if batch.number is not None:
-                sequence = next_sequence(batch.number.base_sequence, taken)
-                part.number = batch.number._replace(base_sequence=sequence)
-            taken += part.count
-        self._lines[batch.partition].replace(batch, parts)
+            part.created_at, part.attempts, part.in_doubt = batch.created_at, batch.attempts, batch.in_doubt
+            part.first = batch.first + sequence_count
+            if batch.assigned_stamp is not None:
+                sequence = next_sequence(batch.assigned_stamp.base_sequence, sequence_count)
+                part.assigned_stamp = batch.assigned_stamp._replace(base_sequence=sequence)
+            sequence_count += part.count
+        self._queues[batch.partition].replace(batch, parts)
         self.open_batches += len(parts) - 1
         self.open_bytes += sum(len(part.data) for part in parts) - len(batch.data)
 
-    def lost(self, batch: Batch, error: KafkaframesError, now: float) -> None:
+    def process_loss(self, batch: Batch, error: KafkaframesError, now: float) -> None:
         """Handle the loss of a connection on which a batch was written: it will get no response."""
         batch.in_doubt = True
-        self._again(self._lines[batch.partition], batch, error, now, retriable=True)
+        self._retry(self._queues[batch.partition], batch, error, now, retriable=True)
 
-    def failed(self, batch: Batch, error: Exception, *, written: bool) -> None:
+    def fail(self, batch: Batch, error: Exception, *, was_written: bool) -> None:
         """Fail a batch that cannot be sent, or whose response cannot be decoded."""
-        line = self._lines[batch.partition]
-        if batch in line.in_flight:
-            batch.in_doubt = batch.in_doubt or written
-            self._end(line, batch, error)
+        queue = self._queues[batch.partition]
+        if batch in queue.in_flight:
+            batch.in_doubt = batch.in_doubt or was_written
+            self._end(queue, batch, error)
 
     def unreachable(self, partition: TopicPartition, error: KafkaframesError, now: float, *, retriable: bool) -> None:
         """Handle a failed connection to a leader: delay the next batch, or fail all waiting ones if not retriable."""
-        line = self._lines[partition]
-        if not line.waiting:
+        queue = self._queues[partition]
+        if not queue.waiting:
             return
-        first = line.waiting[0]
+        first = queue.waiting[0]
         if not retriable:
-            self._end_waiting(line, error)
+            self._end_waiting(queue, error)
         elif not self._may_retry(first, now):
-            self._end(line, first, error)
+            self._end(queue, first, error)
         else:
             self._wait_before(first, error, now)
 
     def expire(self, now: float) -> None:
         """Fail the batches whose ``delivery_timeout_ms`` has expired."""
-        for line in self._lines.values():
-            for batch in line.in_flight:
-                if not batch.is_reported and batch.created + self._timeout_s <= now:
+        for queue in self._queues.values():
+            for batch in queue.in_flight:
+                if not batch.is_reported and batch.created_at + self._timeout_s <= now:
                     batch.in_doubt = True
-                    line.is_broken = line.is_broken or batch.number is not None
+                    queue.is_broken = queue.is_broken or batch.assigned_stamp is not None
                     self._report(batch, self._expiry(batch))
-            while line.waiting and line.waiting[0].created + self._timeout_s <= now:
-                self._end(line, line.waiting[0], self._expiry(line.waiting[0]))
+            while queue.waiting and queue.waiting[0].created_at + self._timeout_s <= now:
+                self._end(queue, queue.waiting[0], self._expiry(queue.waiting[0]))
 
     def _expiry(self, batch: Batch) -> BrokerError:
         """Return the error of an expired batch, with the last reason for which it was retried."""
@@ -358,33 +364,35 @@ class Sequencer:
         error.__cause__ = batch.last_error
         return error
 
-    def spoil(self, cause: Exception) -> None:
+    def fail_transaction(self, cause: Exception) -> None:
         """Fail the transaction because a record cannot be added to a batch."""
         if self.transactional and not self.must_abort:
             self.must_abort, self.abort_cause = True, cause
 
     def fail_waiting(self, error: Exception, *, topic: str | None = None) -> None:
         """Fail all waiting batches, of one topic or of all."""
-        for partition, line in self._lines.items():
+        for partition, queue in self._queues.items():
             if topic is None or partition.topic == topic:
-                self._end_waiting(line, error)
+                self._end_waiting(queue, error)
 
     def fail_all(self, error: Exception) -> None:
         """Fail all batches. No further response will be read."""
-        for line in self._lines.values():
-            for batch in list(line.in_flight):
-                self.failed(batch, error, written=True)
-            self._end_waiting(line, error)
+        for queue in self._queues.values():
+            for batch in list(queue.in_flight):
+                self.fail(batch, error, was_written=True)
+            self._end_waiting(queue, error)
 
     # ----------------------------------------------------------------------------------------------------- internal
 
-    def _again(self, line: Line, batch: Batch, error: KafkaframesError, now: float, *, retriable: bool) -> None:
+    def _retry(
+        self, queue: PartitionQueue, batch: Batch, error: KafkaframesError, now: float, *, retriable: bool
+    ) -> None:
         if not retriable or not self._may_retry(batch, now) or self.must_abort:
-            self._end(line, batch, error)
+            self._end(queue, batch, error)
             return
         self._wait_before(batch, error, now)
-        line.put_back(batch)
-        self._look_at(line)
+        queue.requeue(batch)
+        self._resume_if_resolved(queue)
 
     def _wait_before(self, batch: Batch, error: KafkaframesError, now: float) -> None:
         batch.attempts += 1
@@ -392,46 +400,46 @@ class Sequencer:
         batch.not_before = now + self._backoff_s(batch.attempts - 1)
 
     def _may_retry(self, batch: Batch, now: float) -> bool:
-        return not batch.is_reported and batch.attempts < self._retries and now - batch.created < self._timeout_s
+        return not batch.is_reported and batch.attempts < self._retries and now - batch.created_at < self._timeout_s
 
-    def _out_of_order(self, line: Line, batch: Batch, error: BrokerError, now: float) -> None:
-        if not line.is_first_open(batch):
-            self._again(line, batch, error, now, retriable=True)
+    def _out_of_order(self, queue: PartitionQueue, batch: Batch, error: BrokerError, now: float) -> None:
+        if not queue.is_first_open(batch):
+            self._retry(queue, batch, error, now, retriable=True)
             return
-        if line.is_settled_before(batch):
+        if queue.has_absent_before(batch):
             batch.in_doubt = False
         if self.transactional or batch.in_doubt or not self._may_retry(batch, now):
-            self._end(line, batch, error)
+            self._end(queue, batch, error)
             return
-        line.see_absent(batch)
-        self._again(line, batch, error, now, retriable=True)
+        queue.mark_absent(batch)
+        self._retry(queue, batch, error, now, retriable=True)
 
-    def _end_waiting(self, line: Line, error: Exception) -> None:
-        while line.waiting:
-            self._end(line, line.waiting[0], error)
+    def _end_waiting(self, queue: PartitionQueue, error: Exception) -> None:
+        while queue.waiting:
+            self._end(queue, queue.waiting[0], error)
 
-    def _end(self, line: Line, batch: Batch, error: Exception) -> None:
+    def _end(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         """Fail a batch and apply rules 5, 6 and 8 to the later batches."""
-        (line.in_flight if batch in line.in_flight else line.waiting).remove(batch)
-        if batch.number is not None:
-            line.is_broken = True
+        (queue.in_flight if batch in queue.in_flight else queue.waiting).remove(batch)
+        if batch.assigned_stamp is not None:
+            queue.is_broken = True
             if not batch.in_doubt:
-                line.see_absent(batch)
+                queue.mark_absent(batch)
         self._report(batch, error)
-        self._look_at(line)
+        self._resume_if_resolved(queue)
 
     def _report(self, batch: Batch, error: Exception) -> None:
         """Report the error of a batch to the caller, and fail the transaction if there is one."""
         cause = error
         if batch.in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
-            what = f"{batch.count} records for {batch.partition}"
-            error = MaybeWrittenError(f"{what} may or may not have been written: {cause}")
+            subject = f"{batch.count} records for {batch.partition}"
+            error = MaybeWrittenError(f"{subject} may or may not have been written: {cause}")
             error.__cause__ = cause
-        self._finish(Ended(batch, error=error))
+        self._finish(FinishedBatch(batch, error=error))
         if self.transactional and not self.must_abort:
             self.must_abort, self.abort_cause = True, cause
-            for line in self._lines.values():
-                self._end_waiting(line, self._abort_error())
+            for queue in self._queues.values():
+                self._end_waiting(queue, self._abort_error())
 
     def _abort_error(self) -> BrokerError:
         """Return the error of a batch that follows the first error of a transaction."""
@@ -439,36 +447,36 @@ class Sequencer:
         error.__cause__ = self.abort_cause
         return error
 
-    def _finish(self, ended: Ended) -> None:
-        batch = ended.batch
+    def _finish(self, finished_batch: FinishedBatch) -> None:
+        batch = finished_batch.batch
         if batch.is_reported:
             return
         batch.is_reported = True
         self.open_batches -= 1
         self.open_bytes -= len(batch.data)
-        self.ended.append(ended)
+        self.finished_batches.append(finished_batch)
 
-    def _look_at(self, line: Line) -> None:
+    def _resume_if_resolved(self, queue: PartitionQueue) -> None:
         """Continue a broken partition once the results of all batches with sequences are known."""
-        if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):
+        if not queue.is_broken or queue.in_flight or self.transactional or any(_in_doubt(queue)):
             return
-        has_numbers = any(batch.number is not None for batch in line.waiting)
-        if line.acknowledged_to == line.next_sequence and not has_numbers:
+        has_numbers = any(batch.assigned_stamp is not None for batch in queue.waiting)
+        if queue.acknowledged_sequence == queue.next_sequence and not has_numbers:
             # A later batch was acknowledged: no batch is missing.
-            line.is_broken, line.absent_from = False, None
+            queue.is_broken, queue.absent_from = False, None
             return
-        if line.producer == self.producer:
-            self._raise_epoch()
+        if queue.producer == self.producer:
+            self._bump_epoch()
         if not self.needs_new_id:
-            line.number(self.producer)
+            queue.restart_sequences(self.producer)
 
-    def _raise_epoch(self) -> None:
+    def _bump_epoch(self) -> None:
         producer_id, epoch = self.producer
-        if epoch < _LARGEST_EPOCH:
+        if epoch < _MAX_EPOCH:
             self.producer = Producer(producer_id, epoch + 1)
         else:
             self.needs_new_id = True
 
 
-def _in_doubt(line: Line) -> Iterator[Batch]:
-    return (batch for batch in line.waiting if batch.number is not None and batch.in_doubt)
+def _in_doubt(queue: PartitionQueue) -> Iterator[Batch]:
+    return (batch for batch in queue.waiting if batch.assigned_stamp is not None and batch.in_doubt)

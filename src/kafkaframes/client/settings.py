@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkaframes.client.metrics import ADMIN, CONSUMER, PRODUCER, SHARE
 from kafkaframes.client.properties import map_options, translate_options
-from kafkaframes.client.security.logins import resolved
+from kafkaframes.client.security.logins import resolve_logins
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.addresses import parse_address
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name, with_catalog
@@ -119,7 +119,7 @@ class ClientSettings:
             raise OptionError(f"enable_metrics_push does not work with api_version: {reason}; leave `api_version` out")
         if not self.servers:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
-        for name, value in resolved(self).items():
+        for name, value in resolve_logins(self).items():
             object.__setattr__(self, name, value)
         choices("sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
         if self.security_protocol.startswith("SASL"):
@@ -175,8 +175,8 @@ class ClientSettings:
             OptionError: a name is unknown (the error suggests a similar one), or a value has a wrong type.
         """
         hints = _hints(cls)  # type: ignore[arg-type]
-        named = translate_options(options, setting_names(cls), cls.client)
-        values = {name: _as(hints[name], value, name) for name, value in named.items()}
+        values_by_name = translate_options(options, setting_names(cls), cls.client)
+        values = {name: _as(hints[name], value, name) for name, value in values_by_name.items()}
         return cls(**values)
 
 
@@ -369,13 +369,13 @@ def parse_duration(text: str) -> int:
     match = _DURATION.fullmatch(text)
     days, clock, hours, minutes, seconds = match.groups() if match is not None else ("", "", "", "", "")
     if match is None or not (days or hours or minutes or seconds) or clock == "T":
-        expected = "a duration of ISO 8601 that is not negative, such as PT1H or P2DT30M"
-        raise OptionError(f"auto_offset_reset by_duration has {text!r}; expected {expected}")
+        expectation = "a duration of ISO 8601 that is not negative, such as PT1H or P2DT30M"
+        raise OptionError(f"auto_offset_reset by_duration has {text!r}; expected {expectation}")
     whole_minutes = (int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)
     return whole_minutes * 60_000 + int(Decimal((seconds or "0").replace(",", ".")) * 1000)
 
 
-def merged(bootstrap_servers: Servers | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def merge_options(bootstrap_servers: Servers | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a constructor's arguments as one mapping. Keywords override properties."""
     if bootstrap_servers is None:
         return options
@@ -399,8 +399,8 @@ def select_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
         OptionError: a name is unknown.
     """
     keys = map_options(options, _names_of_all_clients(), ClientSettings.client)
-    shared = setting_names(ClientSettings)
-    return {name: options[name] for name, key in keys.items() if key in shared}
+    client_names = setting_names(ClientSettings)
+    return {name: options[name] for name, key in keys.items() if key in client_names}
 
 
 @cache
@@ -414,10 +414,10 @@ def _hints(cls: type[ClientSettings]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def choices(name: str, value: Any, known: Sequence[Any]) -> None:
-    """Raise an OptionError unless ``value`` is in ``known``."""
-    if value not in known:
-        raise OptionError(f"{name} is {value!r}; there are {', '.join(map(str, known))}")
+def choices(name: str, value: Any, allowed_values: Sequence[Any]) -> None:
+    """Raise an OptionError unless ``value`` is in ``allowed_values``."""
+    if value not in allowed_values:
+        raise OptionError(f"{name} is {value!r}; there are {', '.join(map(str, allowed_values))}")
 
 
 def _as(hint: Any, value: Any, name: str) -> Any:

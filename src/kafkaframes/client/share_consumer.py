@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 import pyarrow as pa
 
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.fetched import Records, placed, schema_of
-from kafkaframes.client.loop import waited
+from kafkaframes.client.fetched import Records, schema_of, select_output_columns
+from kafkaframes.client.loop import wait_for_event
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import MetricName, PollMetrics
-from kafkaframes.client.settings import ShareConsumerSettings, merged
+from kafkaframes.client.settings import ShareConsumerSettings, merge_options
 from kafkaframes.client.share_machine import AcknowledgementResult, AcquiredBatch, Completion, RecordKey, ShareMachine
 from kafkaframes.client.share_session import ACKNOWLEDGEMENTS
 from kafkaframes.client.share_task import ShareTask
@@ -83,7 +83,7 @@ class AsyncShareConsumer(TelemetryMethods):
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
         """
-        self.settings = ShareConsumerSettings.of(merged(bootstrap_servers, options))
+        self.settings = ShareConsumerSettings.of(merge_options(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._member_id = str(uuid.uuid4())
         self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
@@ -139,7 +139,7 @@ class AsyncShareConsumer(TelemetryMethods):
             raise OptionError("subscribe needs a topic; unsubscribe ends the subscription")
         self._cluster.home.check()
         if self._cluster.cluster.updated_at is None:
-            await self._cluster.retried(lambda: self._cluster.refresh(names))
+            await self._cluster.retry(lambda: self._cluster.refresh(names))
         self._on_acknowledge = on_acknowledge
         self._machine.subscribe(names, time.monotonic())
         self._task.start()
@@ -170,14 +170,16 @@ class AsyncShareConsumer(TelemetryMethods):
         """Send pending acknowledgements, release the other records and leave the group."""
         machine, task = self._machine, self._task
         deadline: float | None = time.monotonic() + self.settings.fetch_max_wait_ms / 1000 + _CLOSE_GRACE_S
-        machine.begin_end()
+        machine.prepare_end()
         try:
             while True:  # fetches in flight carry acknowledgements; nodes respond within fetch_max_wait_ms
                 task.send()
-                task.changed.clear()
-                if machine.has_ended or task.broken is not None:
+                task.change_event.clear()
+                if machine.has_ended or task.failure is not None:
                     break
-                await waited(task.changed, None if deadline is None else max(deadline - time.monotonic(), 0.0))
+                await wait_for_event(
+                    task.change_event, None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                )
                 if deadline is not None and time.monotonic() >= deadline:
                     machine.abandon_waiting(time.monotonic())
                     deadline = None  # each of the last requests has request_timeout_ms
@@ -208,7 +210,7 @@ class AsyncShareConsumer(TelemetryMethods):
             BrokerError: the group or a topic cannot be read.
             CorruptRecordError: a batch is damaged. Its records are rejected, so brokers do not deliver them again.
         """
-        return [record for acquired in await self._acquire(timeout_ms) for record in records_of(acquired)]
+        return [record for batch in await self._acquire(timeout_ms) for record in records_of(batch)]
 
     async def fetch_arrow(self, timeout_ms: int = 1_000, *, columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
         """Return acquired records as a table; an empty table if none arrive in time. See ``poll``.
@@ -230,22 +232,22 @@ class AsyncShareConsumer(TelemetryMethods):
         try:
             with self._polls.measure():
                 while True:
-                    task.changed.clear()
+                    task.change_event.clear()
                     task.send()
-                    error = task.broken or machine.take_error()
+                    error = task.failure or machine.take_error()
                     if error is not None:
                         raise error
-                    acquired = machine.take_records()
+                    acquired_batches = machine.take_records()
                     remaining_s = deadline - time.monotonic()
-                    if acquired or remaining_s <= 0:
+                    if acquired_batches or remaining_s <= 0:
                         break
-                    await waited(task.changed, remaining_s)
+                    await wait_for_event(task.change_event, remaining_s)
         finally:
             machine.end_poll(time.monotonic())
         self._collect_results()
         self._report_results()
-        self._fetching["records"].record(sum(len(entry.offsets) for entry in acquired))
-        return acquired
+        self._fetching["records"].record(sum(len(entry.offsets) for entry in acquired_batches))
+        return acquired_batches
 
     # --------------------------------------------------------------------------------------------- acknowledgement
 
@@ -317,13 +319,13 @@ class AsyncShareConsumer(TelemetryMethods):
         task = self._task
         while True:
             task.send()
-            task.changed.clear()
+            task.change_event.clear()
             self._collect_results()
             if completion.is_done:
                 return
-            if task.broken is not None:
-                raise task.broken
-            await task.changed.wait()
+            if task.failure is not None:
+                raise task.failure
+            await task.change_event.wait()
 
     def _collect_results(self) -> None:
         """Count results of acknowledgements. Store them for the listener, or log errors if there is no listener."""
@@ -343,10 +345,10 @@ class AsyncShareConsumer(TelemetryMethods):
                 self._on_acknowledge(offsets, error)
 
 
-def records_of(acquired: AcquiredBatch) -> list[ShareRecord]:
+def records_of(batch: AcquiredBatch) -> list[ShareRecord]:
     """Return acquired records as Python values."""
-    deliveries = acquired.deliveries
-    rows = Records(acquired.batch, acquired.partition).take(acquired.batch.num_rows)
+    deliveries = batch.deliveries
+    rows = Records(batch.batch, batch.partition).take(batch.batch.num_rows)
     return [ShareRecord(*row, deliveries[row.offset]) for row in rows]
 
 
@@ -358,18 +360,20 @@ def _columns_of(columns: Sequence[str]) -> tuple[tuple[str, ...], pa.Schema]:
     return record_columns, pa.schema(fields)
 
 
-def _to_arrow(acquired: AcquiredBatch, record_columns: tuple[str, ...], schema: pa.Schema) -> pa.RecordBatch:
+def _to_arrow(acquired_batch: AcquiredBatch, record_columns: tuple[str, ...], schema: pa.Schema) -> pa.RecordBatch:
     """Return acquired records with the columns of a schema."""
-    batch = placed(acquired.batch, acquired.partition, record_columns, schema_of(record_columns)[1])
-    counts = pa.array([acquired.deliveries[offset] for offset in acquired.offsets], pa.int16())
+    batch = select_output_columns(
+        acquired_batch.batch, acquired_batch.partition, record_columns, schema_of(record_columns)[1]
+    )
+    counts = pa.array([acquired_batch.deliveries[offset] for offset in acquired_batch.offsets], pa.int16())
     arrays = [counts if name == _DELIVERY_COUNT else batch.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def to_table(acquired: Iterable[AcquiredBatch], columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
+def to_table(batches: Iterable[AcquiredBatch], columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
     """Return acquired records as a table."""
     record_columns, schema = _columns_of(columns)
-    return pa.Table.from_batches([_to_arrow(entry, record_columns, schema) for entry in acquired], schema=schema)
+    return pa.Table.from_batches([_to_arrow(entry, record_columns, schema) for entry in batches], schema=schema)
 
 
 def record_keys(records: Any, mask: Mask | None) -> list[RecordKey]:

@@ -256,13 +256,13 @@ class ShareMachine:
         self._accept_delivered()
         self._unsent_errors.clear()
         self._send_pending()
-        self.member.polled(now)
+        self.member.process_poll(now)
         self.member.is_waiting = True
 
     def end_poll(self, now: float) -> None:
         """Stop waiting for records."""
         self.member.is_waiting = False
-        self.member.polled(now)
+        self.member.process_poll(now)
 
     def take_error(self) -> Exception | None:
         """Return the error that this poll raises, and remove it."""
@@ -270,13 +270,13 @@ class ShareMachine:
 
     def take_records(self) -> list[AcquiredBatch]:
         """Return the buffered records. The caller has to acknowledge them."""
-        acquired, self._buffer = self._buffer, []
-        for entry in acquired:
+        acquired_batches, self._buffer = self._buffer, []
+        for entry in acquired_batches:
             lock = _RecordLock(entry.node_id, entry.session_number, entry.partition_id)
             topic, partition = entry.partition.topic, entry.partition.partition
             for offset in entry.offsets:
                 self._locks[topic, partition, offset] = lock
-        return acquired
+        return acquired_batches
 
     @property
     def has_records(self) -> bool:
@@ -357,8 +357,8 @@ class ShareMachine:
             state.renewals.append(_Renewal(kinds, completion))
             completion.node_ids.add(node_id)
         for entry in self._buffer:
-            buffered = {entry.partition_id: dict.fromkeys(entry.offsets, RENEW)}
-            self._nodes[entry.node_id].renewals.append(_Renewal(buffered, Completion()))
+            renewed_offsets = {entry.partition_id: dict.fromkeys(entry.offsets, RENEW)}
+            self._nodes[entry.node_id].renewals.append(_Renewal(renewed_offsets, Completion()))
         return completion
 
     def take_results(self) -> list[AcknowledgementResult]:
@@ -368,7 +368,7 @@ class ShareMachine:
 
     # ------------------------------------------------------------------------------------------------------- the end
 
-    def begin_end(self) -> None:
+    def prepare_end(self) -> None:
         """End the subscription: ``requests`` returns the last requests, until ``has_ended``."""
         self._is_ending = True
         self.member.is_waiting = False
@@ -435,11 +435,11 @@ class ShareMachine:
         result: list[ShareRequest] = [*self.member.requests(now)]
         if self.assignment and not self.member.partition_ids:  # the member has left the group
             self._resolve()
-        assigned = self._assign_to_nodes() if self._must_fetch else {}
+        partitions_by_node = self._assign_to_nodes() if self._must_fetch else {}
         result += self._metadata_requests(now)
         for state in sorted(self._nodes.values(), key=lambda state: state.fetched_at):
             if state.request is None and now >= state.not_before:
-                request = self._node_request(state, assigned.get(state.node.node_id), now)
+                request = self._node_request(state, partitions_by_node.get(state.node.node_id), now)
                 if request is not None:
                     result.append(self._send(state, request, now))
         return result
@@ -453,7 +453,9 @@ class ShareMachine:
         state.must_send = False
         return request
 
-    def _node_request(self, state: _Node, assigned: Sequence[PartitionId] | None, now: float) -> NodeRequest | None:
+    def _node_request(
+        self, state: _Node, assigned_partitions: Sequence[PartitionId] | None, now: float
+    ) -> NodeRequest | None:
         """Return the next request to a node."""
         session = state.session
         if state.must_send and state.renewals:
@@ -461,13 +463,13 @@ class ShareMachine:
         if state.renewals:
             state.renewal = state.renewals.popleft()
             return ShareAcknowledge(state.node, session.epoch, state.renewal.kinds, is_renewal=True)
-        if assigned is not None and self._may_fetch(state, assigned):
-            added, forgotten = session.changes(assigned)
+        if assigned_partitions is not None and self._may_fetch(state, assigned_partitions):
+            added_partitions, removed_partitions = session.changes(assigned_partitions)
             state.fetched_at, state.may_have_session = now, True
-            return ShareFetch(state.node, session.epoch, added, forgotten, session.take_pending())
+            return ShareFetch(state.node, session.epoch, added_partitions, removed_partitions, session.take_pending())
         if state.must_send and session.pending:
             return ShareAcknowledge(state.node, session.epoch, session.take_pending())
-        if assigned is not None and not assigned and self._is_unused(state):
+        if assigned_partitions is not None and not assigned_partitions and self._is_unused(state):
             return ShareAcknowledge(state.node, FINAL_EPOCH, {})
         return None
 
@@ -478,13 +480,13 @@ class ShareMachine:
             return False
         return not any(lock.node_id == node_id for lock in self._locks.values())
 
-    def _may_fetch(self, state: _Node, assigned: Sequence[PartitionId]) -> bool:
+    def _may_fetch(self, state: _Node, assigned_partitions: Sequence[PartitionId]) -> bool:
         """Return whether to send a ShareFetch: also to remove the last partitions from a session."""
-        if not assigned and not state.session.partitions:
+        if not assigned_partitions and not state.session.partitions:
             return False
         if self._settings.share_acquire_mode != "record_limit":
             return True
-        return not any(isinstance(other.request, ShareFetch) for other in self._nodes.values())
+        return not any(isinstance(node.request, ShareFetch) for node in self._nodes.values())
 
     def _assign_to_nodes(self) -> dict[int, list[PartitionId]]:
         """Return the assigned partitions by leader; an empty list for nodes that lead none.
@@ -536,13 +538,13 @@ class ShareMachine:
 
     # ------------------------------------------------------------------------------------------------------ answers
 
-    def answered(self, request: ShareRequest, answer: object, now: float) -> None:
+    def process_response(self, request: ShareRequest, answer: object, now: float) -> None:
         """Process the response to a request."""
         if isinstance(request, FetchMetadata):
             self._metadata_answered(request, now)
         elif isinstance(request, ShareHeartbeat):
             assert isinstance(answer, ShareHeartbeatAnswer)
-            if self.member.answered(request, answer, now):
+            if self.member.process_response(request, answer, now):
                 self._resolve()
         else:
             state = self._state_of(request)
@@ -557,7 +559,7 @@ class ShareMachine:
                 self._acknowledge_answered(state, request, answer)
             self._finish_commits(state)
 
-    def failed(self, request: ShareRequest, error: Exception, now: float) -> None:
+    def process_failure(self, request: ShareRequest, error: Exception, now: float) -> None:
         """Process the failure of a whole request."""
         if isinstance(request, FetchMetadata):
             if request is self._metadata_request:
@@ -567,9 +569,9 @@ class ShareMachine:
                 if not is_retriable(error):
                     self.raise_later(error)
         elif isinstance(request, ShareHeartbeat):
-            raised = self.member.failed(request, error, now)
-            if raised is not None:
-                self.raise_later(raised)
+            member_error = self.member.process_failure(request, error, now)
+            if member_error is not None:
+                self.raise_later(member_error)
             if not self.member.partition_ids:
                 self._resolve()
         else:
@@ -611,14 +613,16 @@ class ShareMachine:
             for entry in self.member.partition_ids
             if entry.topic_id in names
         }
-        used = {lock.partition_id for lock in self._locks.values()}
+        used_partitions = {lock.partition_id for lock in self._locks.values()}
         for state in self._nodes.values():
-            used.update(state.session.partitions, state.session.pending)
-            used.update(() if state.request is None else state.request.acknowledgements)
-            used.update(state.request.added if isinstance(state.request, ShareFetch) else ())
-            used.update(*(renewal.kinds for renewal in (*state.renewals, state.renewal) if renewal is not None))
+            used_partitions.update(state.session.partitions, state.session.pending)
+            used_partitions.update(() if state.request is None else state.request.acknowledgements)
+            used_partitions.update(state.request.added_partitions if isinstance(state.request, ShareFetch) else ())
+            used_partitions.update(
+                *(renewal.kinds for renewal in (*state.renewals, state.renewal) if renewal is not None)
+            )
         self._partitions = {
-            entry: partition for entry, partition in self._partitions.items() if entry in used
+            entry: partition for entry, partition in self._partitions.items() if entry in used_partitions
         } | self.assignment
 
     def partition_of(self, partition_id: PartitionId) -> TopicPartition | None:
@@ -629,8 +633,8 @@ class ShareMachine:
 
     def _fetch_answered(self, state: _Node, request: ShareFetch, answer: ShareFetchAnswer) -> None:
         session = state.session
-        session.partitions.update(request.added)
-        session.partitions.difference_update(request.forgotten)
+        session.partitions.update(request.added_partitions)
+        session.partitions.difference_update(request.removed_partitions)
         session.advance()
         if answer.lock_s:
             self.lock_s = answer.lock_s
@@ -710,10 +714,10 @@ class ShareMachine:
     def _extend_locks(self, state: _Node, partition_id: PartitionId, offsets: Iterable[int]) -> None:
         """Store when the renewed locks of buffered records expire."""
         if self.lock_s is not None:
-            expires_at, renewed = state.sent_at + self.lock_s, set(offsets)
+            expires_at, renewed_offsets = state.sent_at + self.lock_s, set(offsets)
             self._buffer = [
                 entry._replace(expires_at=expires_at)
-                if entry.partition_id == partition_id and renewed.issuperset(entry.offsets)
+                if entry.partition_id == partition_id and renewed_offsets.issuperset(entry.offsets)
                 else entry
                 for entry in self._buffer
             ]

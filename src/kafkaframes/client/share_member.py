@@ -54,14 +54,14 @@ class ShareMember:
         self._must_leave = False
         self._leave_failures = 0
         self._polled_at = 0.0
-        self._under_way: ShareHeartbeat | None = None
+        self._in_flight: ShareHeartbeat | None = None
         self._due = 0.0
         self._failures = 0
 
     @property
     def is_busy(self) -> bool:
         """Whether a heartbeat is in flight, or the one that leaves the group must be sent."""
-        return self._under_way is not None or self._must_leave
+        return self._in_flight is not None or self._must_leave
 
     def subscribe(self, topics: tuple[str, ...], now: float) -> None:
         """Set the subscription."""
@@ -72,7 +72,7 @@ class ShareMember:
         """Send the next heartbeat at once, except after failures."""
         self._due = min(self._due, now) if self._failures == 0 else self._due
 
-    def polled(self, now: float) -> None:
+    def process_poll(self, now: float) -> None:
         """Process a poll of the caller."""
         self._polled_at = now
         if self._awaits_poll:
@@ -84,20 +84,20 @@ class ShareMember:
             self.leave()
             self._awaits_poll = True
         if self._must_leave:
-            self._must_leave, self._under_way = False, ShareHeartbeat(LEAVE_EPOCH)
-            return [self._under_way]
-        if not self.topics or self._awaits_poll or self._under_way is not None or now < self._due:
+            self._must_leave, self._in_flight = False, ShareHeartbeat(LEAVE_EPOCH)
+            return [self._in_flight]
+        if not self.topics or self._awaits_poll or self._in_flight is not None or now < self._due:
             return []
         is_new = self.epoch == JOIN_EPOCH or self.topics != self._sent_topics
-        self._under_way = ShareHeartbeat(self.epoch, self.topics if is_new else None)
+        self._in_flight = ShareHeartbeat(self.epoch, self.topics if is_new else None)
         self._is_registered = True
-        return [self._under_way]
+        return [self._in_flight]
 
     def next_time(self, now: float) -> float | None:
         """Return the time of the next heartbeat, or of the next check of the poll interval; None if there is none."""
         if not self.topics or self._awaits_poll:
             return None
-        times = [] if self._under_way is not None else [self._due]
+        times = [] if self._in_flight is not None else [self._due]
         if not self.is_waiting:
             times.append(self._polled_at + self._max_poll_s)
         return min(times, default=None)
@@ -106,11 +106,11 @@ class ShareMember:
         is_out = not self.topics or self._awaits_poll or self.is_waiting
         return not is_out and now >= self._polled_at + self._max_poll_s
 
-    def answered(self, request: ShareHeartbeat, answer: ShareHeartbeatAnswer, now: float) -> bool:
+    def process_response(self, request: ShareHeartbeat, answer: ShareHeartbeatAnswer, now: float) -> bool:
         """Process the response to a heartbeat. Return whether the assignment may have changed."""
-        if request is not self._under_way:
+        if request is not self._in_flight:
             return False
-        self._under_way, self._failures = None, 0
+        self._in_flight, self._failures = None, 0
         if request.epoch == LEAVE_EPOCH:
             return False
         self._sent_topics = self._sent_topics if request.topics is None else request.topics
@@ -123,11 +123,11 @@ class ShareMember:
         ]
         return True
 
-    def failed(self, request: ShareHeartbeat, error: Exception, now: float) -> Exception | None:
+    def process_failure(self, request: ShareHeartbeat, error: Exception, now: float) -> Exception | None:
         """Process the failure of a heartbeat. Return the error if the next poll must raise it."""
-        if request is not self._under_way:
+        if request is not self._in_flight:
             return None
-        self._under_way = self._sent_topics = None
+        self._in_flight = self._sent_topics = None
         if request.epoch == LEAVE_EPOCH:  # if it fails for good, the session expires at the coordinator
             has_moved = isinstance(error, BrokerError) and error.code in COORDINATOR_MOVED
             self._must_leave = has_moved and self._leave_failures < _MAX_LEAVE_RETRIES
@@ -147,9 +147,9 @@ class ShareMember:
     def leave(self) -> None:
         """End the membership. ``requests`` returns the request to send if the coordinator may have the member."""
         self._must_leave, self._is_registered = self._is_registered, False
-        self._under_way, self._leave_failures = None, 0
+        self._in_flight, self._leave_failures = None, 0
         self._forget()
 
     def abandon_heartbeat(self) -> None:
         """Stop waiting for the response to the heartbeat in flight."""
-        self._under_way, self._must_leave = None, False
+        self._in_flight, self._must_leave = None, False

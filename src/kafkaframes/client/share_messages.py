@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import FetchedBatches
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_machine import describe_node
@@ -97,7 +97,7 @@ class ShareMessages:
         if version >= _RENEWAL_VERSION:
             body.share_acquire_mode = _ACQUIRE_MODES[settings.share_acquire_mode]
         body.topics = _to_request_topics(
-            request.added,
+            request.added_partitions,
             request.acknowledgements,
             lambda topic_id, rows: cls.FetchTopic(topic_id=topic_id, partitions=rows),
             lambda number, kinds: cls.FetchPartition(
@@ -105,7 +105,8 @@ class ShareMessages:
             ),
         )
         body.forgotten_topics_data = [
-            cls.ForgottenTopic(topic_id=entry.topic_id, partitions=[entry.partition]) for entry in request.forgotten
+            cls.ForgottenTopic(topic_id=entry.topic_id, partitions=[entry.partition])
+            for entry in request.removed_partitions
         ]
         return body
 
@@ -169,9 +170,9 @@ class ShareMessages:
             error = broker_error(row.error_code, f"share fetch of {partition or partition_id}", row.error_message)
             return ShareFetchRow(error, acknowledge_error)
         deliveries = {
-            offset: acquired.delivery_count
-            for acquired in row.acquired_records
-            for offset in range(acquired.first_offset, acquired.last_offset + 1)
+            offset: acquired_row.delivery_count
+            for acquired_row in row.acquired_records
+            for offset in range(acquired_row.first_offset, acquired_row.last_offset + 1)
         }
         batches: list[AcquiredRecords] = []
         damage: Exception | None = None
@@ -186,9 +187,9 @@ class ShareMessages:
         self, partition: TopicPartition, records: Any, deliveries: Mapping[int, int]
     ) -> Iterable[AcquiredRecords]:
         """Yield the acquired records of fetched batches."""
-        fetched = Fetched(partition, min(deliveries), memoryview(records))
+        fetched_batches = FetchedBatches(partition, min(deliveries), memoryview(records))
         acquired_offsets = np.array(sorted(deliveries), np.int64)
-        for batch in fetched.read(DEFAULT_COLUMNS, verify_crc=self._settings.check_crcs):
+        for batch in fetched_batches.read(DEFAULT_COLUMNS, verify_crc=self._settings.check_crcs):
             mask = np.isin(int64_values(batch.column("offset")), acquired_offsets)
             acquired_batch = batch if mask.all() else batch.filter(pa.array(mask))
             if acquired_batch.num_rows:
@@ -223,14 +224,14 @@ def _row_error(code: int, message: str | None, node: Broker) -> BrokerError | No
 
 
 def _to_request_topics(
-    added: Iterable[PartitionId],
+    added_partitions: Iterable[PartitionId],
     acknowledgements: Acknowledgements,
     topic: Callable[[Any, list[Any]], Any],
     partition: Callable[[int, Mapping[int, int]], Any],
 ) -> list[Any]:
     """Return the topics of a request: partitions to add to the session, and partitions with acknowledgements."""
     by_topic: dict[Any, list[Any]] = {}
-    for entry in sorted({*added, *acknowledgements}):
+    for entry in sorted({*added_partitions, *acknowledgements}):
         by_topic.setdefault(entry.topic_id, []).append(partition(entry.partition, acknowledgements.get(entry, {})))
     return [topic(topic_id, rows) for topic_id, rows in by_topic.items()]
 

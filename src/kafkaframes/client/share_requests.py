@@ -50,15 +50,15 @@ class ShareFetch(NamedTuple):
 
     Attributes:
         epoch: session epoch; 0 starts a session.
-        added: partitions to add to the session.
-        forgotten: partitions to remove from the session.
+        added_partitions: partitions to add to the session.
+        removed_partitions: partitions to remove from the session.
         acknowledgements: acknowledgements to send with the request.
     """
 
     node: Broker
     epoch: int
-    added: Sequence[PartitionId]
-    forgotten: Sequence[PartitionId]
+    added_partitions: Sequence[PartitionId]
+    removed_partitions: Sequence[PartitionId]
     acknowledgements: Acknowledgements
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaframes.client.cluster import GROUP, Channel, ClusterClient, is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
-from kafkaframes.client.loop import background, cancelled, waited
+from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
 from kafkaframes.client.metrics import seconds_since
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_machine import ShareMachine
@@ -30,8 +30,8 @@ class ShareTask:
     """Runs a share consumer's state machine.
 
     Attributes:
-        changed: event that is set after each response.
-        broken: unexpected error that ended the task, or None.
+        change_event: event that is set after each response.
+        failure: unexpected error that ended the task, or None.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class ShareTask:
         self._messages = ShareMessages(settings, member_id, machine.partition_of)
         self._on_change = on_change
         self._wake = asyncio.Event()
-        self.changed = asyncio.Event()
-        self.broken: Exception | None = None
+        self.change_event = asyncio.Event()
+        self.failure: Exception | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
-        self._logged: set[str] = set()  # refusals since the last successful fetch
+        self._logged_refusals: set[str] = set()  # refusals since the last successful fetch
         metrics = cluster.metrics
         self._fetching = metrics.sensors("fetch-manager-metrics")
         self._coordination = metrics.sensors("coordinator-metrics")
@@ -77,7 +77,7 @@ class ShareTask:
 
     async def close(self) -> None:
         """Stop the task, and cancel in-flight requests."""
-        await cancelled(self._task, *self._requests)
+        await cancel_tasks(self._task, *self._requests)
         self._task = None
 
     def send(self) -> None:
@@ -97,10 +97,10 @@ class ShareTask:
                 now = time.monotonic()
                 self._send_due(now)
                 time_s = self._machine.next_time(now)
-                await waited(self._wake, None if time_s is None else max(time_s - time.monotonic(), 0.0))
+                await wait_for_event(self._wake, None if time_s is None else max(time_s - time.monotonic(), 0.0))
         except Exception as error:
-            self.broken = error
-            self.changed.set()
+            self.failure = error
+            self.change_event.set()
 
     async def _execute(self, request: ShareRequest) -> None:
         machine = self._machine
@@ -109,13 +109,13 @@ class ShareTask:
                 answer = await self._answer_of(request)
             except Exception as error:
                 self._log_refusal(request, error)
-                machine.failed(request, error, time.monotonic())
+                machine.process_failure(request, error, time.monotonic())
             else:
-                machine.answered(request, answer, time.monotonic())
+                machine.process_response(request, answer, time.monotonic())
             self._on_change()
         except Exception as error:
-            self.broken = error
-        self.changed.set()
+            self.failure = error
+        self.change_event.set()
         self._wake.set()
 
     def _log_refusal(self, request: ShareRequest, error: Exception) -> None:
@@ -124,8 +124,8 @@ class ShareTask:
             return
         if isinstance(request, ShareFetch) and request.epoch != INITIAL_EPOCH:
             return  # a session that was lost is opened again at once
-        if str(error) not in self._logged:
-            self._logged.add(str(error))
+        if str(error) not in self._logged_refusals:
+            self._logged_refusals.add(str(error))
             _LOG.warning("share group %r: %s; retrying", self._settings.group_id, error)
 
     async def _answer_of(self, request: ShareRequest) -> object:
@@ -139,17 +139,19 @@ class ShareTask:
             return await self._fetch(request)
         connection = await self._cluster.connection(request.node, Channel.FETCH)
         cls = self._settings.message("ShareAcknowledgeRequest")
-        version = connection.version_of(cls(), least=_FIRST_VERSION)
+        version = connection.version_of(cls(), min_version=_FIRST_VERSION)
         response = await connection.request(self._messages.acknowledge_body(request, version), version=version)
         return self._messages.read_acknowledge(request, response)
 
     async def _send_heartbeat(self, request: ShareHeartbeat) -> object:
         cluster, group_id = self._cluster, self._settings.required_group_id
-        started = time.monotonic()
+        start_s = time.monotonic()
         response = await cluster.ask_coordinator(group_id, self._messages.heartbeat_body(request), GROUP)
-        cluster.check_coordinator(response.error_code, f"share group {group_id}", group_id, said=response.error_message)
+        cluster.check_coordinator(
+            response.error_code, f"share group {group_id}", group_id, message=response.error_message
+        )
         self._heartbeat_at = time.monotonic()
-        self._coordination["heartbeat"].record((self._heartbeat_at - started) * 1000)
+        self._coordination["heartbeat"].record((self._heartbeat_at - start_s) * 1000)
         if response.assignment is not None:
             self._coordination["rebalance"].record(1, self._heartbeat_at)
         return self._messages.read_heartbeat(response)
@@ -158,16 +160,16 @@ class ShareTask:
         settings = self._settings
         connection = await self._cluster.connection(request.node, Channel.FETCH)
         cls = settings.message("ShareFetchRequest")
-        version = connection.version_of(cls(), least=_FIRST_VERSION)
+        version = connection.version_of(cls(), min_version=_FIRST_VERSION)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
-        started = time.monotonic()
+        start_s = time.monotonic()
         response = await connection.request(
             self._messages.fetch_body(request, version), version=version, timeout_ms=wait_ms
         )
         answer = self._messages.read_fetch(request, response)
-        self._fetching["fetch"].record((time.monotonic() - started) * 1000)
+        self._fetching["fetch"].record((time.monotonic() - start_s) * 1000)
         self._fetching["throttle"].record(response.throttle_time_ms)
         size = sum(len(row.records or b"") for topic in response.responses for row in topic.partitions)
         self._fetching["fetch-size"].record(size)
-        self._logged.clear()
+        self._logged_refusals.clear()
         return answer

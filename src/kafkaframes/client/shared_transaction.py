@@ -74,9 +74,9 @@ def send_numbered(task: Producer, parts: Iterable[Numbered]) -> None:
 
 async def _send_numbered(task: AsyncProducer, parts: Iterable[Numbered]) -> None:
     batches: list[Batch] = []
-    for target, first_sequence, built in parts:
+    for target, first_sequence, built_batches in parts:
         task._sender.sequencer.set_sequence(target, first_sequence)
-        for data, count in built:
+        for data, count in built_batches:
             await task._sender.wait_for_space(len(data))
-            batches.append(task._queued(target, data, count))
+            batches.append(task._queue_batch(target, data, count))
     await results_of(batches)

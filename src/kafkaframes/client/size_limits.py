@@ -15,19 +15,19 @@ class _Limit:
     """Batch sizes of one topic, in bytes.
 
     Attributes:
-        refused: smallest rejected size.
-        accepted: largest accepted size that is smaller; 0 if unknown.
+        refused_bytes: smallest rejected size.
+        accepted_bytes: largest accepted size that is smaller; 0 if unknown.
         until: time at which the sizes expire, in seconds of the monotonic clock.
     """
 
-    refused: int
-    accepted: int
+    refused_bytes: int
+    accepted_bytes: int
     until: float
 
     @property
     def batch_bytes(self) -> int:
         """The largest accepted size, or two thirds of the smallest rejected size, whichever is larger."""
-        return max(self.accepted, self.refused * 2 // 3, 1)
+        return max(self.accepted_bytes, self.refused_bytes * 2 // 3, 1)
 
 
 class SizeLimits:
@@ -47,9 +47,9 @@ class SizeLimits:
         limit = self._limits.get(topic)
         if limit is None or limit.until <= now:
             limit = _Limit(size, 0, 0.0)
-        refused = min(limit.refused, size)
-        accepted = limit.accepted if limit.accepted < refused else 0
-        new_limit = self._limits[topic] = _Limit(refused, accepted, now + self._max_age_s)
+        refused_bytes = min(limit.refused_bytes, size)
+        accepted_bytes = limit.accepted_bytes if limit.accepted_bytes < refused_bytes else 0
+        new_limit = self._limits[topic] = _Limit(refused_bytes, accepted_bytes, now + self._max_age_s)
         return new_limit.batch_bytes
 
     def accept(self, topic: str, size: int) -> None:
@@ -57,10 +57,10 @@ class SizeLimits:
         limit = self._limits.get(topic)
         if limit is None:
             return
-        if size >= limit.refused:  # the topic's configuration has changed
+        if size >= limit.refused_bytes:  # the topic's configuration has changed
             del self._limits[topic]
-        elif size > limit.accepted:
-            limit.accepted = size
+        elif size > limit.accepted_bytes:
+            limit.accepted_bytes = size
 
     def batch_bytes(self, topic: str, now: float) -> int | None:
         """Return the largest batch size of a topic, in bytes; None if it has no limit."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import FetchedBatches
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sync import Consumer
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
@@ -22,15 +22,15 @@ _AGAIN_SECONDS: Final = 0.1
 
 
 @dataclass(slots=True)
-class Stretch:
+class RangeReader:
     """A range of offsets of a partition that is being read.
 
     Attributes:
         consumer: consumer without a group and with ``auto_offset_reset="none"``. Its assignment is replaced.
         target: partition to read.
-        reached: first offset of the range, then the offset to continue at. Reading stops at ``end``.
+        next_offset: first offset of the range, then the offset to continue at. Reading stops at ``end``.
         end: exclusive end of the range. The last result may extend beyond it.
-        lost: callback for offsets that the log does not have (any more), with a text about the partition ("has no
+        on_loss: callback for offsets that the log does not have (any more), with a text about the partition ("has no
             offset 10 ..."). It raises an error, or returns to continue without them.
         silence_ms: longest time without records, in milliseconds.
         silence_setting: name of the setting of ``silence_ms`` for messages; empty if there is none.
@@ -38,17 +38,17 @@ class Stretch:
 
     consumer: Consumer
     target: TopicPartition
-    reached: int
+    next_offset: int
     end: int
     _: KW_ONLY
-    lost: Callable[[str], None]
+    on_loss: Callable[[str], None]
     silence_ms: int
     silence_setting: str = ""
 
     def __post_init__(self) -> None:
-        self.consumer.assign({self.target: self.reached}, ends={self.target: self.end})
+        self.consumer.assign({self.target: self.next_offset}, ends={self.target: self.end})
 
-    def next(self) -> Fetched | None:
+    def next(self) -> FetchedBatches | None:
         """Return the next fetched records of the range; None after the last.
 
         Raises:
@@ -56,9 +56,9 @@ class Stretch:
             NetworkError: no records arrived for ``silence_ms`` although the log has more offsets.
         """
         deadline = time.monotonic() + self.silence_ms / 1000
-        while self.reached < self.end:
+        while self.next_offset < self.end:
             try:
-                fetched = self.consumer.fetch(_STEP_MS)
+                fetched_batches = self.consumer.fetch(_STEP_MS)
             except BrokerError as error:
                 if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise
@@ -66,13 +66,13 @@ class Stretch:
                 if time.monotonic() < deadline:
                     continue
                 raise
-            if fetched is not None:
-                if (start := fetched.log_start_offset) > self.reached:
-                    self.lost(f"has lost offsets {self.reached} to {start - 1} while they were read")
-                self.reached = fetched.next_offset
-                return fetched
+            if fetched_batches is not None:
+                if (start := fetched_batches.log_start_offset) > self.next_offset:
+                    self.on_loss(f"has lost offsets {self.next_offset} to {start - 1} while they were read")
+                self.next_offset = fetched_batches.next_offset
+                return fetched_batches
             if self.consumer.skip_gap(self.target, self.end):  # the last batches were compacted away
-                self.reached = self.end
+                self.next_offset = self.end
             elif time.monotonic() > deadline:
                 self._after_silence()
         return None
@@ -80,22 +80,22 @@ class Stretch:
     def _after_loss(self) -> None:
         """Continue at the log start offset after offsets that the log does not have, or end the range."""
         first, last = self._bounds()
-        if first <= self.reached < last:  # the offset exists: the leader has changed, or the topic was recreated
+        if first <= self.next_offset < last:  # the offset exists: the leader has changed, or the topic was recreated
             time.sleep(_AGAIN_SECONDS)
         else:
-            self.lost(f"has no offset {self.reached} (it has {first} to {last})")
-            self.reached = self.end if self.reached >= first else min(first, self.end)
-        self.consumer.seek(self.target, self.reached)
+            self.on_loss(f"has no offset {self.next_offset} (it has {first} to {last})")
+            self.next_offset = self.end if self.next_offset >= first else min(first, self.end)
+        self.consumer.seek(self.target, self.next_offset)
 
     def _after_silence(self) -> None:
         """Raise an error for missing records. If the log ends before the range and that is accepted, end the range."""
         last = self._bounds()[1]
         setting = f" ({self.silence_setting})" if self.silence_setting else ""
-        silence = f"nothing came from offset {self.reached} on for {self.silence_ms} ms{setting}"
-        if self.reached < last:
+        silence = f"nothing came from offset {self.next_offset} on for {self.silence_ms} ms{setting}"
+        if self.next_offset < last:
             raise NetworkError(f"{self.target}: {silence}")
-        self.lost(f"ends at {last}, and was to be read up to {self.end}: {silence}")
-        self.reached = self.end
+        self.on_loss(f"ends at {last}, and was to be read up to {self.end}: {silence}")
+        self.next_offset = self.end
         self.consumer.seek(self.target, self.end)
 
     def _bounds(self) -> tuple[int, int]:
@@ -140,10 +140,10 @@ def sample(consumer: Consumer, target: TopicPartition, offset: int, *, wait_ms: 
         NetworkError: the leader cannot be reached.
     """
     consumer.assign({target: offset})
-    fetched = consumer.fetch(wait_ms)
-    if fetched is None or fetched.partition != target or fetched.next_offset <= offset:
+    fetched_batches = consumer.fetch(wait_ms)
+    if fetched_batches is None or fetched_batches.partition != target or fetched_batches.next_offset <= offset:
         return None
-    batches, offsets = fetched.batches, fetched.next_offset - offset
+    batches, offsets = fetched_batches.batches, fetched_batches.next_offset - offset
     records = int(batches.column("count").clip(min=1).sum())
     size_bytes, first = int(batches.column("size").sum()), int(batches.column("base_timestamp")[0])
     return Sample(offsets, min(records, offsets), size_bytes, first)

@@ -29,11 +29,11 @@ from kafkaframes.client.loop import (
     CLOSE_TIMEOUT_MS,
     CallbackThread,
     LoopThread,
-    apart,
     call_in_caller,
+    run_in_thread,
 )
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.outgoing import CheckedRecord, Headers, checked_record
+from kafkaframes.client.outgoing import CheckedRecord, Headers, check_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
 from kafkaframes.client.share_consumer import AsyncShareConsumer
@@ -120,21 +120,23 @@ class Producer(SyncClient):
         self._check_callback("close()")
         self._loop.end(partial(_close_producer, self._twin, self._callbacks, flush=flush, timeout_ms=timeout_ms))
 
-    def check_wait(self, what: str) -> None:
+    def check_wait(self, method: str) -> None:
         """Check that a call may wait for this producer.
 
         Args:
-            what: name of the call, for the error.
+            method: name of the call, for the error.
 
         Raises:
             OptionError: the caller is a child process, or an ``on_delivery``.
         """
-        self._check_callback(what)
+        self._check_callback(method)
         self._loop.check()
 
-    def _check_callback(self, what: str) -> None:
+    def _check_callback(self, method: str) -> None:
         if self._callbacks.is_current:
-            raise OptionError(f"{what} was called in an `on_delivery` of {self._name}; only `send` may be called there")
+            raise OptionError(
+                f"{method} was called in an `on_delivery` of {self._name}; only `send` may be called there"
+            )
 
     def flush(self) -> None:
         """Wait until every queued record has succeeded or failed, and its ``on_delivery`` has returned.
@@ -177,7 +179,7 @@ class Producer(SyncClient):
             EncodeError: an argument has a wrong type, or the record is larger than ``max_request_size``.
             NetworkError: the call has waited for ``max_block_ms``, or the producer was closed.
         """
-        record = checked_record(topic, value, key, headers, partition, timestamp_ms, self._largest)
+        record = check_record(topic, value, key, headers, partition, timestamp_ms, self._largest)
         if self._interceptors is None:
             return self._send(record, on_delivery)
         record, acknowledgement = self._twin._intercept(self._interceptors, record, timestamp_ms, on_delivery)
@@ -190,19 +192,19 @@ class Producer(SyncClient):
     def _send(self, record: CheckedRecord, on_delivery: OnDelivery | None) -> RecordFuture:
         topic = record[0]
         if record[4] is None and self._chooses_partitions:
-            while (chosen := self._accumulator.choose_partition(record)) is None:  # in the caller's thread
+            while (partitioned_record := self._accumulator.choose_partition(record)) is None:  # in the caller's thread
                 self._loop.call(self._twin._learn_in_time(topic))
-            record = chosen
+            record = partitioned_record
         while (future := self._accumulator.add(record, self, on_delivery)) is None:
             try:
                 self._loop.call(self._twin._prepare(record, is_in_callback=self._callbacks.is_current))
-            except TransactionRefused as refused:
+            except TransactionRefused as error:
                 results = ThreadResults(TopicPartition(topic, -1), [], self._callbacks)
                 future = results.future(self, on_delivery)
-                results.failed(refused.reason)
+                results.fail(error.reason)
                 break
-        sent: RecordFuture = future
-        return sent
+        record_future: RecordFuture = future
+        return record_future
 
     @wraps(AsyncProducer.send_arrow)
     def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
@@ -242,8 +244,8 @@ class Producer(SyncClient):
     def _acknowledge_table(self, interceptors: Interceptors, future: Future[pa.Table]) -> None:
         """Report the result of ``queue_arrow`` to interceptors, in the thread of ``on_delivery``."""
         error = CancelledError() if future.cancelled() else future.exception()
-        written = None if error is not None else future.result()
-        self._callbacks.put(partial(interceptors.on_acknowledgement_table, written, error))
+        result = None if error is not None else future.result()
+        self._callbacks.submit(partial(interceptors.on_acknowledgement_table, result, error))
 
     send_batches = sync_method(AsyncProducer.send_batches)
     partitions_for = sync_method(AsyncProducer.partitions_for)
@@ -269,9 +271,9 @@ async def _close_producer(
     async with _limit(timeout_ms):
         for _ in range(2 if flush else 0):
             await twin.flush()
-            await apart(callbacks.wait)
+            await run_in_thread(callbacks.wait)
     await twin.close(flush=False)
-    await apart(partial(callbacks.wait, None if timeout_ms is None else timeout_ms / 1000))
+    await run_in_thread(partial(callbacks.wait, None if timeout_ms is None else timeout_ms / 1000))
 
 
 @contextlib.asynccontextmanager
@@ -312,7 +314,7 @@ class Consumer(SyncClient):
         self._reader = threading.Lock()
 
     @contextlib.contextmanager
-    def _reading(self, what: str) -> Iterator[None]:
+    def _reading(self, method: str) -> Iterator[None]:
         """Reject reads of other threads.
 
         Raises:
@@ -320,7 +322,7 @@ class Consumer(SyncClient):
         """
         self._loop.check()
         if not self._reader.acquire(blocking=False):
-            reason = f"{what} of {self._name} was called while another thread reads"
+            reason = f"{method} of {self._name} was called while another thread reads"
             raise OptionError(f"{reason}; use a consumer from one thread at a time, or one in each thread")
         try:
             yield

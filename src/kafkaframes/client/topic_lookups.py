@@ -21,7 +21,7 @@ from kafkaframes.client.metadata import (
     to_partitions,
 )
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
-from kafkaframes.client.settings import ConsumerSettings, merged
+from kafkaframes.client.settings import ConsumerSettings, merge_options
 from kafkaframes.client.sync_methods import SyncClient, sync_method
 
 
@@ -57,7 +57,7 @@ class AsyncTopicLookupClient:
 
     async def topics(self) -> list[str]:
         """List the topics that this client may see, internal ones left out."""
-        await self._cluster.retried(self._cluster.refresh)
+        await self._cluster.retry(self._cluster.refresh)
         return sorted(entry.name for entry in self._cluster.cluster.topics.values() if not entry.is_internal)
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
@@ -70,9 +70,9 @@ class AsyncTopicLookupClient:
             The id of each topic that exists and has one; brokers have topic ids since Kafka 2.8.
         """
         names = frozenset(topics)
-        await self._cluster.retried(lambda: self._cluster.refresh(names))
-        known = ((name, self._cluster.cluster.topic_id(name)) for name in sorted(names))
-        return {name: topic_id for name, topic_id in known if topic_id.int}
+        await self._cluster.retry(lambda: self._cluster.refresh(names))
+        id_by_name = ((name, self._cluster.cluster.topic_id(name)) for name in sorted(names))
+        return {name: topic_id for name, topic_id in id_by_name if topic_id.int}
 
     async def current_topic_id(self, topic: str) -> UUID:
         """Return the id of a topic (KIP-516); ask a broker only if the client does not know it.
@@ -124,8 +124,8 @@ class AsyncTopicLookupClient:
         Raises:
             BrokerError: a partition does not exist or may not be read.
         """
-        requested, read_committed = to_partitions(partitions), self.settings.reads_committed
-        return await offsets.ends(self._cluster, requested, LATEST, read_committed=read_committed)
+        partition_list, read_committed = to_partitions(partitions), self.settings.reads_committed
+        return await offsets.ends(self._cluster, partition_list, LATEST, read_committed=read_committed)
 
 
 class TopicLookupClient(SyncClient):
@@ -137,7 +137,7 @@ class TopicLookupClient(SyncClient):
         Args:
             properties: settings of a consumer, under Kafka's names.
         """
-        self._twin = AsyncTopicLookupClient(ConsumerSettings.of(merged(None, properties)))
+        self._twin = AsyncTopicLookupClient(ConsumerSettings.of(merge_options(None, properties)))
         self._loop = LoopThread(self._name, closing=self._twin.close)
 
     def __exit__(self, *_: object) -> None:

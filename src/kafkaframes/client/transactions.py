@@ -52,12 +52,12 @@ class Transactions:
         self._cluster = cluster
         self._sender = sender
         self._settings = settings
-        self._added: set[TopicPartition] = set()
+        self._added_partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._is_open = False
         self.has_joined = False
         self._is_shared = False
-        self._fenced: BrokerError | None = None
+        self._fence_error: BrokerError | None = None
         self._coordinators_form = 1
         self._form = 1  # form of the open transaction
         sender.renew = self.renew_id
@@ -74,16 +74,16 @@ class Transactions:
         if not self._settings.transactional_id:
             self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
 
-    async def _new_producer(self, known: Producer) -> Producer:
+    async def _new_producer(self, current_producer: Producer) -> Producer:
         cls = self._settings.message("InitProducerIdRequest")
         transactional_id = self._settings.transactional_id
 
         async def ask(connection: Connection) -> Producer:
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms)
-            at = connection.version_of(body)
-            if at >= _KNOWS_EPOCHS:
-                body.producer_id, body.producer_epoch = known
-            response = await connection.request(body, version=at)
+            version = connection.version_of(body)
+            if version >= _KNOWS_EPOCHS:
+                body.producer_id, body.producer_epoch = current_producer
+            response = await connection.request(body, version=version)
             self._check(response.error_code, "InitProducerId")
             if transactional_id is not None:
                 self._coordinators_form = min(max(connection.features.get(_FORM_OF_BROKERS, 1), 1), 2)
@@ -92,10 +92,10 @@ class Transactions:
         async def step() -> Producer:
             if transactional_id is None:
                 return await ask(await self._cluster.any_connection())
-            async with self._cluster.coordinated(transactional_id, TRANSACTION) as connection:
+            async with self._cluster.coordinator_connection(transactional_id, TRANSACTION) as connection:
                 return await ask(connection)
 
-        return await self._cluster.retried(step)
+        return await self._cluster.retry(step)
 
     # ---------------------------------------------------------------------------------------------- transactions
 
@@ -124,8 +124,8 @@ class Transactions:
             raise OptionError("transactions need transactional_id")
         if self._is_open:
             raise OptionError("a transaction is open; commit or abort it first")
-        if self._fenced is not None:
-            raise self._fenced
+        if self._fence_error is not None:
+            raise self._fence_error
         self._is_open = True
         self._take_form(self._coordinators_form)
 
@@ -133,14 +133,14 @@ class Transactions:
         self._form = form
         self._sender.broker_adds_partitions = form > 1
 
-    def spoil(self, cause: Exception) -> None:
+    def fail_transaction(self, cause: Exception) -> None:
         """Fail the open transaction, if any, because a record cannot be added to a batch. It can only be aborted."""
         if self._is_open:
-            self._sender.sequencer.spoil(cause)
+            self._sender.sequencer.fail_transaction(cause)
 
     def takes(self, partition: TopicPartition) -> bool:
         """Return whether a partition may be written to at once, without ``before_batch``. Any thread may call it."""
-        return self._settings.transactional_id is None or (self._is_open and partition in self._added)
+        return self._settings.transactional_id is None or (self._is_open and partition in self._added_partitions)
 
     async def before_batch(self, partition: TopicPartition) -> None:
         """Add a partition to the transaction before its first batch is sent. Without a transaction, do nothing."""
@@ -161,10 +161,10 @@ class Transactions:
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
-        new = [entry for entry in partitions if entry not in self._added]
+        new = [entry for entry in partitions if entry not in self._added_partitions]
         if new and self._form == 1:
             await self._add(new)
-        self._added.update(new)
+        self._added_partitions.update(new)
 
     async def _add(self, partitions: list[TopicPartition]) -> None:
         cls = self._settings.message("AddPartitionsToTxnRequest")
@@ -185,8 +185,8 @@ class Transactions:
                 for entry in response.results_by_topic_v3_and_below
                 for result in entry.results_by_partition
             ]
-            for number, what in sorted(results, key=lambda entry: entry[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
-                self._check(number, what)
+            for number, action in sorted(results, key=lambda entry: entry[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
+                self._check(number, action)
             rows = {
                 TopicPartition(entry.name, result.partition_index)
                 for entry in response.results_by_topic_v3_and_below
@@ -194,7 +194,7 @@ class Transactions:
             }
             require_rows(partitions, rows, "adding partitions to the transaction")
 
-        await self._cluster.retried(step)
+        await self._cluster.retry(step)
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort the transaction.
@@ -210,10 +210,10 @@ class Transactions:
             raise OptionError("only the producer that began a transaction can end it, not one that joined it")
         if commit:
             self._check_commit()
-        if self._added or self._groups or self._is_shared:
+        if self._added_partitions or self._groups or self._is_shared:
             await self._end(commit)
         self._is_open = self._is_shared = False
-        self._added.clear()
+        self._added_partitions.clear()
         self._groups.clear()
         if self._sender.sequencer.must_abort:  # the second form has already bumped the epoch
             self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
@@ -225,8 +225,8 @@ class Transactions:
             ProducerFencedError: a leader or a coordinator has reported a newer producer with the transactional id.
             BrokerError: a batch was not written.
         """
-        if self._fenced is not None:
-            raise self._fenced
+        if self._fence_error is not None:
+            raise self._fence_error
         if not self._sender.sequencer.must_abort:
             return
         cause = self._sender.sequencer.abort_cause
@@ -236,9 +236,9 @@ class Transactions:
         raise BrokerError(f"a batch of this transaction was not written: abort it ({cause})") from cause
 
     async def _end(self, commit: bool) -> None:
-        body = self._of_producer("EndTxnRequest", committed=commit)
+        body = self._make_request("EndTxnRequest", committed=commit)
         in_doubt = False
-        what = "committing the transaction" if commit else "aborting the transaction"
+        action = "committing the transaction" if commit else "aborting the transaction"
 
         async def step() -> None:
             nonlocal in_doubt
@@ -247,15 +247,15 @@ class Transactions:
             except NetworkError:
                 in_doubt = True
                 raise
-            self._check(response.error_code, what)
+            self._check(response.error_code, action)
             if self._form > 1:
                 self._sender.set_producer(Producer(response.producer_id, response.producer_epoch))
 
         try:
-            await self._cluster.retried(step)
+            await self._cluster.retry(step)
         except KafkaframesError as error:
             if in_doubt:
-                raise MaybeWrittenError(f"{what} may or may not have succeeded: {error}") from error
+                raise MaybeWrittenError(f"{action} may or may not have succeeded: {error}") from error
             raise
 
     async def send_offsets(
@@ -277,27 +277,27 @@ class Transactions:
         await self._commit_offsets(offsets, group, group_id)
 
     async def _add_group(self, group_id: str) -> None:
-        body = self._of_producer("AddOffsetsToTxnRequest", group_id=group_id)
+        body = self._make_request("AddOffsetsToTxnRequest", group_id=group_id)
 
         async def step() -> None:
             response = await self._ask(body)
             self._check(response.error_code, f"adding the offsets of group {group_id} to the transaction")
 
-        await self._cluster.retried(step)
+        await self._cluster.retry(step)
 
     async def _commit_offsets(
         self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: GroupMember | str, group_id: str
     ) -> None:
-        body = self._of_producer("TxnOffsetCommitRequest", group_id=group_id)
+        body = self._make_request("TxnOffsetCommitRequest", group_id=group_id)
         cls = type(body)
 
         def entry_of(partition: TopicPartition) -> Any:
-            committed = to_committed_offset(offsets[partition])
+            offset = to_committed_offset(offsets[partition])
             return cls.TxnOffsetCommitRequestPartition(
                 partition_index=partition.partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
             )
 
         topics = by_topic(offsets, entry_of)
@@ -313,11 +313,11 @@ class Transactions:
                 self._check(row.error_code, f"offsets of {partition}", group_id)
             require_rows(offsets, dict(rows), f"offsets of group {group_id} in the transaction")
 
-        await self._cluster.retried(step)
+        await self._cluster.retry(step)
 
     # ---------------------------------------------------------------------------------------------------- requests
 
-    def _of_producer(self, name: str, **fields: Any) -> Any:
+    def _make_request(self, name: str, **fields: Any) -> Any:
         """Return a request with the transactional id, the producer id and the epoch."""
         producer_id, epoch = self._sender.sequencer.producer
         transactional_id = self._settings.transactional_id
@@ -331,15 +331,15 @@ class Transactions:
     async def _ask(self, body: Message, *, coordinator_of: str | None = None) -> Any:
         """Send a request to the transaction's coordinator, or to a group's."""
         key, kind = self._coordinator_of(coordinator_of)
-        most = _NEWEST_OF_FORM[self._form].get(body.spec.name)
-        return await self._cluster.ask_coordinator(key, body, kind, most=most)
+        max_version = _NEWEST_OF_FORM[self._form].get(body.spec.name)
+        return await self._cluster.ask_coordinator(key, body, kind, max_version=max_version)
 
-    def _check(self, number: int, what: str, group_id: str | None = None) -> None:
+    def _check(self, code: int, action: str, group_id: str | None = None) -> None:
         """Raise the error of an error code, and remember whether this producer was fenced."""
         key, kind = self._coordinator_of(group_id)
         try:
-            self._cluster.check_coordinator(number, what, key, kind)
+            self._cluster.check_coordinator(code, action, key, kind)
         except BrokerError as error:
-            if number in _FENCED:
-                self._fenced = error
+            if code in _FENCED:
+                self._fence_error = error
             raise

@@ -5,7 +5,7 @@ import pytest
 from tests.jobs.mirror.worlds import TIMES, fill, rows_of, run_mirror, table
 
 from kafkaframes.broker import Broker
-from kafkaframes.client import Admin, Consumer, Fetched, Producer, TopicPartition
+from kafkaframes.client import Admin, Consumer, FetchedBatches, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, clear_transaction, read_mapping, renumber
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
@@ -26,14 +26,14 @@ def rows(first: int, count: int = 3, *, step: int = 1) -> dict:
 
 
 def made_of(data: bytes, start: int = 0, aborted=None):
-    fetched = Fetched(PLACE, start, data, aborted=aborted)
+    fetched = FetchedBatches(PLACE, start, data, aborted_transactions=aborted)
     return renumber(fetched, start, np.zeros(len(fetched.batches), bool))
 
 
 def values_of(pieces) -> list:
     found = []
     for piece in pieces:
-        for columns in Fetched(PLACE, 0, piece).read(("value",)):
+        for columns in FetchedBatches(PLACE, 0, piece).read(("value",)):
             found += columns.column(0).to_pylist()
     return found
 
@@ -56,7 +56,7 @@ def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
     assert values == {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1}
     assert int(header.column("attributes")[0]) & (TRANSACTIONAL | 0x40) == 0
     assert piece[61:] == data[61:]
-    times = [one.column(0).cast("int64").to_pylist() for one in Fetched(PLACE, 0, piece).read(("timestamp",))]
+    times = [one.column(0).cast("int64").to_pylist() for one in FetchedBatches(PLACE, 0, piece).read(("timestamp",))]
     assert times == [[TIMES + 10, TIMES + 11, TIMES + 12]]
 
 

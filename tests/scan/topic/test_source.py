@@ -10,7 +10,7 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import FetchedBatches
 from kafkaframes.errors import CorruptRecordError, OptionError
 
 TOPIC = "scanned"
@@ -135,7 +135,7 @@ def test_damage_in_an_answer_is_kept_dropped_or_an_error():
     batches = [kafkaframes.build_records({"value": [b"v"] * 5}, base_offset=start) for start in (0, 5, 10)]
     damaged = bytearray(batches[1])
     damaged[17] ^= 1  # the CRC
-    fetched = Fetched(TopicPartition("orders", 0), 0, batches[0] + bytes(damaged) + batches[2])
+    fetched = FetchedBatches(TopicPartition("orders", 0), 0, batches[0] + bytes(damaged) + batches[2])
     for on_damage, offsets in (("keep", list(range(15))), ("drop", [*range(5), *range(10, 15)])):
         errors = []
         read = fetched.read(["offset"], on_damage=on_damage, errors=errors)

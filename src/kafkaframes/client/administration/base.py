@@ -60,7 +60,7 @@ class AdminRequests:
 
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                return await self._cluster.retried(
+                return await self._cluster.retry(
                     attempt,
                     can_retry=lambda error: is_retriable(error) or getattr(error, "code", None) in retriable,
                 )
@@ -254,8 +254,8 @@ class AdminRequests:
             except (BrokerError, NetworkError) as error:
                 return error
 
-        requested = list(items)
-        return dict(zip(requested, await asyncio.gather(*map(catch_error, requested)), strict=True))
+        item_list = list(items)
+        return dict(zip(item_list, await asyncio.gather(*map(catch_error, item_list)), strict=True))
 
 
 def raise_response_error(response: Any, subject: str) -> None:

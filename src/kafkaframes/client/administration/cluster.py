@@ -186,12 +186,14 @@ class ClusterMethods(AdminRequests):
             response = await self._send_to_any_broker(body, "features")
         else:
             response = await self._send_to_broker(broker_id, body, "features")
-        finalized = {
+        finalized_ranges = {
             row.name: VersionRange(row.min_version_level, row.max_version_level) for row in response.finalized_features
         }
-        supported = {row.name: VersionRange(row.min_version, row.max_version) for row in response.supported_features}
+        supported_ranges = {
+            row.name: VersionRange(row.min_version, row.max_version) for row in response.supported_features
+        }
         epoch = response.finalized_features_epoch
-        return Features(finalized, supported, None if epoch < 0 else epoch)
+        return Features(finalized_ranges, supported_ranges, None if epoch < 0 else epoch)
 
     async def update_features(self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False) -> None:
         """Change the finalized levels of features. Either all changes are applied or none.
@@ -220,9 +222,11 @@ class ClusterMethods(AdminRequests):
                 row.allow_downgrade = update.upgrade_type != "upgrade"
             body.feature_updates.append(row)
         response = await self._send_to_controller(body, "features")
-        requested = updates if response.results else ()  # version 2 has no results of single features (KIP-1022)
+        expected_features = (
+            updates if response.results else ()
+        )  # version 2 has no results of single features (KIP-1022)
         require_success(
-            {row.feature: row_error(row, f"feature {row.feature}") for row in response.results or ()}, requested
+            {row.feature: row_error(row, f"feature {row.feature}") for row in response.results or ()}, expected_features
         )
 
     async def describe_quorum(self) -> QuorumInfo:

@@ -277,12 +277,12 @@ class GroupMethods(AdminRequests):
             BrokerError: the group does not exist, or the principal may not describe it or a topic.
         """
         cls = self.settings.message("DescribeShareGroupOffsetsRequest")
-        requested = None if partitions is None else to_partitions(partitions)
+        partition_list = None if partitions is None else to_partitions(partitions)
         topics = None
-        if requested is not None:
+        if partition_list is not None:
             topics = [
                 cls.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-                for name, numbers in by_topic(requested).items()
+                for name, numbers in by_topic(partition_list).items()
             ]
         body = cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
         subject = f"group {group_id}"
@@ -294,7 +294,7 @@ class GroupMethods(AdminRequests):
                 partition = TopicPartition(topic.topic_name, row.partition_index)
                 numbers = (None if number < 0 else number for number in (row.start_offset, row.leader_epoch, row.lag))
                 results[partition] = row_error(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
-        return require_success(results, requested or ())
+        return require_success(results, partition_list or ())
 
     async def alter_share_group_offsets(self, group_id: str, offsets: PartitionMapping[int]) -> None:
         """Set the start offsets of a share group without members (KIP-1018).

@@ -170,8 +170,8 @@ async def request_items(
         ]
         for item in pending:
             lookup.forget_node(item)
-        throttled = [error for error in map(results.get, pending) if isinstance(error, QuotaExceededError)]
-        pause = max([cluster.backoff_s(attempt), *(error.throttle_time_ms / 1000 for error in throttled)])
+        quota_errors = [error for error in map(results.get, pending) if isinstance(error, QuotaExceededError)]
+        pause = max([cluster.backoff_s(attempt), *(error.throttle_time_ms / 1000 for error in quota_errors)])
         if not pending or cluster.is_closed or attempt >= cluster.settings.retries or now + pause >= deadline:
             return results
         await asyncio.sleep(pause)

@@ -108,11 +108,12 @@ class ReplicaMethods(AdminRequests):
         """
         number = protocol_number("election type", election_type, ELECTION_TYPES)
         cls = self.settings.message("ElectLeadersRequest")
-        requested = None if partitions is None else to_partitions(partitions)
+        partition_list = None if partitions is None else to_partitions(partitions)
         topics = None
-        if requested is not None:
+        if partition_list is not None:
             topics = [
-                cls.TopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic(requested).items()
+                cls.TopicPartitions(topic=name, partitions=numbers)
+                for name, numbers in by_topic(partition_list).items()
             ]
         body = cls(election_type=number, topic_partitions=topics, timeout_ms=self.settings.request_timeout_ms)
         response = await self._send_to_controller(
@@ -128,7 +129,7 @@ class ReplicaMethods(AdminRequests):
                 is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
                 error = row_error(row, f"election of {partition}") if is_needed else None
                 results[partition] = is_needed if error is None else error
-        return require_success(results, requested or ())
+        return require_success(results, partition_list or ())
 
     async def alter_partition_reassignments(
         self,
@@ -158,16 +159,17 @@ class ReplicaMethods(AdminRequests):
             if connection.version_of(body) < _FACTOR_CHANGE_VERSION:
                 raise OptionError("allow_replication_factor_change=False needs brokers of Kafka 4.1 or later (KIP-860)")
 
-        requested = to_partition_mapping(assignments)
+        replicas_by_partition = to_partition_mapping(assignments)
 
         def to_row(partition: TopicPartition) -> Any:
-            replicas = requested[partition]
+            replicas = replicas_by_partition[partition]
             return cls.ReassignablePartition(
                 partition_index=partition.partition, replicas=None if replicas is None else list(replicas)
             )
 
         body.topics = [
-            cls.ReassignableTopic(name=name, partitions=rows) for name, rows in by_topic(requested, to_row).items()
+            cls.ReassignableTopic(name=name, partitions=rows)
+            for name, rows in by_topic(replicas_by_partition, to_row).items()
         ]
         response = await self._send_to_controller(
             body, "reassignments", lambda response: (row for topic in response.responses for row in topic.partitions)
@@ -177,7 +179,7 @@ class ReplicaMethods(AdminRequests):
                 partition: row_error(row, f"reassignment of {partition}")
                 for partition, row in partition_rows(response.responses)
             },
-            requested,
+            replicas_by_partition,
         )
 
     async def list_partition_reassignments(

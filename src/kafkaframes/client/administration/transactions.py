@@ -194,14 +194,14 @@ class TransactionMethods(AdminRequests):
                 for partition, row in partition_rows(response.topics)
             }
 
-        requested = to_partitions(partitions)
+        partition_list = to_partitions(partitions)
         if broker_id is not None:
             broker = BrokerLookup(self._cluster, lambda _: broker_id)
-            return require_success(await self._request_items(requested, broker, send, ()))
-        for partition in requested:  # a former leader answers as a replica, with states that may be older
+            return require_success(await self._request_items(partition_list, broker, send, ()))
+        for partition in partition_list:  # a former leader answers as a replica, with states that may be older
             self._cluster.cluster.expire(partition.topic)
         leaders = LeaderLookup(self._cluster)
-        return require_success(await self._request_items(requested, leaders, send, _PRODUCER_CODES))
+        return require_success(await self._request_items(partition_list, leaders, send, _PRODUCER_CODES))
 
     async def abort_transaction(
         self, partition: PartitionLike, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1

@@ -27,7 +27,7 @@ class PrivateKey:
     """An entry with an encrypted key; ``chain``: certificates in DER, the key's own first."""
 
     alias: str
-    protected: bytes
+    encrypted_key: bytes
     chain: tuple[bytes, ...]
 
 
@@ -58,7 +58,7 @@ class _Reader:
     def text(self) -> str:
         return self.take(self.number(2)).decode("utf-8", "replace")
 
-    def sized(self) -> bytes:
+    def read_sized(self) -> bytes:
         return self.take(self.number(4))
 
 
@@ -77,8 +77,8 @@ def read(raw: bytes, password: str | None) -> KeyStore:
         raise DecodeError("no JKS key store", position=0)
     body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
     if password is not None:
-        made = hashlib.sha1(_utf16(password) + _SECRET + body, usedforsecurity=False).digest()
-        if not hmac.compare_digest(made, digest):
+        computed_digest = hashlib.sha1(_utf16(password) + _SECRET + body, usedforsecurity=False).digest()
+        if not hmac.compare_digest(computed_digest, digest):
             raise OptionError("the store's password is wrong, or the store was changed")
     reader = _Reader(body, len(MAGIC))
     version = reader.number(4)
@@ -90,9 +90,9 @@ def read(raw: bytes, password: str | None) -> KeyStore:
         kind, alias = reader.number(4), reader.text()
         reader.take(8)  # creation time
         if kind == _PRIVATE_KEY:
-            protected = reader.sized()
+            encrypted_key = reader.read_sized()
             chain = tuple(_certificate(reader, version) for _ in range(reader.number(4)))
-            keys.append(PrivateKey(alias, protected, chain))
+            keys.append(PrivateKey(alias, encrypted_key, chain))
         elif kind == _CERTIFICATE:
             certificates.append(_certificate(reader, version))
         else:
@@ -100,19 +100,23 @@ def read(raw: bytes, password: str | None) -> KeyStore:
     return KeyStore(tuple(keys), tuple(certificates))
 
 
-def unhide(protected: bytes, password: str) -> bytes:
+def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
     """Return a private key as PKCS#8 in DER.
 
     Raises:
         OptionError: the key's password is wrong.
         DecodeError: the entry is damaged.
     """
-    outer = _Reader(_value(_Reader(protected), _SEQUENCE))
+    outer = _Reader(_value(_Reader(encrypted_key), _SEQUENCE))
     _value(outer, _SEQUENCE)  # the algorithm: JKS has only one
-    hidden = _value(outer, _OCTETS)
-    if len(hidden) < _SALT_BYTES + _DIGEST_BYTES:
+    salted_bytes = _value(outer, _OCTETS)
+    if len(salted_bytes) < _SALT_BYTES + _DIGEST_BYTES:
         raise DecodeError("a hidden key without salt or digest", position=0)
-    salt, secret, digest = hidden[:_SALT_BYTES], hidden[_SALT_BYTES:-_DIGEST_BYTES], hidden[-_DIGEST_BYTES:]
+    salt, secret, digest = (
+        salted_bytes[:_SALT_BYTES],
+        salted_bytes[_SALT_BYTES:-_DIGEST_BYTES],
+        salted_bytes[-_DIGEST_BYTES:],
+    )
     word, stream, block = _utf16(password), bytearray(), salt
     while len(stream) < len(secret):
         block = hashlib.sha1(word + block, usedforsecurity=False).digest()
@@ -128,7 +132,7 @@ def _certificate(reader: _Reader, version: int) -> bytes:
     kind = reader.text() if version > 1 else "X.509"
     if kind not in ("X.509", "X509"):
         raise DecodeError(f"a certificate of kind {kind!r}", position=start)
-    return reader.sized()
+    return reader.read_sized()
 
 
 def _value(reader: _Reader, tag: int) -> bytes:

@@ -17,7 +17,7 @@ _IAM_HANDLERS: Final = ("IAMClientCallbackHandler", "IAMOAuthBearerLoginCallback
 _HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
 
 
-def resolved(settings: Any) -> dict[str, Any]:
+def resolve_logins(settings: Any) -> dict[str, Any]:
     """Return the settings' fields that ``sasl.jaas.config`` and the OpenID Connect options determine.
 
     Raises:
@@ -30,8 +30,8 @@ def resolved(settings: Any) -> dict[str, Any]:
     if _is_kerberos(settings, login):
         return _kerberos(settings, login)
     if login is not None and settings.uses_sasl and settings.sasl_mechanism not in login.mechanisms:
-        requested = " or ".join(login.mechanisms)
-        raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} wants {requested}")
+        mechanisms = " or ".join(login.mechanisms)
+        raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} wants {mechanisms}")
     options = {} if login is None else dict(login.options)
     if is_iam:
         from kafkaframes.client.security.tokens import iam_token
@@ -98,10 +98,10 @@ def exchange_for(settings: Any, host: str, token: str) -> Exchange:
 
 def _token_provider(settings: Any, options: dict[str, str]) -> Any:
     """Return a provider of tokens; None if the settings have a token itself or no login for OAUTHBEARER."""
-    from kafkaframes.client.security.tokens import ClientCredentials, named_provider
+    from kafkaframes.client.security.tokens import ClientCredentials, load_provider
 
     if settings.sasl_oauthbearer_token_provider is not None:
-        return named_provider(settings.sasl_oauthbearer_token_provider)
+        return load_provider(settings.sasl_oauthbearer_token_provider)
     url = settings.sasl_oauthbearer_token_endpoint_url
     if url is not None:
         own = "sasl_oauthbearer_client_credentials_client_"
@@ -132,7 +132,7 @@ def _endpoint_authorities(options: dict[str, str]) -> str | None:
         password=options.get("ssl.truststore.password"),
         text=options.get("ssl.truststore.certificates"),
     )
-    return tls.trusted(store) if store.is_present else None
+    return tls.load_trusted_certificates(store) if store.is_present else None
 
 
 def _check_handler(name: str | None) -> None:

@@ -21,8 +21,8 @@ from kafkaframes.errors import BrokerError, NetworkError, OptionError, import_ex
 Exchange = Generator[bytes, bytes, None]
 
 _SCRAM_HASHES: Final = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
-_FEWEST_ITERATIONS: Final = 4096
-_MOST_ITERATIONS: Final = 10_000_000  # more iterations, which a broker can request, would take minutes
+_MIN_ITERATIONS: Final = 4096
+_MAX_ITERATIONS: Final = 10_000_000  # more iterations, which a broker can request, would take minutes
 _KVSEP: Final = b"\x01"
 _NO_LAYER: Final = 1  # bit of the only security layer that Kafka supports: none
 _LAYERS_BYTES: Final = 4  # a bit for each layer, and three bytes for the size of a message within one
@@ -69,31 +69,31 @@ def scram(mechanism: str, username: str, password: str, *, nonce: str, is_token:
     name = username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
     challenge = (yield b"n,," + first.encode()).decode(errors="replace")
-    salt, iterations, combined = _challenge_of(challenge, nonce)
-    bare = f"c=biws,r={combined}"
+    salt, iterations, combined_nonce = _challenge_of(challenge, nonce)
+    bare = f"c=biws,r={combined_nonce}"
     signed = ",".join((first, challenge, bare)).encode()
-    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", digest)
+    salted_password = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted_password, b"Client Key", digest)
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
     last = yield f"{bare},p={base64.b64encode(proof).decode()}".encode()
-    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
-    if not hmac.compare_digest(last, b"v=" + base64.b64encode(expected)):
+    server_signature = hmac.digest(hmac.digest(salted_password, b"Server Key", digest), signed, digest)
+    if not hmac.compare_digest(last, b"v=" + base64.b64encode(server_signature)):
         raise BrokerError("the broker does not prove that it knows the password (SCRAM)")
 
 
 def _challenge_of(text: str, nonce: str) -> tuple[bytes, int, str]:
     attributes: Mapping[str, str] = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-    combined = attributes.get("r", "")
-    if not combined.startswith(nonce) or len(combined) == len(nonce):
+    combined_nonce = attributes.get("r", "")
+    if not combined_nonce.startswith(nonce) or len(combined_nonce) == len(nonce):
         raise BrokerError("the broker's SCRAM challenge does not carry our nonce")
     try:
         salt, iterations = base64.b64decode(attributes["s"], validate=True), int(attributes["i"])
     except (KeyError, ValueError, binascii.Error):
         raise BrokerError("the broker's SCRAM challenge has no salt or no iterations") from None
-    if not _FEWEST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
+    if not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
         raise BrokerError(f"the broker's SCRAM challenge asks for {iterations} iterations")
-    return salt, iterations, combined
+    return salt, iterations, combined_nonce
 
 
 def advance(exchange: Exchange, answer: bytes | None) -> bytes | None:
@@ -128,8 +128,8 @@ def gssapi(settings: Any, host: str) -> Exchange:
     try:
         while not context.complete:
             token = context.step((yield token or b""))
-        offered = context.unwrap((yield token or b"")).message
-        if len(offered) != _LAYERS_BYTES or not offered[0] & _NO_LAYER:
+        offered_layers = context.unwrap((yield token or b"")).message
+        if len(offered_layers) != _LAYERS_BYTES or not offered_layers[0] & _NO_LAYER:
             raise BrokerError("the broker offers none of GSSAPI's security layers that Kafka has")
         answer = context.wrap(bytes([_NO_LAYER, 0, 0, 0]), False).message
     except library.exceptions.GSSError as error:
@@ -147,13 +147,13 @@ def _context(library: Any, settings: Any, host: str) -> Any:
         store = {"client_keytab": keytab, "ccache": f"MEMORY:kafkaframes-{digest}"}
     elif settings.sasl_kerberos_ticket_cache is not None:
         store = {"ccache": settings.sasl_kerberos_ticket_cache}
-    held = library.Credentials(name=principal, usage="initiate", mechs=[kerberos], store=store or None)
+    credentials = library.Credentials(name=principal, usage="initiate", mechs=[kerberos], store=store or None)
     service = library.Name(f"{settings.sasl_kerberos_service_name}@{host}", library.NameType.hostbased_service)
     flags = [library.RequirementFlag.mutual_authentication, library.RequirementFlag.integrity]
-    return library.SecurityContext(name=service, creds=held, usage="initiate", mech=kerberos, flags=flags)
+    return library.SecurityContext(name=service, creds=credentials, usage="initiate", mech=kerberos, flags=flags)
 
 
 def _no_ticket(error: Any) -> Exception:
-    said = f"GSSAPI: {error.gen_message()}"
+    reason = f"GSSAPI: {error.gen_message()}"
     minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
-    return NetworkError(said) if minor == _UNREACHABLE else OptionError(said)
+    return NetworkError(reason) if minor == _UNREACHABLE else OptionError(reason)

@@ -21,7 +21,7 @@ from kafkaframes.client.security import jks
 from kafkaframes.errors import DecodeError, MissingExtraError, OptionError
 
 TYPES: Final = ("PEM", "JKS", "PKCS12")
-_LARGEST: Final = 64 << 20
+_MAX_STORE_BYTES: Final = 64 << 20
 _JCEKS: Final = b"\xce\xce\xce\xce"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -37,23 +37,23 @@ def context_of(settings: Any) -> ssl.SSLContext:
         context: ssl.SSLContext = settings.ssl_context
         return context
     trust = _store(settings, "truststore", settings.ssl_truststore_certificates)
-    own = _store(settings, "keystore", _chain(settings))
+    key_store = _store(settings, "keystore", _chain(settings))
     try:
         context = ssl.create_default_context(
-            cafile=settings.ssl_cafile, cadata=trusted(trust) if trust.is_present else None
+            cafile=settings.ssl_cafile, cadata=load_trusted_certificates(trust) if trust.is_present else None
         )
         if settings.ssl_certfile:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
     except OSError as error:  # includes ssl.SSLError
         raise OptionError(f"ssl: the certificates given cannot be used: {error}") from None
-    _bound_versions(context, settings.tls_versions)
+    _limit_versions(context, settings.tls_versions)
     context.check_hostname = settings.ssl_check_hostname and settings.ssl_endpoint_identification_algorithm != ""
-    if own.is_present:
-        load_identity(context, own, settings.ssl_password)
+    if key_store.is_present:
+        load_identity(context, key_store, settings.ssl_password)
     return context
 
 
-def _bound_versions(context: ssl.SSLContext, names: list[str]) -> None:
+def _limit_versions(context: ssl.SSLContext, names: list[str]) -> None:
     unknown = [name for name in names if name not in _VERSIONS]
     if unknown:
         raise OptionError(f"ssl.enabled.protocols has {unknown[0]!r}; there are {', '.join(_VERSIONS)}")
@@ -105,14 +105,14 @@ class Opened:
     key_password: str | None = field(default=None, repr=False)
 
 
-def trusted(store: Store) -> str:
+def load_trusted_certificates(store: Store) -> str:
     """Return the certificates of a trust store, as PEM.
 
     Raises:
         OptionError: the store cannot be read, has no certificate, or the password is wrong.
         MissingExtraError: the store is PKCS#12, and ``cryptography`` is not installed.
     """
-    result = _opened(store, None).certificates
+    result = _open_store(store, None).certificates
     if "-----BEGIN CERTIFICATE" not in result:
         raise _bad(store, "no certificates in it")
     return result
@@ -130,7 +130,7 @@ def load_identity(context: ssl.SSLContext, store: Store, key_password: str | Non
         OptionError: the store cannot be read, has no key or several, or a password is wrong.
         MissingExtraError: the store is PKCS#12, and ``cryptography`` is not installed.
     """
-    result = _opened(store, key_password)
+    result = _open_store(store, key_password)
     if result.key is None:
         raise _bad(store, "no private key in it")
     with _private_file(result.key + result.certificates) as path:
@@ -141,7 +141,7 @@ def load_identity(context: ssl.SSLContext, store: Store, key_password: str | Non
             raise _bad(store, f"key and certificate cannot be used: {error}") from None
 
 
-def _opened(store: Store, key_password: str | None) -> Opened:
+def _open_store(store: Store, key_password: str | None) -> Opened:
     if store.kind.upper() not in TYPES:
         raise OptionError(f"{store.option}.type is {store.kind!r}; there are {', '.join(TYPES)}")
     if store.text is not None:
@@ -161,7 +161,7 @@ def _opened(store: Store, key_password: str | None) -> Opened:
 def _read(store: Store) -> bytes:
     path = Path(store.location or "")
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > _MAX_STORE_BYTES:
             raise _bad(store, "is too large for a store")
         return path.read_bytes()
     except OSError as error:
@@ -199,7 +199,7 @@ def _of_jks(store: Store, raw: bytes, key_password: str | None) -> Opened:
         password = key_password if key_password is not None else store.password
         if password is None:
             raise OptionError(f"a private key needs {store.option}.password or ssl.key.password")
-        key = jks.unhide(result.keys[0].protected, password)
+        key = jks.decrypt_key(result.keys[0].encrypted_key, password)
     except (DecodeError, OptionError) as error:
         raise _bad(store, str(error)) from None
     return Opened(_certificates((*result.keys[0].chain, *result.certificates)), _der("PRIVATE KEY", key))
@@ -215,11 +215,13 @@ def _of_pkcs12(store: Store, raw: bytes) -> Opened:
         result = pkcs12.load_pkcs12(raw, password)
     except ValueError as error:
         raise _bad(store, f"the password is wrong, or the store is damaged ({error})") from None
-    own = [] if result.cert is None else [result.cert]
-    certificates = [entry.certificate.public_bytes(Encoding.DER) for entry in (*own, *result.additional_certs)]
+    own_certificates = [] if result.cert is None else [result.cert]
+    certificates = [
+        entry.certificate.public_bytes(Encoding.DER) for entry in (*own_certificates, *result.additional_certs)
+    ]
     key = result.key
-    made = None if key is None else key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    return Opened(_certificates(certificates), made)
+    key_pem = None if key is None else key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return Opened(_certificates(certificates), key_pem)
 
 
 def _certificates(all_: Iterable[bytes]) -> str:

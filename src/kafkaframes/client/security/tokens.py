@@ -29,7 +29,7 @@ from kafkaframes.errors.sensitive import redact_text
 from kafkaframes.storage.files.http_client import open_url
 
 _ANSWER_SECONDS: Final = 10.0
-_LARGEST_ANSWER: Final = 1 << 20
+_MAX_RESPONSE_BYTES: Final = 1 << 20
 _TRIES: Final = 3
 _FRESH: Final = 0.8  # fraction of its lifetime for which a token is reused
 _LIFE_UNKNOWN: Final = 60.0
@@ -69,9 +69,9 @@ class ClientCredentials:
             NetworkError: the endpoint does not respond or returns no token. The error has its message without secrets.
         """
         with _lock:
-            known = _tokens.get(self)
-            if known is not None and time.monotonic() < known[1]:
-                return known[0]
+            cached_token = _tokens.get(self)
+            if cached_token is not None and time.monotonic() < cached_token[1]:
+                return cached_token[0]
             token, life = self._fetch()
             _tokens[self] = token, time.monotonic() + life * _FRESH
             return token
@@ -86,9 +86,9 @@ class ClientCredentials:
                 return self._ask()
             except urllib.error.HTTPError as error:
                 with error:
-                    said = redact_text(error.read(500).decode(errors="replace"))
+                    reason = redact_text(error.read(500).decode(errors="replace"))
                 if error.code < 500 or attempt == _TRIES - 1:
-                    raise NetworkError(f"{self._shown} gives no token: {error.code} {error.reason} {said}") from None
+                    raise NetworkError(f"{self._shown} gives no token: {error.code} {error.reason} {reason}") from None
             except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
                 if attempt == _TRIES - 1:
                     raise NetworkError(f"{self._shown} gives no token: {error!r}") from None
@@ -97,8 +97,8 @@ class ClientCredentials:
 
     def _ask(self) -> tuple[str, float]:
         credentials = (self.client_id, self.client_secret)
-        quoted = [urllib.parse.quote_plus(entry) for entry in credentials] if self.encodes else credentials
-        secret = base64.b64encode(":".join(quoted).encode()).decode()
+        quoted_credentials = [urllib.parse.quote_plus(entry) for entry in credentials] if self.encodes else credentials
+        secret = base64.b64encode(":".join(quoted_credentials).encode()).decode()
         form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
         request = urllib.request.Request(
             self.url,
@@ -111,18 +111,18 @@ class ClientCredentials:
         )
         context = ssl.create_default_context(cadata=self.authorities) if self.url.startswith("https") else None
         with open_url(request, timeout_seconds=_ANSWER_SECONDS, context=context) as answer:
-            said: Any = json.loads(answer.read(_LARGEST_ANSWER))
-        token = said["access_token"]
+            fields: Any = json.loads(answer.read(_MAX_RESPONSE_BYTES))
+        token = fields["access_token"]
         if not isinstance(token, str) or not token:
             raise ValueError("access_token is no text")
-        return token, float(said.get("expires_in") or _LIFE_UNKNOWN)
+        return token, float(fields.get("expires_in") or _LIFE_UNKNOWN)
 
 
 _tokens: dict[ClientCredentials, tuple[str, float]] = {}
 _lock = threading.Lock()
 
 
-def named_provider(name: str) -> Callable[[], Any]:
+def load_provider(name: str) -> Callable[[], Any]:
     """Return the function ``module:function``, which returns a token without arguments.
 
     Raises:
@@ -160,20 +160,20 @@ class IamToken:
             MissingExtraError: Amazon's signer is not installed.
         """
         if time.time() >= self._fresh_until:
-            self._token, expires_ms = self._signed()
+            self._token, expires_ms = self._sign()
             self._fresh_until = time.time() + (expires_ms / 1000 - time.time()) * _FRESH
         return self._token
 
-    def _signed(self) -> tuple[str, int]:
+    def _sign(self) -> tuple[str, int]:
         signer = import_extra("sasl.mechanism AWS_MSK_IAM", "msk", _SIGNER)
-        made: tuple[str, int]
+        signed_token: tuple[str, int]
         if self.role is not None:
-            made = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session)
+            signed_token = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session)
         elif self.profile is not None:
-            made = signer.generate_auth_token_from_profile(self.region, self.profile)
+            signed_token = signer.generate_auth_token_from_profile(self.region, self.profile)
         else:
-            made = signer.generate_auth_token(self.region)
-        return made
+            signed_token = signer.generate_auth_token(self.region)
+        return signed_token
 
 
 def iam_token(hosts: list[str], options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> IamToken:

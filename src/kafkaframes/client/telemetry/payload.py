@@ -58,7 +58,7 @@ class PayloadBuilder:
         self._metrics = metrics
         self._labels = labels
         self._started_ns = started_ns
-        self._accepted: dict[MetricName, tuple[float, int]] = {}  # total and time of the last accepted push
+        self._accepted_totals: dict[MetricName, tuple[float, int]] = {}  # total and time of the last accepted push
 
     def build(self, prefixes: Sequence[str], *, is_delta: bool, max_bytes: int, time_ns: int) -> Payload:
         """Return the current metrics. Metrics of the whole client come first; those of partitions come last.
@@ -89,7 +89,9 @@ class PayloadBuilder:
             points.setdefault(header, []).append(point)
             if reading.is_total:
                 totals[reading.name] = reading.value
-        data = encode_metrics_data((encode_metric(header, encoded) for header, encoded in points.items()), labels)
+        data = encode_metrics_data(
+            (encode_metric(header, encoded_points) for header, encoded_points in points.items()), labels
+        )
         return Payload(data, time_ns, totals, is_complete)
 
     def _encode(self, reading: Reading, *, is_delta: bool, time_ns: int) -> tuple[MetricHeader, bytes]:
@@ -99,7 +101,7 @@ class PayloadBuilder:
             kind, start_ns = MetricKind.CUMULATIVE_SUM, self._started_ns
             if is_delta:
                 kind = MetricKind.DELTA_SUM
-                before, start_ns = self._accepted.get(name, (0.0, self._started_ns))
+                before, start_ns = self._accepted_totals.get(name, (0.0, self._started_ns))
                 value -= before
         labels = [(tag.replace("-", "_"), text) for tag, text in name.tags if tag not in _EXCLUDED_LABELS]
         header = MetricHeader(full_name(name.group, name.name), _UCUM.get(unit, unit), kind)
@@ -107,7 +109,7 @@ class PayloadBuilder:
 
     def accept(self, payload: Payload) -> None:
         """Remember the totals of a payload that a broker has accepted."""
-        self._accepted.update((name, (total, payload.time_ns)) for name, total in payload.totals.items())
+        self._accepted_totals.update((name, (total, payload.time_ns)) for name, total in payload.totals.items())
 
 
 def full_name(group: str, name: str) -> str:

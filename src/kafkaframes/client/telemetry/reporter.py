@@ -20,7 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from kafkaframes.client.cluster import Channel, ClusterClient
-from kafkaframes.client.loop import background, cancelled, waited
+from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
 from kafkaframes.client.metadata import Broker
 from kafkaframes.client.network import Connection
 from kafkaframes.client.telemetry.payload import PayloadBuilder
@@ -49,8 +49,8 @@ class TelemetryReporter:
         self._schedule = TelemetrySchedule(_RANDOM.uniform)
         self._payloads = PayloadBuilder(cluster.metrics, labels, started_ns=time.time_ns())
         self._node: Broker | None = None
-        self._connected = asyncio.Event()
-        self._subscribed = asyncio.Event()  # or disabled
+        self._connected_event = asyncio.Event()
+        self._subscribed_event = asyncio.Event()  # or disabled
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -59,7 +59,7 @@ class TelemetryReporter:
             cluster.on_connection = self._notice_connection
 
     def _notice_connection(self) -> None:
-        self._connected.set()
+        self._connected_event.set()
         if self._task is None and not self._is_closing:
             self._task = background(self._run())
 
@@ -83,12 +83,12 @@ class TelemetryReporter:
             timeout_ms = cluster.settings.default_api_timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         if self._schedule.subscription is None and self._target() is None:
-            connection = await cluster.retried(cluster.any_connection, timeout_ms=timeout_ms)
+            connection = await cluster.retry(cluster.any_connection, timeout_ms=timeout_ms)
             if self._target() is None:
                 reason = "brokers of Kafka 3.7 and later serve it if they have a plugin for client telemetry"
-                subject = f"{connection.where} does not support GetTelemetrySubscriptions; {reason}"
+                subject = f"{connection.host_port} does not support GetTelemetrySubscriptions; {reason}"
                 raise broker_error(ErrorCode.UNSUPPORTED_VERSION, subject)
-        await waited(self._subscribed, max(deadline - time.monotonic(), 0.0))
+        await wait_for_event(self._subscribed_event, max(deadline - time.monotonic(), 0.0))
         if self._is_closing:
             raise NetworkError("this client was closed")
         if self._schedule.subscription is not None:
@@ -105,13 +105,13 @@ class TelemetryReporter:
         """
         self._is_closing = True
         self._wake.set()
-        self._connected.set()
+        self._connected_event.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MAX_CLOSING_S if timeout_s is None else min(timeout_s, _MAX_CLOSING_S)):
                 if self._task is not None:  # a push without a response would be repeated by the last one
                     await asyncio.shield(self._task)
                 await self._push_last()
-        await cancelled(self._task)
+        await cancel_tasks(self._task)
 
     async def _push_last(self) -> None:
         node = self._node
@@ -125,21 +125,21 @@ class TelemetryReporter:
         try:
             while not self._is_closing and self._schedule.disabling_error is None:
                 self._wake.clear()
-                await waited(self._wake, max(self._schedule.due_s - time.monotonic(), 0.0))
+                await wait_for_event(self._wake, max(self._schedule.due_s - time.monotonic(), 0.0))
                 if not self._is_closing:
                     await self._send_next()
         except Exception:  # a bug in the telemetry must not affect the application
             self._schedule.disabling_error = ErrorCode.UNKNOWN_SERVER_ERROR
             _LOG.warning("client %r pushes no metrics any more", self._cluster.settings.client_id, exc_info=True)
         finally:
-            self._subscribed.set()
+            self._subscribed_event.set()
 
     async def _send_next(self) -> None:
         """Send the request that is due. Without a broker that serves it, wait for the next connection."""
-        self._connected.clear()
+        self._connected_event.clear()
         node = self._node = self._target()
         if node is None:
-            await self._connected.wait()
+            await self._connected_event.wait()
             return
         try:
             connection = await self._cluster.connection(node, Channel.TELEMETRY)
@@ -170,7 +170,7 @@ class TelemetryReporter:
         self._schedule.handle_subscription(response, time.monotonic())
         self._warn_if_disabled("GetTelemetrySubscriptions", connection)
         if self._schedule.subscription is not None:
-            self._subscribed.set()
+            self._subscribed_event.set()
 
     async def _push(self, connection: Connection, *, is_terminating: bool) -> None:
         schedule = self._schedule
@@ -203,7 +203,7 @@ class TelemetryReporter:
         code = self._schedule.disabling_error
         if code is not None and not self._is_closing:
             client_id = self._cluster.settings.client_id
-            reason = f"{connection.where} has rejected {api}: {code}"
+            reason = f"{connection.host_port} has rejected {api}: {code}"
             _LOG.warning("client %r pushes no metrics any more: %s", client_id, reason)
 
 

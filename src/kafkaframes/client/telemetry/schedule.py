@@ -95,15 +95,15 @@ class TelemetrySchedule:
     @property
     def codec(self) -> Codec:
         """The broker's preferred codec; none if it accepts no codec that this client has."""
-        accepted = () if self.subscription is None else self.subscription.codecs
-        supported = set(Codec) - self._rejected_codecs
-        return next((Codec(codec) for codec in accepted if codec in supported), Codec.NONE)
+        accepted_codecs = () if self.subscription is None else self.subscription.codecs
+        supported_codecs = set(Codec) - self._rejected_codecs
+        return next((Codec(codec) for codec in accepted_codecs if codec in supported_codecs), Codec.NONE)
 
     @property
     def max_payload_bytes(self) -> int:
         """The largest uncompressed payload. Some releases of Kafka limit this size, others the compressed one."""
-        reported = 0 if self.subscription is None else self.subscription.max_bytes
-        return min(self._max_bytes, reported or self._max_bytes)
+        max_reported_bytes = 0 if self.subscription is None else self.subscription.max_bytes
+        return min(self._max_bytes, max_reported_bytes or self._max_bytes)
 
     def handle_subscription(self, response: Any, now_s: float) -> None:
         """Process a response of GetTelemetrySubscriptions."""

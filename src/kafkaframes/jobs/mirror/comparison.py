@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafkaframes.client import AsyncConsumer, TopicPartition
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import FetchedBatches
 from kafkaframes.errors import LogDirError, NetworkError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.mapping import Mapping
@@ -92,7 +92,9 @@ class EqualBatches(NamedTuple):
     size_bytes: int
 
 
-def find_equal_batches(source: Fetched | None, copy: Fetched | None, offset: int, end: int) -> EqualBatches | None:
+def find_equal_batches(
+    source: FetchedBatches | None, copy: FetchedBatches | None, offset: int, end: int
+) -> EqualBatches | None:
     """Return the leading batches of format 2 that both sides have with the same bytes; None if the first ones differ.
 
     The leader epoch may differ, because a broker sets it. Only batches inside ``offset`` to ``end`` are compared. A
@@ -124,13 +126,13 @@ class Side(Protocol):
     async def read(self, offset: int, end: int) -> Window:
         """Return records from source offset ``offset`` to ``end`` (exclusive) at most."""
 
-    async def fetch(self, offset: int, end: int) -> Fetched | None:
+    async def fetch(self, offset: int, end: int) -> FetchedBatches | None:
         """Return batches from source offset ``offset`` on.
 
         None if the batches have other offsets than the source's, or if only a gap follows, up to ``end``.
         """
 
-    def decode(self, fetched_batches: Fetched | None, offset: int, end: int) -> Window | None:
+    def decode(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> Window | None:
         """Return the records of a fetch from ``offset`` to ``end``; None if ``fetch`` does not apply to this side."""
 
 
@@ -157,7 +159,7 @@ class PartitionSide:
         """
         return self.decode(await self.fetch(offset, end), offset, end)
 
-    async def fetch(self, offset: int, end: int) -> Fetched | None:
+    async def fetch(self, offset: int, end: int) -> FetchedBatches | None:
         """Return batches from ``offset`` on; None if only a gap follows, up to ``end``.
 
         Raises:
@@ -173,7 +175,7 @@ class PartitionSide:
                 return None
         raise NetworkError(f"no records of {self.partition} arrived for {self.timeout_s:.0f} s")
 
-    def decode(self, fetched_batches: Fetched | None, offset: int, end: int) -> Window:
+    def decode(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> Window:
         """Return the records of a fetch from ``offset`` to ``end``.
 
         Raises:
@@ -197,11 +199,11 @@ class MappedSide:
     inner: PartitionSide
     mapping: Mapping
 
-    async def fetch(self, offset: int, end: int) -> Fetched | None:
+    async def fetch(self, offset: int, end: int) -> FetchedBatches | None:
         """Return None, because the offsets in the batches are not those of the source."""
         return None
 
-    def decode(self, fetched_batches: Fetched | None, offset: int, end: int) -> Window | None:
+    def decode(self, fetched_batches: FetchedBatches | None, offset: int, end: int) -> Window | None:
         """Return None, because ``fetch`` does not apply."""
         return None
 

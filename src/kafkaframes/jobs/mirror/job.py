@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, Fetched, TopicPartition
+from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, FetchedBatches, TopicPartition
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.reaching import reach
 from kafkaframes.client.settings import ClientSettings, select_client_options
@@ -344,7 +344,7 @@ class _Job:
             return self.settings.compare == "all"
         return is_directory(self.source) and is_directory(self.target)
 
-    async def _check_source(self, fetched_batches: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
+    async def _check_source(self, fetched_batches: FetchedBatches, consumer: AsyncConsumer, writer: Writer) -> None:
         """Compare again if the source's topic was recreated or its log was truncated after the last comparison."""
         partition = fetched_batches.partition
         known_id = self.source_ids[partition.topic]
@@ -409,7 +409,7 @@ class _Job:
     def _missing(self) -> list[TopicPartition]:
         return [partition for partition, report in self.reports.items() if report.until_offset < self.ends[partition]]
 
-    async def _hand_over(self, fetched_batches: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
+    async def _hand_over(self, fetched_batches: FetchedBatches, consumer: AsyncConsumer, writer: Writer) -> None:
         """Write fetched batches concurrently with other partitions, after pending writes of the same partition."""
         partition = fetched_batches.partition
         before = self.writing.get(partition)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.client import Fetched
+from kafkaframes.client import FetchedBatches
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
@@ -250,7 +250,7 @@ class Renumbered:
         return np.stack([source[starts], target[starts], np.add.reduceat(count, starts)], axis=1)
 
 
-def find_damaged_batches(fetched_batches: Fetched, *, skip: bool) -> Flags:
+def find_damaged_batches(fetched_batches: FetchedBatches, *, skip: bool) -> Flags:
     """Return which batches have a wrong CRC. For a wrapper of format 0 or 1 only its own CRC is checked.
 
     Raises:
@@ -268,7 +268,7 @@ def find_damaged_batches(fetched_batches: Fetched, *, skip: bool) -> Flags:
 
 
 def renumber(
-    fetched_batches: Fetched,
+    fetched_batches: FetchedBatches,
     start: int,
     is_damaged: Flags,
     *,
@@ -322,7 +322,12 @@ def _reasons(transactions: TransactionState, batches: Batches, start: int, is_da
 
 
 def _take(
-    renumbered: Renumbered, fetched_batches: Fetched, batches: Batches, reason: str | None, start: int, batch_bytes: int
+    renumbered: Renumbered,
+    fetched_batches: FetchedBatches,
+    batches: Batches,
+    reason: str | None,
+    start: int,
+    batch_bytes: int,
 ) -> None:
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
     if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED, BEFORE):
@@ -358,10 +363,10 @@ def clear_transaction(batch: bytes | memoryview) -> bytes:
 
 
 def _rebuild(
-    renumbered: Renumbered, fetched_batches: Fetched, where: tuple[int, int], start: int, batch_bytes: int
+    renumbered: Renumbered, fetched_batches: FetchedBatches, where: tuple[int, int], start: int, batch_bytes: int
 ) -> None:
     """Decode batches, and build new batches from their records as consumers see them."""
-    part = Fetched(fetched_batches.partition, start, fetched_batches.data[where[0] : where[1]])
+    part = FetchedBatches(fetched_batches.partition, start, fetched_batches.data[where[0] : where[1]])
     codec = int(part.batches.codecs[0])
     for columns in part.read(_COLUMNS):
         if not columns.num_rows:

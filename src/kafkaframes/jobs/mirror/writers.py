@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kafkaframes.client import Fetched
+from kafkaframes.client import FetchedBatches
 from kafkaframes.client.batches import at_offset_0
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.metadata import TopicPartition
@@ -214,7 +214,7 @@ class KeepingWriter:
         self._sets[partition] = await takes_sets(self.cluster, partition)
         return self._next[partition] or -1
 
-    async def write(self, fetched_batches: Fetched, report: PartitionReport) -> None:
+    async def write(self, fetched_batches: FetchedBatches, report: PartitionReport) -> None:
         """Write the batches that the copy does not have."""
         partition, batches = fetched_batches.partition, fetched_batches.batches
         _check_order(partition, batches)
@@ -227,7 +227,7 @@ class KeepingWriter:
         if len(batches_to_copy):
             await self._send(fetched_batches, batches_to_copy, report)
 
-    async def _send(self, fetched_batches: Fetched, batches_to_copy: Batches, report: PartitionReport) -> None:
+    async def _send(self, fetched_batches: FetchedBatches, batches_to_copy: Batches, report: PartitionReport) -> None:
         partition = fetched_batches.partition
         positions, sizes = batches_to_copy.column("position"), batches_to_copy.column("size")
         ends, last = np.cumsum(sizes), int(batches_to_copy.column("last_offset")[-1])
@@ -306,7 +306,7 @@ class MappingWriter:
         self._mappings[partition], self._identities[partition] = mapping, identity
         return mapping.source_next
 
-    async def write(self, fetched_batches: Fetched, report: PartitionReport) -> None:
+    async def write(self, fetched_batches: FetchedBatches, report: PartitionReport) -> None:
         """Write the records that a read_committed consumer sees, after adding their offsets to the mapping."""
         mapping, partition = self._mappings[fetched_batches.partition], fetched_batches.partition
         fetched_batches = self._stable_part(fetched_batches)
@@ -339,7 +339,7 @@ class MappingWriter:
         report.opened += renumbered.opened
         report.target_end = target
 
-    def _stable_part(self, fetched_batches: Fetched) -> Fetched:
+    def _stable_part(self, fetched_batches: FetchedBatches) -> FetchedBatches:
         """Return the batches before the first open transaction by the markers in a source directory."""
         state = self.transactions.get(fetched_batches.partition)
         if state is None or not state.open:

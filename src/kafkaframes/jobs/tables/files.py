@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.stretch import Stretch
+from kafkaframes.client.stretch import RangeReader
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, copy_segment, writing
@@ -378,9 +378,9 @@ def copy_topic(
                 write(result.tally.take(batch, settings.keep))
 
 
-def _stretch(consumer: Consumer, task: TopicTask) -> Stretch:
+def _stretch(consumer: Consumer, task: TopicTask) -> RangeReader:
     def lost(problem: str) -> None:
         raise OptionError(f"{task.path} {problem}: run again")
 
     first, end = task.first_offset or 0, task.end_offset or 0
-    return Stretch(consumer, task.topic_partition, first, end, lost=lost, silence_ms=SILENCE_MS)
+    return RangeReader(consumer, task.topic_partition, first, end, on_loss=lost, silence_ms=SILENCE_MS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.stretch import Stretch
+from kafkaframes.client.stretch import RangeReader
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
@@ -112,8 +112,8 @@ def look_up_in_topics(consumer: Consumer, silence_ms: int) -> Lookup:
         result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected_fingerprints}
         for name, rows in expected_fingerprints.items():
             first, end = rows[0].offset, rows[-1].offset + 1
-            stretch = Stretch(
-                consumer, TopicPartition(*name), first, end, lost=lambda problem: None, silence_ms=silence_ms
+            stretch = RangeReader(
+                consumer, TopicPartition(*name), first, end, on_loss=lambda problem: None, silence_ms=silence_ms
             )
             collect = collector(rows, result[name])
             for fetched_batches in iter(stretch.next, None):

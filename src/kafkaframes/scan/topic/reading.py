@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from kafkaframes.client import Consumer
-from kafkaframes.client.fetched import Fetched
-from kafkaframes.client.stretch import Stretch
+from kafkaframes.client.fetched import FetchedBatches
+from kafkaframes.client.stretch import RangeReader
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.memory import Recycler
 from kafkaframes.scan.arrow import Conversion, rebatch
@@ -111,7 +111,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of the records of a range. Rows of a fetch response are decoded before its first is yielded."""
 
-    def read(fetched_batches: Fetched, memory: Recycler) -> Iterator[pa.RecordBatch]:
+    def read(fetched_batches: FetchedBatches, memory: Recycler) -> Iterator[pa.RecordBatch]:
         record_batches: list[pa.RecordBatch] = []
         size = 0
         batches = fetched_batches.read(
@@ -134,20 +134,26 @@ def _batches(
 
 
 def read_fetched(
-    work: Range, options: TopicOptions, read: Callable[[Fetched, Recycler], Iterable[_Made]]
+    work: Range, options: TopicOptions, read: Callable[[FetchedBatches, Recycler], Iterable[_Made]]
 ) -> Iterator[_Made]:
     """Yield the results of ``read`` for each fetch response of a range. Exceptions are those of ``read_rows``."""
     target, at_most = work.topic_partition, options.poll_timeout_ms
 
-    def lost(problem: str) -> None:
+    def on_loss(problem: str) -> None:
         report_loss(f"topic partition {target} {problem}", fail=options.fail_on_data_loss)
 
     consumer, memory = _pool.take(options), Recycler()  # in an idle consumer, this memory would occupy 25 MB
     try:
-        stretch = Stretch(
-            consumer, target, work.first, work.end, lost=lost, silence_ms=at_most, silence_setting=_POLL_TIMEOUT_OPTION
+        stretch = RangeReader(
+            consumer,
+            target,
+            work.first,
+            work.end,
+            on_loss=on_loss,
+            silence_ms=at_most,
+            silence_setting=_POLL_TIMEOUT_OPTION,
         )
-        while stretch.reached < work.end and (fetched_batches := stretch.next()) is not None:
+        while stretch.next_offset < work.end and (fetched_batches := stretch.next()) is not None:
             yield from read(fetched_batches, memory)
     except GeneratorExit:  # the query's LIMIT was reached
         consumer.assign({})

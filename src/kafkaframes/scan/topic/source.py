@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import FetchedBatches
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import as_array
 from kafkaframes.scan.arrow import MAX_INSTANT_MS
@@ -63,9 +63,13 @@ class TopicSource(Source):
         """Count records by batch headers. The batches are still fetched whole."""
         counting = Counting(work.first, work.end, where, control_records=self.options.include_control)
 
-        def counted(fetched_batches: Fetched, memory: Recycler) -> list[int | None]:
+        def counted(fetched_batches: FetchedBatches, memory: Recycler) -> list[int | None]:
             transactions = fetched_batches.transactions
-            is_aborted = transactions.mask_aborted_batches(fetched_batches.batches) if fetched_batches.aborted else None
+            is_aborted = (
+                transactions.mask_aborted_batches(fetched_batches.batches)
+                if fetched_batches.aborted_transactions
+                else None
+            )
             return [counting.records(as_array(fetched_batches.data), fetched_batches.batches, is_aborted)]
 
         total = 0
