@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from tests.broker.test_short import Pair, repeated
+from tests.broker.test_short import Pair, repeat_request
 
 from append import batches as append_sets
 from kafkaframes.broker.dispatch.fast_path import FastPath
@@ -110,7 +110,7 @@ def repeats() -> Iterator[tuple[str, Side, Without]]:
     general = partial(patch.multiple, Repeats, take=lambda *_: None, keep=lambda *_: None)
     for size in (100, 1000, 10_000):
         pair, session = Pair(), Session()
-        frame = memoryview(repeated(9, build_records({"value": [b"v" * 100] * (size // 100)})))
+        frame = memoryview(repeat_request(9, build_records({"value": [b"v" * 100] * (size // 100)})))
         yield f"repeats: Produce, {size:,} bytes", partial(_often, 1000, partial(pair.short, frame, session)), general
 
 

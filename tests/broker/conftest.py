@@ -37,9 +37,9 @@ class Asker:
             if not answer.is_done:
                 return answer
             answer = answer.answer
-        return None if answer is None else self.decoded(request, answer)
+        return None if answer is None else self.decode_answer(request, answer)
 
-    def decoded(self, request, answer):
+    def decode_answer(self, request, answer):
         frame = b"".join(self.dispatcher.encode(request, answer))
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         return decode_response(frame[4:], request.api.key, request.version).body
@@ -50,31 +50,35 @@ class Asker:
             request = self.last_request
             self.state.waits.advance(60)
             assert answer.is_done, "nobody answered"
-            return self.decoded(request, answer.answer)
+            return self.decode_answer(request, answer.answer)
         return answer
 
     def types(self, name):
         return message(f"{name}Request")
 
     def create(self, name="orders", partitions=1, **configs):
-        named = {key.replace("_", "."): str(value) for key, value in configs.items()}
-        return self.state.create_topic(name, partitions, named)
+        settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        return self.state.create_topic(name, partitions, settings)
 
     def produce(self, records, *, topic="orders", partition=0, version=9, acks=-1, **fields):
         types = self.types("Produce")
         row = types.PartitionProduceData(index=partition, records=records)
-        found = self.state.topics.get(topic)
-        ids = {"topic_id": found.topic_id} if version >= 13 and found else {"name": topic}
+        known_topic = self.state.topics.get(topic)
+        ids = {"topic_id": known_topic.topic_id} if version >= 13 and known_topic else {"name": topic}
         data = types.TopicProduceData(**ids, partition_data=[row])
         answer = self.ask("Produce", version, acks=acks, timeout_ms=1000, topic_data=[data], **fields)
         return None if answer is None else answer.responses[0].partition_responses[0]
 
     def fetch_request(self, offset=0, *, topic="orders", partition=0, version=11, size=1 << 20, **fields):
         types = self.types("Fetch")
-        given = {key: fields.pop(key) for key in ("current_leader_epoch", "last_fetched_epoch") if key in fields}
-        row = types.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size, **given)
-        found = self.state.topics.get(topic)
-        ids = {"topic_id": found.topic_id} if version >= 13 and found else {"topic": topic}
+        optional_fields = {
+            key: fields.pop(key) for key in ("current_leader_epoch", "last_fetched_epoch") if key in fields
+        }
+        row = types.FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=size, **optional_fields
+        )
+        known_topic = self.state.topics.get(topic)
+        ids = {"topic_id": known_topic.topic_id} if version >= 13 and known_topic else {"topic": topic}
         fields = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 26, **fields}
         if version >= 7:
             fields.setdefault("session_epoch", -1)
@@ -97,18 +101,18 @@ def kafka_python():
 
 @pytest.fixture
 def make_asker():
-    made = []
+    states = []
 
     def make(*, config=None, **options):
         options.setdefault("clock", Clock(lambda: 1_700_000_000_000, is_frozen=True))
         state = open_broker(settings=BrokerSettings(dict(config or {})), **options)
         state.waits = Clock(lambda: 1_700_000_000_000, is_frozen=True)
         state.nodes.by_id[1].endpoints["PLAINTEXT"] = Endpoint("127.0.0.1", 9092)
-        made.append(state)
+        states.append(state)
         return Asker(state)
 
     yield make
-    for state in made:
+    for state in states:
         if not state.logs.is_closed:
             state.logs.abandon()
 

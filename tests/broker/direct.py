@@ -26,10 +26,10 @@ class Pending:
         later.when_complete(self._complete)
 
     def _complete(self, later: Later) -> None:
-        self.body = decoded(self._dispatcher, self._request, self._connection, later.answer)
+        self.body = send_over_wire(self._dispatcher, self._request, self._connection, later.answer)
 
 
-def decoded(dispatcher: Dispatcher, request: Any, connection: ClientConnection, answer: Any) -> Any:
+def send_over_wire(dispatcher: Dispatcher, request: Any, connection: ClientConnection, answer: Any) -> Any:
     """Return an answer after a journey over the wire."""
     connection.receive_data(b"".join(bytes(part) for part in dispatcher.encode(request, answer)))
     frame = connection.next_response()
@@ -73,7 +73,7 @@ class DirectBroker:
             return Pending(self.dispatcher, request, connection, answer)
         if isinstance(answer, Later):
             answer = answer.answer
-        return decoded(self.dispatcher, request, connection, answer)
+        return send_over_wire(self.dispatcher, request, connection, answer)
 
 
 def versions(api: str) -> list[int]:

@@ -72,5 +72,5 @@ CASES = [
 
 def request_of(name: str, version: int, path: Path, count: int) -> Message:
     """Return an API's request with a long list."""
-    made: Message = with_long_list(message(f"{name}Request"), version, path, count)
-    return made
+    request: Message = with_long_list(message(f"{name}Request"), version, path, count)
+    return request

@@ -9,7 +9,7 @@ from typing import Any
 SECONDS = 60.0  # only against hanging
 
 
-def polled_by_kafka_python(make: Callable[[], Any], count: int) -> tuple[Any, list[Any]]:
+def poll_with_kafka_python(make: Callable[[], Any], count: int) -> tuple[Any, list[Any]]:
     """Return a ``kafka.KafkaConsumer`` that ``make`` has made, and so many of its records, or more.
 
     On a busy machine version 3.0 may miss that an answer has come, and then waits to the end of a poll; or, as the
@@ -28,7 +28,7 @@ def polled_by_kafka_python(make: Callable[[], Any], count: int) -> tuple[Any, li
     raise AssertionError(f"{len(found)} of {count} records came")
 
 
-def polled_by_librdkafka(consumer: Any) -> Any:
+def poll_with_librdkafka(consumer: Any) -> Any:
     """Return the next record of a ``confluent_kafka.Consumer``."""
     deadline = time.monotonic() + SECONDS
     while (record := consumer.poll(0.2)) is None:

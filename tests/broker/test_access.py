@@ -99,12 +99,17 @@ def test_deleting_tells_an_unknown_topic_only_to_those_who_may_describe_it(pair)
         both.admin.state.create_topic(name, 1)
     rows = both.alice.ask("DeleteTopics", 5, topic_names=["seen-1", "seen-2", "secret", "gone"]).responses
     codes = {row.name: row.error_code for row in rows}
-    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert codes == {"seen-1": denied, "seen-2": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "secret": denied, "gone": denied}
+    denied_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert codes == {
+        "seen-1": denied_code,
+        "seen-2": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "secret": denied_code,
+        "gone": denied_code,
+    }
     state = message("DeleteTopicsRequest").DeleteTopicState
     ids = [both.admin.state.topics[name].topic_id for name in ("seen-1", "secret")]
     rows = both.alice.ask("DeleteTopics", 6, topics=[state(name=None, topic_id=one) for one in ids]).responses
-    assert [(row.name, row.error_code) for row in rows] == [("seen-1", denied), (None, denied)]
+    assert [(row.name, row.error_code) for row in rows] == [("seen-1", denied_code), (None, denied_code)]
 
 
 class TestPatterns:
@@ -135,16 +140,16 @@ class TestPatterns:
         epoch = self.beat(both.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*").member_epoch
         for _ in range(4):
             topics = both.admin.state.topics
-            kept = [{"topic_id": topics[name].topic_id, "partitions": [0]} for name in ("a-secret",)]
-            rows = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(**one) for one in kept]
+            owned_partitions = [{"topic_id": topics[name].topic_id, "partitions": [0]} for name in ("a-secret",)]
+            rows = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(**one) for one in owned_partitions]
             admin = self.beat(both.admin, "root", member_epoch=admin.member_epoch, topic_partitions=rows)
             answer = self.beat(both.alice, "m", member_epoch=epoch, subscribed_topic_regex="a-.*")
             epoch = answer.member_epoch
             assert self.ids(answer) <= {topics["a-open"].topic_id}
         group = both.admin.state.groups.groups["g"]
-        seen = {key: {topic for topic, _ in target} for key, target in group.targets.items()}
-        assert topics["a-secret"].topic_id not in seen["m"]
-        assert topics["a-secret"].topic_id in seen["root"]
+        target_topics = {key: {topic for topic, _ in target} for key, target in group.targets.items()}
+        assert topics["a-secret"].topic_id not in target_topics["m"]
+        assert topics["a-secret"].topic_id in target_topics["root"]
 
     def test_a_topic_that_may_be_described_no_longer_is_taken_away(self, both):
         epoch = self.beat(both.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*").member_epoch
@@ -245,11 +250,11 @@ def cluster():
     state = open_broker(settings=BrokerSettings({}))
     state.access = AclAccess(super_users=[ADMIN])
     admin = Asker(state, Session(number=1, principal=ADMIN, peer="127.0.0.1:1"))
-    made = Cluster(Direct(admin), {})
-    made.make()
+    cluster = Cluster(Direct(admin), {})
+    cluster.make()
     state.configure_topic(state.topics["secret"], {"kafkaframes.on.noncontiguous": "keep"})
     assert admin.produce(build_records({"value": [b"x"]}, base_offset=FIRST_OFFSET), topic="secret").error_code == 0
-    yield made
+    yield cluster
     state.logs.abandon()
 
 
@@ -303,5 +308,5 @@ class TestWhatAnswersShow:
         name, topic_id, *_ = self.needles(cluster.admin.asker.state)
         assert name in answer
         assert topic_id in answer
-        fetched = cluster.admin.asker.fetch(FIRST_OFFSET, topic="secret", version=11)
-        assert fetched.high_watermark == FIRST_OFFSET + 1
+        partition = cluster.admin.asker.fetch(FIRST_OFFSET, topic="secret", version=11)
+        assert partition.high_watermark == FIRST_OFFSET + 1

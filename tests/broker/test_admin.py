@@ -90,25 +90,25 @@ def test_partitions_are_added_and_never_taken_away(asker):
 
 def configs_of(asker, kind, name, version=4):
     types = asker.types("DescribeConfigs")
-    asked = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-    result = asker.ask("DescribeConfigs", version, resources=[asked]).results[0]
+    resource = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    result = asker.ask("DescribeConfigs", version, resources=[resource]).results[0]
     return result.error_code, {one.name: one for one in result.configs}
 
 
 def alter(asker, name, *operations, kind=2):
     types = asker.types("IncrementalAlterConfigs")
     rows = [types.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in operations]
-    asked = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
-    return asker.ask("IncrementalAlterConfigs", 1, resources=[asked]).responses[0].error_code
+    resource = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
+    return asker.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code
 
 
 def test_settings_are_described_changed_and_take_effect(asker):
     asker.create()
     assert alter(asker, "orders", ("max.message.bytes", 0, "100"), ("cleanup.policy", 2, "compact")) == 0
-    _, found = configs_of(asker, 2, "orders")
-    assert (found["max.message.bytes"].value, found["max.message.bytes"].config_source) == ("100", 1)
-    assert found["cleanup.policy"].value == "delete,compact"
-    assert found["retention.ms"].config_source == 5
+    _, configs = configs_of(asker, 2, "orders")
+    assert (configs["max.message.bytes"].value, configs["max.message.bytes"].config_source) == ("100", 1)
+    assert configs["cleanup.policy"].value == "delete,compact"
+    assert configs["retention.ms"].config_source == 5
     log = asker.state.topics["orders"].partitions[0].log
     assert (log.settings.max_message_bytes, log.settings.is_compacted) == (100, True)
     assert alter(asker, "orders", ("max.message.bytes", 1, None)) == 0
@@ -129,31 +129,31 @@ def test_a_setting_of_the_broker_is_the_default_of_topics(asker):
 def test_settings_have_the_types_of_kafka(asker):
     boolean, string, whole, short, long, double, several = range(1, 8)
     asker.create()
-    _, found = configs_of(asker, 2, "orders")
+    _, configs = configs_of(asker, 2, "orders")
     types = {"preallocate": boolean, "compression.type": string, "segment.bytes": whole, "retention.bytes": long}
     types |= {"min.cleanable.dirty.ratio": double, "cleanup.policy": several}
-    assert {name: found[name].config_type for name in types} == types
-    _, found = configs_of(asker, 4, "1")
+    assert {name: configs[name].config_type for name in types} == types
+    _, configs = configs_of(asker, 4, "1")
     types = {"log.retention.ms": long, "log.dirs": several, "offsets.topic.replication.factor": short}
-    assert {name: found[name].config_type for name in types} == types
+    assert {name: configs[name].config_type for name in types} == types
 
 
 def test_every_setting_says_what_it_is_for(asker):
     asker.create()
     types = asker.types("DescribeConfigs")
     for kind, name in ((2, "orders"), (4, "1"), (16, "metrics"), (32, "group")):
-        asked = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-        (found,) = asker.ask("DescribeConfigs", 4, resources=[asked], include_documentation=True).results
-        assert [row.name for row in found.configs if not row.documentation] == []
-        (found,) = asker.ask("DescribeConfigs", 4, resources=[asked]).results
-        assert {row.documentation for row in found.configs} <= {None}
+        resource = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        (result,) = asker.ask("DescribeConfigs", 4, resources=[resource], include_documentation=True).results
+        assert [row.name for row in result.configs if not row.documentation] == []
+        (result,) = asker.ask("DescribeConfigs", 4, resources=[resource]).results
+        assert {row.documentation for row in result.configs} <= {None}
 
 
 def test_a_broker_tells_how_it_was_started(asker):
-    _, found = configs_of(asker, 4, "1")
+    _, configs = configs_of(asker, 4, "1")
     for name in ("advertised.listeners", "listeners", "log.dirs", "node.id", "broker.id", "process.roles"):
-        assert (found[name].config_source, found[name].read_only) == (4, True), name
-    assert not found["log.retention.ms"].read_only
+        assert (configs[name].config_source, configs[name].read_only) == (4, True), name
+    assert not configs["log.retention.ms"].read_only
     assert configs_of(asker, 4, "") == (0, {})
     assert alter(asker, "", ("log.retention.ms", 0, "1234"), kind=4) == 0
     (row,) = configs_of(asker, 4, "")[1].values()
@@ -166,10 +166,10 @@ def test_everything_that_was_set_is_there_after_a_crash(make_asker, tmp_path):
     alter(asker, "", ("log.roll.ms", 0, "4321"), kind=4)
     asker.state.logs.abandon()
     again = make_asker(data_dir=str(tmp_path))
-    known = again.state.topics["orders"]
-    assert (known.topic_id, len(known.partitions)) == (topic.topic_id, 2)
-    assert known.partitions[0].log.settings.retention_ms == 77
-    assert known.partitions[0].log.settings.segment_ms == 4321
+    recovered_topic = again.state.topics["orders"]
+    assert (recovered_topic.topic_id, len(recovered_topic.partitions)) == (topic.topic_id, 2)
+    assert recovered_topic.partitions[0].log.settings.retention_ms == 77
+    assert recovered_topic.partitions[0].log.settings.segment_ms == 4321
     assert again.state.cluster_id == asker.state.cluster_id
 
 
@@ -187,8 +187,8 @@ def test_deleted_records_stay_deleted_after_a_crash(make_asker, tmp_path):
     asker.produce(build_records({"value": [b"a", b"b", b"c"]}))
     types = asker.types("DeleteRecords")
     row = types.DeleteRecordsPartition(partition_index=0, offset=2)
-    asked = types.DeleteRecordsTopic(name="orders", partitions=[row])
-    assert asker.ask("DeleteRecords", 2, topics=[asked]).topics[0].partitions[0].low_watermark == 2
+    topic_row = types.DeleteRecordsTopic(name="orders", partitions=[row])
+    assert asker.ask("DeleteRecords", 2, topics=[topic_row]).topics[0].partitions[0].low_watermark == 2
     asker.state.logs.abandon()
     again = make_asker(data_dir=str(tmp_path))
     assert again.fetch(1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -200,5 +200,5 @@ def test_quotas_are_kept_and_told(asker):
     entity = types.EntityData(entity_type="user", entity_name="alice")
     entry = types.EntryData(entity=[entity], ops=[types.OpData(key="producer_byte_rate", value=1024.0)])
     assert asker.ask("AlterClientQuotas", 1, entries=[entry]).entries[0].error_code == 0
-    found = asker.ask("DescribeClientQuotas", 1, components=[], strict=False).entries
-    assert [(one.entity[0].entity_name, one.values[0].value) for one in found] == [("alice", 1024.0)]
+    entries = asker.ask("DescribeClientQuotas", 1, components=[], strict=False).entries
+    assert [(one.entity[0].entity_name, one.values[0].value) for one in entries] == [("alice", 1024.0)]

@@ -21,18 +21,18 @@ TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.fixture
-def opened(monkeypatch):
+def counted_batches(monkeypatch):
     """A small budget, and a list with an entry for each batch that was opened with care."""
     monkeypatch.setattr(limits, "MAX_CONTENT_BYTES", OPENED * CONTENT)
     monkeypatch.setattr(limits, "REQUEST_RATIO", 1)
-    found, decompress = [], entry.decompress
+    batches, decompress = [], entry.decompress
 
-    def decompress_counted(*arguments, **named):
-        found.append(arguments[0])
-        return decompress(*arguments, **named)
+    def decompress_counted(*arguments, **options):
+        batches.append(arguments[0])
+        return decompress(*arguments, **options)
 
     monkeypatch.setattr(entry, "decompress", decompress_counted)
-    return found
+    return batches
 
 
 def bombs(codec: str, acks: int = 1) -> dict[str, object]:
@@ -48,7 +48,7 @@ def codes_of(answer) -> list[int]:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_what_a_request_opens_in_all_is_bounded_and_others_have_turns(codec, opened):
+def test_what_a_request_opens_in_all_is_bounded_and_others_have_turns(codec, counted_batches):
     broker, due = DirectBroker(), []
     broker.state.create_topic("t", PARTITIONS)
     broker.state.changes.next_turn = due.append
@@ -59,14 +59,14 @@ def test_what_a_request_opens_in_all_is_bounded_and_others_have_turns(codec, ope
         due.pop(0)()
         turns += 1
     assert codes_of(answer.body) == [0] * OPENED + [TOO_LARGE] * (PARTITIONS - OPENED)
-    assert len(opened) == OPENED
+    assert len(counted_batches) == OPENED
     assert turns >= 1
     broker.state.logs.abandon()
 
 
 @pytest.mark.parametrize("journal", [True, False], ids=["journal", "short"])
 @pytest.mark.parametrize("acks", [1, 0])
-def test_the_short_way_has_the_same_bound(journal, acks, opened):
+def test_the_short_way_has_the_same_bound(journal, acks, counted_batches):
     with Broker(journal=journal) as broker, connect(broker.port) as peer:
         broker.create_topic("t", PARTITIONS)
         peer.sendall(frame("Produce", 7, **bombs("zstd", acks)))
@@ -75,25 +75,25 @@ def test_the_short_way_has_the_same_bound(journal, acks, opened):
             assert codes_of(answer) == [0] * OPENED + [TOO_LARGE] * (PARTITIONS - OPENED)
         else:
             assert peer.recv(1) == b""
-        assert len(opened) == OPENED
+        assert len(counted_batches) == OPENED
         assert sum(len(broker.records("t", number)) for number in range(PARTITIONS)) == OPENED
 
 
 @pytest.fixture
-def held(monkeypatch):
+def held_decompression(monkeypatch):
     """What is decompressed with care waits for the event."""
     event, decompress = threading.Event(), entry.decompress
 
-    def decompress_held(*arguments, **named):
+    def decompress_held(*arguments, **options):
         assert event.wait(60)
-        return decompress(*arguments, **named)
+        return decompress(*arguments, **options)
 
     monkeypatch.setattr(entry, "decompress", decompress_held)
     return event
 
 
 @pytest.mark.parametrize("journal", [True, False], ids=["journal", "short"])
-def test_others_are_answered_while_a_batch_is_opened_and_its_connection_keeps_its_order(journal, held):
+def test_others_are_answered_while_a_batch_is_opened_and_its_connection_keeps_its_order(journal, held_decompression):
     bomb, small = batch(1, 8 << 20, codec="gzip"), batch(1, 10)
     with Broker(journal=journal) as broker, connect(broker.port) as peer, connect(broker.port) as other:
         broker.create_topic("t")
@@ -102,26 +102,26 @@ def test_others_are_answered_while_a_batch_is_opened_and_its_connection_keeps_it
         assert call(other, "Metadata", 9, topics=[])
         other.sendall(frame("Produce", 7, **produce(small)))
         assert offset_of(read(other)) == 1
-        held.set()
+        held_decompression.set()
         assert [offset_of(read(peer)) for _ in range(2)] == [2, 3]
         assert [len(one.value) for one in broker.records("t")] == [10, 10, 8 << 20, 10]
 
 
-def test_a_topic_that_is_deleted_while_its_batch_is_opened_takes_nothing(held):
-    with Broker(journal=False) as broker, connect(broker.port) as peer, connect(broker.port) as gone:
+def test_a_topic_that_is_deleted_while_its_batch_is_opened_takes_nothing(held_decompression):
+    with Broker(journal=False) as broker, connect(broker.port) as peer, connect(broker.port) as ending_peer:
         broker.create_topic("t")
-        for one in (peer, gone):
+        for one in (peer, ending_peer):
             one.sendall(frame("Produce", 7, **produce(batch(1, 8 << 20, codec="gzip"))))
-        broker.wait_for(lambda: broker.call(lambda state: len(held_requests(broker)) == 2))
-        gone.close()
+        broker.wait_for(lambda: broker.call(lambda state: len(waiting_connections(broker)) == 2))
+        ending_peer.close()
         with connect(broker.port) as other:
             assert call(other, "DeleteTopics", 5, topic_names=["t"], timeout_ms=1000)
-        held.set()
+        held_decompression.set()
         answer, _ = message("ProduceResponse").decode_prefix(read(peer), 7)
         assert codes_of(answer) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def held_requests(broker: Broker) -> list[object]:
+def waiting_connections(broker: Broker) -> list[object]:
     """Return the connections whose request has no answer yet."""
     return [one for one in broker._server.connections if one.is_waiting]
 
@@ -137,12 +137,12 @@ def test_what_is_damaged_is_refused_as_where_nobody_waits(monkeypatch):
     bomb[17:21] = crc32c(bytes(bomb[21:])).to_bytes(4, "big")
     direct = DirectBroker()
     direct.state.create_topic("t", 1)
-    expected = direct.send("Produce", 7, **produce(bytes(bomb))).responses[0].partition_responses[0]
+    expected_partition = direct.send("Produce", 7, **produce(bytes(bomb))).responses[0].partition_responses[0]
     with Broker(journal=False) as broker, connect(broker.port) as peer:
         broker.create_topic("t")
         answer, _ = message("ProduceResponse").decode_prefix(call(peer, "Produce", 7, **produce(bytes(bomb))), 7)
-    assert expected.error_code != 0
-    assert answer.responses[0].partition_responses[0] == expected
+    assert expected_partition.error_code != 0
+    assert answer.responses[0].partition_responses[0] == expected_partition
     direct.state.logs.abandon()
 
 

@@ -21,7 +21,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 
 
-def written(broker: Broker, megabytes: int) -> None:
+def fill_topic(broker: Broker, megabytes: int) -> None:
     broker.create_topic("t")
     for _ in range(3 * megabytes):
         broker.append("t", [{"value": bytes(300 << 10)}])
@@ -30,7 +30,7 @@ def written(broker: Broker, megabytes: int) -> None:
 @pytest.mark.parametrize("options", [{}, {"journal": False}], ids=["journal", "short"])
 def test_an_answer_holds_a_megabyte_of_records_and_the_next_fetch_brings_the_rest(options):
     with Broker(**options) as broker, socket.create_connection(("127.0.0.1", broker.port)) as peer:
-        written(broker, 4)
+        fill_topic(broker, 4)
         peer.sendall(frame("Fetch", 11, **fetch(["t"])))
         with peer.makefile("rb") as file:
             size = int.from_bytes(file.read(4), "big")
@@ -40,7 +40,7 @@ def test_an_answer_holds_a_megabyte_of_records_and_the_next_fetch_brings_the_res
 def test_who_reads_no_answers_is_closed_when_too_much_waits_and_others_are_served(monkeypatch):
     monkeypatch.setattr(server, "_MAX_UNSENT_BYTES", 1 << 20)
     with Broker(journal=False) as broker, ExitStack() as open_ones:
-        written(broker, 1)
+        fill_topic(broker, 1)
         silent = [socket.socket() for _ in range(6)]
         for one in silent:
             open_ones.enter_context(one)
@@ -138,13 +138,13 @@ def test_memory_of_finished_frames_is_returned_before_a_connection_is_closed(nar
 def test_a_frame_that_follows_others_at_once_has_its_own_time(narrow_broker):
     """A connection that always has the beginning of a frame in its buffer is not one that does not finish a frame."""
     frame = encode_request(message("ApiVersionsRequest")(client_software_name="a", client_software_version="1"), 3)
-    sized = len(frame).to_bytes(4, "big") + frame
+    sized_frame = len(frame).to_bytes(4, "big") + frame
     with socket.create_connection(("127.0.0.1", narrow_broker.port), 60) as peer:
-        peer.sendall(sized[:9])
+        peer.sendall(sized_frame[:9])
         narrow_broker.wait_for(lambda: any(one.frame_began for one in narrow_broker.connections()))
         (connection,) = narrow_broker.connections()
         began = connection.frame_began
-        peer.sendall(sized[9:] + sized[:9])
+        peer.sendall(sized_frame[9:] + sized_frame[:9])
         assert peer.recv(4)
         narrow_broker.wait_for(lambda: connection._frames.waiting_bytes == 9)
         assert narrow_broker.call(lambda _: connection.frame_began) > began
@@ -167,7 +167,7 @@ def journal():
     return Journal(lambda: 0)
 
 
-def noted(journal: Journal, api: str, body, answer) -> Request:
+def note_request(journal: Journal, api: str, body, answer) -> Request:
     request = Request(next(one for one in all_apis().values() if one.name == api), 9, decoded=body)
     journal.before(request)
     journal.after(request, answer)
@@ -177,13 +177,13 @@ def noted(journal: Journal, api: str, body, answer) -> Request:
 def test_an_entry_counts_what_its_bodies_take(journal):
     types = message("MetadataResponse")
     topics = [types.MetadataResponseTopic(name=f"topic-{number}") for number in range(10_000)]
-    request = noted(journal, "Metadata", message("MetadataRequest")(), types(topics=topics))
+    request = note_request(journal, "Metadata", message("MetadataRequest")(), types(topics=topics))
     assert request.journal_entry.size_bytes > 10_000 * 100
     for _ in range(100):
-        noted(journal, "Metadata", message("MetadataRequest")(), types(topics=topics))
-    kept = [entry for entry in journal if entry.answer is not None]
-    assert 0 < len(kept) < 80
-    assert kept[-1] is list(journal)[-1]
+        note_request(journal, "Metadata", message("MetadataRequest")(), types(topics=topics))
+    kept_entries = [entry for entry in journal if entry.answer is not None]
+    assert 0 < len(kept_entries) < 80
+    assert kept_entries[-1] is list(journal)[-1]
 
 
 def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journal):
@@ -192,12 +192,12 @@ def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journ
     api = next(one for one in all_apis().values() if one.name == "Produce")
     waiting = Request(api, 7, decoded=large)
     journal.before(waiting)
-    noted(journal, "Produce", large, None)
+    note_request(journal, "Produce", large, None)
     assert waiting.journal_entry.body is None
     journal.after(waiting, message("ProduceResponse")())
     assert (waiting.journal_entry.answer is not None, waiting.journal_entry.size_bytes > 0) == (True, True)
     journal.clear()
-    noted(journal, "Produce", large, None)
+    note_request(journal, "Produce", large, None)
     assert journal._bytes == next(iter(journal)).size_bytes
 
 

@@ -44,23 +44,23 @@ def turns():
 
 @pytest.fixture
 def broker(tmp_path, turns):
-    made = DirectBroker(str(tmp_path), auto_create_topics_enable="true")
-    made.state.changes.next_turn = turns.due.append
-    yield made
-    made.state.logs.abandon()
+    broker = DirectBroker(str(tmp_path), auto_create_topics_enable="true")
+    broker.state.changes.next_turn = turns.due.append
+    yield broker
+    broker.state.logs.abandon()
 
 
 def create(broker: DirectBroker, *topics: tuple[str, int], **configs: str) -> Any:
     types = message("CreateTopicsRequest")
     settings = [types.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    asked = [
+    rows = [
         types.CreatableTopic(name=name, num_partitions=count, replication_factor=1, configs=settings)
         for name, count in topics
     ]
-    return broker.send("CreateTopics", 7, topics=asked, timeout_ms=1000)
+    return broker.send("CreateTopics", 7, topics=rows, timeout_ms=1000)
 
 
-def seen(broker: DirectBroker) -> dict[str, int]:
+def partition_counts(broker: DirectBroker) -> dict[str, int]:
     return {one.name: len(one.partitions) for one in broker.send("Metadata", 9, topics=None).topics}
 
 
@@ -73,35 +73,35 @@ def test_a_topic_is_seen_when_all_its_partitions_are_there(broker, turns):
     answer = create(broker, ("orders", 4), **{"retention.ms": "1234"})
     while turns.due:
         assert answer.body is None
-        assert seen(broker) == {}
+        assert partition_counts(broker) == {}
         turns.take()
     assert codes(answer) == [0]
-    assert seen(broker) == {"orders": 4}
+    assert partition_counts(broker) == {"orders": 4}
     assert {one.log.settings.retention_ms for one in broker.state.partitions()} == {1234}
     broker.kill()
-    assert seen(broker) == {"orders": 4}
+    assert partition_counts(broker) == {"orders": 4}
 
 
 def test_changes_are_made_in_the_order_in_which_they_were_asked_for(broker, turns):
     types = message("CreatePartitionsRequest")
-    grown = [types.CreatePartitionsTopic(name="orders", count=4, assignments=None)]
-    made = create(broker, ("orders", 2))
+    rows = [types.CreatePartitionsTopic(name="orders", count=4, assignments=None)]
+    creation = create(broker, ("orders", 2))
     again = create(broker, ("orders", 1))
-    more = broker.send("CreatePartitions", 3, topics=grown, timeout_ms=1000, validate_only=False)
-    gone = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
+    more = broker.send("CreatePartitions", 3, topics=rows, timeout_ms=1000, validate_only=False)
+    deletion = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
     anew = create(broker, ("orders", 3))
     turns.take_all()
-    assert (codes(made), codes(again), codes(more)) == ([0], [ErrorCode.TOPIC_ALREADY_EXISTS], [0])
-    assert [one.error_code for one in gone.body.responses] == [0]
+    assert (codes(creation), codes(again), codes(more)) == ([0], [ErrorCode.TOPIC_ALREADY_EXISTS], [0])
+    assert [one.error_code for one in deletion.body.responses] == [0]
     assert codes(anew) == [0]
-    assert seen(broker) == {"orders": 3}
+    assert partition_counts(broker) == {"orders": 3}
 
 
 def test_a_topic_that_is_being_changed_is_not_made_by_others(broker, turns):
     answer = create(broker, ("orders", 3))
     types = message("MetadataRequest")
-    asked = [types.MetadataRequestTopic(name="orders")]
-    waits = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True)
+    rows = [types.MetadataRequestTopic(name="orders")]
+    waits = broker.send("Metadata", 9, topics=rows, allow_auto_topic_creation=True)
     assert waits.body is None
     with pytest.raises(OptionError, match="is being changed"):
         broker.state.create_topic("orders", 1)
@@ -122,38 +122,38 @@ def writes_of_metadata(monkeypatch) -> list[int]:
 
 
 def test_topics_that_metadata_makes_are_made_in_turns_and_written_at_once(broker, turns, monkeypatch):
-    written = writes_of_metadata(monkeypatch)
+    write_counts = writes_of_metadata(monkeypatch)
     types = message("MetadataRequest")
     names = [f"t-{number}" for number in range(50)]
-    asked = [types.MetadataRequestTopic(name=name) for name in [*names, *names, "a b"]]
-    answer = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True)
-    taken = 0
+    rows = [types.MetadataRequestTopic(name=name) for name in [*names, *names, "a b"]]
+    answer = broker.send("Metadata", 9, topics=rows, allow_auto_topic_creation=True)
+    taken_turns = 0
     while turns.due:
-        assert (answer.body, seen(broker)) == (None, {})
+        assert (answer.body, partition_counts(broker)) == (None, {})
         turns.take()
-        taken += 1
+        taken_turns += 1
     assert codes(answer) == [0] * 50 + [ErrorCode.INVALID_TOPIC_EXCEPTION]
-    assert taken >= 50
-    assert written == [50]
+    assert taken_turns >= 50
+    assert write_counts == [50]
     broker.kill()
-    assert seen(broker) == dict.fromkeys(names, 1)
+    assert partition_counts(broker) == dict.fromkeys(names, 1)
 
 
 def test_a_request_of_many_topics_writes_the_metadata_once(broker, turns, monkeypatch):
-    written = writes_of_metadata(monkeypatch)
+    write_counts = writes_of_metadata(monkeypatch)
     names = [f"t-{number}" for number in range(30)]
-    made = create(broker, *((name, 2) for name in names), ("t_0", 1), ("x.y", 1), ("x y", 1))
+    creation = create(broker, *((name, 2) for name in names), ("t_0", 1), ("x.y", 1), ("x y", 1))
     turns.take_all()
-    assert codes(made) == [0] * 32 + [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert codes(creation) == [0] * 32 + [ErrorCode.INVALID_TOPIC_EXCEPTION]
     types = message("CreatePartitionsRequest")
-    grown = [types.CreatePartitionsTopic(name=name, count=3, assignments=None) for name in names]
-    more = broker.send("CreatePartitions", 3, topics=grown, timeout_ms=1000, validate_only=False)
+    rows = [types.CreatePartitionsTopic(name=name, count=3, assignments=None) for name in names]
+    more = broker.send("CreatePartitions", 3, topics=rows, timeout_ms=1000, validate_only=False)
     turns.take_all()
     assert codes(more) == [0] * 30
-    gone = broker.send("DeleteTopics", 5, topic_names=[*names, "never-made"], timeout_ms=1000)
+    deletion = broker.send("DeleteTopics", 5, topic_names=[*names, "never-made"], timeout_ms=1000)
     turns.take_all()
-    assert [one.error_code for one in gone.body.responses] == [0] * 30 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert written == [32, 32, 2]
+    assert [one.error_code for one in deletion.body.responses] == [0] * 30 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert write_counts == [32, 32, 2]
 
 
 def test_a_disk_that_fails_at_the_end_fails_all_that_a_request_has_made(broker, turns, monkeypatch):
@@ -161,25 +161,25 @@ def test_a_disk_that_fails_at_the_end_fails_all_that_a_request_has_made(broker, 
         raise StorageError("full")
 
     monkeypatch.setattr(state, "write_metadata", fail)
-    made = create(broker, ("a", 1), ("b", 1), ("c", 0))
+    creation = create(broker, ("a", 1), ("b", 1), ("c", 0))
     types = message("MetadataRequest")
-    asked = [types.MetadataRequestTopic(name="d")]
-    seen_by_name = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True)
+    rows = [types.MetadataRequestTopic(name="d")]
+    seen_by_name = broker.send("Metadata", 9, topics=rows, allow_auto_topic_creation=True)
     turns.take_all()
-    failed = ErrorCode.KAFKA_STORAGE_ERROR
-    assert codes(made) == [failed, failed, ErrorCode.INVALID_PARTITIONS]
-    assert codes(seen_by_name) == [failed]
+    storage_error = ErrorCode.KAFKA_STORAGE_ERROR
+    assert codes(creation) == [storage_error, storage_error, ErrorCode.INVALID_PARTITIONS]
+    assert codes(seen_by_name) == [storage_error]
 
 
 def test_a_topic_is_gone_from_the_first_step_of_its_deletion(broker, turns):
-    kept, *others = broker.state.create_topic("orders", 4).partitions
+    remaining_partition, *others = broker.state.create_topic("orders", 4).partitions
     append(broker.state, others[2], read_produced(build_records({"value": [b"v"]})), acks=1)
     answer = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
     assert answer.body is None
-    assert seen(broker) == {}
-    assert kept.is_offline
+    assert partition_counts(broker) == {}
+    assert remaining_partition.is_offline
     broker.kill()
-    assert seen(broker) == {}
+    assert partition_counts(broker) == {}
     assert [one.split(".")[0] for one in os.listdir(broker.state.logs.path) if "-delete" in one] == ["orders-3"]
 
 
@@ -188,7 +188,7 @@ def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_t
     append(broker.state, topic.partitions[2], read_produced(build_records({"value": [b"v"]})), acks=1)
     for _ in range(2):
         broker.kill()
-        assert seen(broker) == {"orders": 4}
+        assert partition_counts(broker) == {"orders": 4}
         assert [one.log.log_end_offset for one in broker.state.topics["orders"].partitions] == [0, 0, 1, 0]
         assert {one.log.topic_id for one in broker.state.partitions()} == {uuid_to_text(topic.topic_id)}
         assert [one for one in os.listdir(broker.state.logs.path) if one.startswith("orders-")] == ["orders-2"]
@@ -199,19 +199,19 @@ def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_t
 
 
 def test_a_change_that_nobody_waits_for_goes_on(turns):
-    changes, done = Changes(), []
+    changes, events = Changes(), []
     changes.next_turn = turns.due.append
 
     def steps():
         yield
-        done.append(1)
+        events.append(1)
         return None
 
     answer = changes.run(steps())
     assert isinstance(answer, Later)
     answer.abandon()
     turns.take_all()
-    assert done == [1]
+    assert events == [1]
 
 
 def test_a_change_that_fails_does_not_hold_up_the_next(turns):
@@ -231,19 +231,19 @@ def test_a_change_that_fails_does_not_hold_up_the_next(turns):
 
 
 def test_nothing_goes_on_after_the_end(turns):
-    changes, done = Changes(), []
+    changes, events = Changes(), []
     changes.next_turn = turns.due.append
 
     def steps():
         try:
             yield
         finally:
-            done.append("ended")
+            events.append("ended")
 
     changes.run(steps())
     changes.stop()
     turns.take_all()
-    assert done == ["ended"]
+    assert events == ["ended"]
     assert finish_steps(once(lambda: 5)) == 5
 
 

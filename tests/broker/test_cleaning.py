@@ -51,13 +51,13 @@ def fill(asker, rounds=8, keys=4, *, magic=2, codec="none", **fields):
         assert asker.produce(data, version=version, **fields).error_code == 0
 
 
-def latest(found):
-    return {key: value for _, key, value in found}
+def latest(records):
+    return {key: value for _, key, value in records}
 
 
 @pytest.fixture
-def cleaned(make_asker):
-    """Make a broker with a cleaner and a compacted topic: ``cleaned(config, **configs)``."""
+def make_cleaner(make_asker):
+    """Make a broker with a cleaner and a compacted topic: ``make_cleaner(config, **configs)``."""
 
     def make(config=None, *, options=None, **configs):
         asker = make_asker(config={"log.index.size.max.bytes": "600", **(config or {})}, **(options or {}))
@@ -74,19 +74,19 @@ def log_of(asker):
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
-def test_the_last_record_of_each_key_stays_with_its_offset(cleaned, codec):
-    asker = cleaned()
+def test_the_last_record_of_each_key_stays_with_its_offset(make_cleaner, codec):
+    asker = make_cleaner()
     fill(asker, codec=codec)
     log = log_of(asker)
     before, ends = records_of(log), (log.log_start_offset, log.log_end_offset)
     active = log.segment_bases[-1]
     asker.state.clock.advance(16)
-    found = records_of(log)
+    remaining_records = records_of(log)
     assert (log.log_start_offset, log.log_end_offset) == ends
-    assert set(found) < set(before)
-    assert latest(found) == latest(before)
+    assert set(remaining_records) < set(before)
+    assert latest(remaining_records) == latest(before)
     last = {key: offset for offset, key, _ in before if offset < active}
-    assert {one for one in found if one[0] < active} == {
+    assert {one for one in remaining_records if one[0] < active} == {
         one for one in before if one[0] < active and last[one[1]] == one[0]
     }
     assert asker.state.logs.cleaner_offsets[WHERE] == active
@@ -94,8 +94,8 @@ def test_the_last_record_of_each_key_stays_with_its_offset(cleaned, codec):
 
 
 @pytest.mark.parametrize(("magic", "release"), [(0, "0.9.0"), (1, "0.10.2")])
-def test_topics_of_old_formats_stay_in_them(cleaned, magic, release):
-    asker = cleaned(message_format_version=release)
+def test_topics_of_old_formats_stay_in_them(make_cleaner, magic, release):
+    asker = make_cleaner(message_format_version=release)
     fill(asker, magic=magic)
     log = log_of(asker)
     before = latest(records_of(log))
@@ -105,8 +105,8 @@ def test_topics_of_old_formats_stay_in_them(cleaned, magic, release):
     assert {batch.magic for batch in batches_of(log)} == {magic}
 
 
-def test_it_goes_on_where_it_ended(cleaned):
-    asker = cleaned()
+def test_it_goes_on_where_it_ended(make_cleaner):
+    asker = make_cleaner()
     log = log_of(asker)
     for _ in range(4):
         fill(asker)
@@ -117,26 +117,26 @@ def test_it_goes_on_where_it_ended(cleaned):
     assert [log.read(offset, max_bytes=1).records != b"" for offset in (0, 17, log.log_end_offset - 1)] == [True] * 3
 
 
-def test_a_ratio_and_two_lags_decide_when(cleaned):
-    asker = cleaned(min_cleanable_dirty_ratio="1.0")
+def test_a_ratio_and_two_lags_decide_when(make_cleaner):
+    asker = make_cleaner(min_cleanable_dirty_ratio="1.0")
     fill(asker)
     asker.state.clock.advance(16)
     assert len(records_of(log_of(asker))) == 32
-    asker = cleaned(min_compaction_lag_ms="3600000")
+    asker = make_cleaner(min_compaction_lag_ms="3600000")
     fill(asker)
     asker.state.clock.advance(16)
     assert len(records_of(log_of(asker))) == 32
     asker.state.clock.advance(3700)
     assert len(records_of(log_of(asker))) < 32
-    asker = cleaned(min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="60000")
+    asker = make_cleaner(min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="60000")
     fill(asker)
     asker.state.clock.advance(61)
     asker.state.clock.advance(16)
     assert len(records_of(log_of(asker))) < 32
 
 
-def test_tombstones_go_after_their_time(cleaned):
-    asker = cleaned(delete_retention_ms="100000")
+def test_tombstones_go_after_their_time(make_cleaner):
+    asker = make_cleaner(delete_retention_ms="100000")
     log = log_of(asker)
     fill(asker, rounds=2)
     assert asker.produce(build_records({"key": [b"k0"], "value": [None], "timestamp": [NOW]})).error_code == 0
@@ -154,8 +154,8 @@ def test_tombstones_go_after_their_time(cleaned):
     assert b"k0" not in {key for _, key, _ in records_of(log)}
 
 
-def test_a_log_that_is_deleted_too_loses_its_old_segments(cleaned):
-    asker = cleaned(cleanup_policy="compact,delete", retention_ms="100000")
+def test_a_log_that_is_deleted_too_loses_its_old_segments(make_cleaner):
+    asker = make_cleaner(cleanup_policy="compact,delete", retention_ms="100000")
     fill(asker)
     log = log_of(asker)
     asker.state.clock.advance(16)
@@ -168,22 +168,22 @@ def test_a_log_that_is_deleted_too_loses_its_old_segments(cleaned):
     assert latest(records_of(log))[b"k3"] == b"v7"
 
 
-def test_who_reads_an_old_segment_reads_on(cleaned):
-    asker = cleaned()
+def test_who_reads_an_old_segment_reads_on(make_cleaner):
+    asker = make_cleaner()
     fill(asker)
     log = log_of(asker)
     reading = log.read(0, max_bytes=1 << 24)
     before = bytes(reading.records)
     asker.state.clock.advance(16)
     assert bytes(reading.records) == before
-    deleted = len(log.deleted_files)
+    deleted_count = len(log.deleted_files)
     asker.state.clock.advance(61)
-    assert deleted > 0
-    assert log.remove_deleted_files(now_ms=asker.state.clock.now_ms) == deleted
+    assert deleted_count > 0
+    assert log.remove_deleted_files(now_ms=asker.state.clock.now_ms) == deleted_count
 
 
-def test_segments_that_went_away_meanwhile_are_cleaned_again(cleaned):
-    asker = cleaned()
+def test_segments_that_went_away_meanwhile_are_cleaned_again(make_cleaner):
+    asker = make_cleaner()
     fill(asker)
     log = log_of(asker)
     waiting = []
@@ -202,16 +202,16 @@ def test_segments_that_went_away_meanwhile_are_cleaned_again(cleaned):
     assert latest(records_of(log)) == {b"k%d" % key: b"v7" for key in range(4)}
 
 
-def test_a_stop_gives_the_round_up(cleaned):
-    asker = cleaned()
+def test_a_stop_gives_the_round_up(make_cleaner):
+    asker = make_cleaner()
     fill(asker)
     asker.cleaning.is_stopped = True
     asker.cleaning._clean(next(iter(asker.cleaning._due())), set())
     assert len(records_of(log_of(asker))) == 32
 
 
-def test_damage_is_left_alone(cleaned, caplog):
-    asker = cleaned()
+def test_damage_is_left_alone(make_cleaner, caplog):
+    asker = make_cleaner()
     fill(asker)
     log = log_of(asker)
     bases = log.segment_bases
@@ -240,42 +240,42 @@ def test_internal_topics_are_compacted_and_read_back(make_asker, tmp_path):
     asker.state.logs.abandon()
     again = make_asker(data_dir=str(tmp_path))
     groups = [again.types("OffsetFetch").OffsetFetchRequestGroup(group_id="g", topics=None)]
-    (found,) = again.ask("OffsetFetch", 8, groups=groups).groups
-    assert found.topics[0].partitions[0].committed_offset == 39
+    (group,) = again.ask("OffsetFetch", 8, groups=groups).groups
+    assert group.topics[0].partitions[0].committed_offset == 39
 
 
-def test_a_crash_at_any_step_loses_nothing(cleaned, make_asker):
+def test_a_crash_at_any_step_loses_nothing(make_cleaner, make_asker):
     disk = MemoryDisk()
-    asker = cleaned(options={"disk": disk, "data_dir": "/data"})
+    asker = make_cleaner(options={"disk": disk, "data_dir": "/data"})
     fill(asker)
     log_of(asker).flush(now_ms=NOW)
     asker.state.logs.checkpoint_all()
     for path in ("/", "/data"):
         disk.sync_directory(path)
-    expected, began = latest(records_of(log_of(asker))), len(disk.journal)
+    expected_values, began = latest(records_of(log_of(asker))), len(disk.journal)
     asker.state.clock.advance(16)
     assert len(records_of(log_of(asker))) < 32
     effects = disk.journal[began:]
     assert {name for name, _ in effects} >= {"do_rename", "do_write", "do_sync_directory"}
-    replayed = MemoryDisk()
+    replayed_disk = MemoryDisk()
     for name, arguments in disk.journal[:began]:
-        getattr(replayed, name)(*arguments)
+        getattr(replayed_disk, name)(*arguments)
     for number, (name, arguments) in enumerate(effects):
         if number % 3 == 0 or name == "do_rename":
-            for crashed in (
-                after(replayed, (name, arguments), part=0.5).crashed(),
-                replayed.crashed(lambda pending: 0),
+            for crashed_disk in (
+                after(replayed_disk, (name, arguments), part=0.5).crashed(),
+                replayed_disk.crashed(lambda pending: 0),
             ):
-                again = make_asker(disk=crashed, data_dir="/data")
+                again = make_asker(disk=crashed_disk, data_dir="/data")
                 log = log_of(again)
-                assert latest(records_of(log)) == expected, (number, name, arguments)
+                assert latest(records_of(log)) == expected_values, (number, name, arguments)
                 assert log.log_end_offset == 32
                 again.state.logs.abandon()
-        getattr(replayed, name)(*arguments)
+        getattr(replayed_disk, name)(*arguments)
 
 
-def test_a_disk_that_fails_takes_the_directory_offline_and_nothing_else(cleaned):
-    asker = cleaned()
+def test_a_disk_that_fails_takes_the_directory_offline_and_nothing_else(make_cleaner):
+    asker = make_cleaner()
     fill(asker)
     log = log_of(asker)
     before = records_of(log)
@@ -308,7 +308,7 @@ def test_a_consumer_reads_through_compactions(tmp_path):
 
         thread = threading.Thread(target=produce)
         thread.start()
-        seen, offsets = {}, [-1]
+        values, offsets = {}, [-1]
         deadline = time.monotonic() + 60
         while offsets[-1] < 3999 and time.monotonic() < deadline:
             message = consumer.poll(0.2)
@@ -317,19 +317,19 @@ def test_a_consumer_reads_through_compactions(tmp_path):
             assert message.error() is None
             assert message.offset() > offsets[-1]
             offsets.append(message.offset())
-            seen[message.key()] = int(message.value())
+            values[message.key()] = int(message.value())
         consumer.close()
         thread.join(60)
-        assert seen == {b"k%d" % key: 3950 + key for key in range(50)}
+        assert values == {b"k%d" % key: 3950 + key for key in range(50)}
         log = broker.call(lambda state: state.topics["orders"].partitions[0].log)
         broker.wait_for(lambda: broker.call(lambda state: state.logs.cleaner_offsets.get(WHERE, 0)) > 1000)
         assert log.log_end_offset == 4000
     with Broker(data_dir=tmp_path) as broker:
-        assert {one.key: int(one.value) for one in broker.records("orders")} == seen
+        assert {one.key: int(one.value) for one in broker.records("orders")} == values
 
 
-def test_a_cleaned_segment_has_the_time_of_the_last_one_that_it_was_made_of(cleaned, tmp_path):
-    asker = cleaned(options={"data_dir": str(tmp_path)})
+def test_a_cleaned_segment_has_the_time_of_the_last_one_that_it_was_made_of(make_cleaner, tmp_path):
+    asker = make_cleaner(options={"data_dir": str(tmp_path)})
     log, directory = log_of(asker), tmp_path / "orders-0"
     kinds, times = ("log", "index", "timeindex"), {}
     for _ in range(2):  # the second time, small neighbours become one

@@ -8,7 +8,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
-from tests.broker.polling import polled_by_kafka_python
+from tests.broker.polling import poll_with_kafka_python
 
 from kafkaframes.broker import Broker
 
@@ -37,17 +37,17 @@ def magics(broker, topic):
     return {row.records[16] for row in rows}
 
 
-def consumed(settings, topic, count, **assigned):
+def consume_values(settings, topic, count, **assignment):
     consumer = Consumer({"auto.offset.reset": "earliest", "group.id": f"group-{topic}", **settings})
     try:
         consumer.subscribe([topic])
-        found, deadline = [], time.monotonic() + TIMEOUT
-        while len(found) < count and time.monotonic() < deadline:
-            found += [one for one in consumer.consume(count, 0.1) if not one.error()]
+        values, deadline = [], time.monotonic() + TIMEOUT
+        while len(values) < count and time.monotonic() < deadline:
+            values += [one for one in consumer.consume(count, 0.1) if not one.error()]
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()
-    return [one.value() for one in found]
+    return [one.value() for one in values]
 
 
 OLD = {"api.version.request": "false"}
@@ -73,11 +73,11 @@ def test_librdkafka_produces_and_consumes(broker, name, settings, magic, codec):
     assert producer.flush(TIMEOUT) == 0
     if codec != "lz4" or magic == {2}:
         assert magics(broker, topic) == magic
-    assert consumed({"bootstrap.servers": broker.bootstrap_servers}, topic, 100) == values
+    assert consume_values({"bootstrap.servers": broker.bootstrap_servers}, topic, 100) == values
     if "0.8" not in name:
         consumer_settings = {**settings, "group.id": f"old-{topic}"}
         consumer_settings.pop("enable.idempotence", None)
-        assert consumed(consumer_settings, topic, 100) == values
+        assert consume_values(consumer_settings, topic, 100) == values
 
 
 def test_the_first_record_of_a_new_group_comes_without_a_second_round(broker):
@@ -91,9 +91,9 @@ def test_the_first_record_of_a_new_group_comes_without_a_second_round(broker):
     while consumer.poll(0.05) is None:
         assert time.monotonic() - start < TIMEOUT
     consumer.close()
-    asked = [entry.api for entry in list(broker.journal)[before:]]
-    assert asked.count("JoinGroup") <= 2
-    assert asked.count("SyncGroup") == 1
+    apis = [entry.api for entry in list(broker.journal)[before:]]
+    assert apis.count("JoinGroup") <= 2
+    assert apis.count("SyncGroup") == 1
 
 
 def test_librdkafkas_transactions(broker):
@@ -105,7 +105,7 @@ def test_librdkafkas_transactions(broker):
         producer.flush(TIMEOUT)
         finish(TIMEOUT)
     settings = {"bootstrap.servers": broker.bootstrap_servers}
-    assert consumed({**settings, "isolation.level": "read_committed"}, "tx", 1) == [b"1"]
+    assert consume_values({**settings, "isolation.level": "read_committed"}, "tx", 1) == [b"1"]
     assert len(broker.records("tx")) == 2
 
 
@@ -116,11 +116,11 @@ def test_librdkafkas_administration(broker):
     assert "admin" in admin.list_topics(timeout=TIMEOUT).topics  # its Metadata has surplus bytes
     assert len(admin.list_topics("admin", timeout=TIMEOUT).topics["admin"].partitions) == 4
     resource = ConfigResource(ConfigResource.Type.TOPIC, "admin")
-    found = admin.describe_configs([resource])[resource].result(TIMEOUT)
-    assert found["retention.ms"].value == "1000"
+    configs = admin.describe_configs([resource])[resource].result(TIMEOUT)
+    assert configs["retention.ms"].value == "1000"
     broker.append("admin", [{"value": b"%d" % number} for number in range(5)])
-    deleted = admin.delete_records([TopicPartition("admin", 0, 3)])
-    assert next(iter(deleted.values())).result(TIMEOUT).low_watermark == 3
+    deletions = admin.delete_records([TopicPartition("admin", 0, 3)])
+    assert next(iter(deletions.values())).result(TIMEOUT).low_watermark == 3
     admin.delete_topics(["admin"])["admin"].result(TIMEOUT)
     with pytest.raises(KafkaException):
         admin.describe_configs([resource])[resource].result(TIMEOUT)
@@ -129,8 +129,8 @@ def test_librdkafkas_administration(broker):
 def test_librdkafkas_look_ups_by_time(broker):
     broker.append("times", [{"value": b"%d" % time_ms, "timestamp": time_ms} for time_ms in (1000, 2000, 3000)])
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "times"})
-    (found,) = consumer.offsets_for_times([TopicPartition("times", 0, 1500)], timeout=TIMEOUT)
-    assert found.offset == 1
+    (partition,) = consumer.offsets_for_times([TopicPartition("times", 0, 1500)], timeout=TIMEOUT)
+    assert partition.offset == 1
     assert consumer.get_watermark_offsets(TopicPartition("times", 0), timeout=TIMEOUT) == (0, 3)
     consumer.close()
 
@@ -145,8 +145,8 @@ def test_kafka_python_produces_and_consumes(broker, kafka_python, version, magic
     producer.close()
     assert magics(broker, topic) == magic
     settings |= {"auto_offset_reset": "earliest", "group_id": None}
-    consumer, found = polled_by_kafka_python(lambda: kafka_python.KafkaConsumer(topic, **settings), 20)
-    assert [record.value for record in found] == [b"%d" % number for number in range(20)]
+    consumer, records = poll_with_kafka_python(lambda: kafka_python.KafkaConsumer(topic, **settings), 20)
+    assert [record.value for record in records] == [b"%d" % number for number in range(20)]
     consumer.close()
 
 

@@ -36,35 +36,40 @@ class SteppedBroker(DirectBroker):
     def wait(self, milliseconds: int) -> None:
         """Let time pass, a second at a time, as a server's alarm does."""
         while milliseconds > 0:
-            passed = min(milliseconds, 1_000)
-            self.wall_ms += passed
-            self.monotonic_ms += passed
-            milliseconds -= passed
+            step_ms = min(milliseconds, 1_000)
+            self.wall_ms += step_ms
+            self.monotonic_ms += step_ms
+            milliseconds -= step_ms
             self.clock.run_due()
 
     def join(self, member_id: str = "", **fields: object) -> object:
         """Send a JoinGroup of group ``g``."""
         protocols = [message("JoinGroupRequest").JoinGroupRequestProtocol(name="range")]
-        given = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 3_000, "protocol_type": "consumer", **fields}
-        answer = self.send("JoinGroup", 2, group_id="g", member_id=member_id, protocols=protocols, **given)
+        member_fields = {
+            "session_timeout_ms": 30_000,
+            "rebalance_timeout_ms": 3_000,
+            "protocol_type": "consumer",
+            **fields,
+        }
+        answer = self.send("JoinGroup", 2, group_id="g", member_id=member_id, protocols=protocols, **member_fields)
         self.clock.run_due()
         return answer.body or answer if isinstance(answer, Pending) else answer
 
-    def sync(self, joined: object) -> None:
+    def sync(self, join_answer: object) -> None:
         """Send the SyncGroup of the only member."""
-        rows = [message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=joined.member_id)]
+        rows = [message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=join_answer.member_id)]
         self.send(
             "SyncGroup",
             1,
             group_id="g",
-            generation_id=joined.generation_id,
-            member_id=joined.member_id,
+            generation_id=join_answer.generation_id,
+            member_id=join_answer.member_id,
             assignments=rows,
         )
 
-    def heartbeat(self, joined: object) -> int:
+    def heartbeat(self, join_answer: object) -> int:
         """Send a Heartbeat; return the error code."""
-        fields = {"generation_id": joined.generation_id, "member_id": joined.member_id}
+        fields = {"generation_id": join_answer.generation_id, "member_id": join_answer.member_id}
         return self.send("Heartbeat", 1, group_id="g", **fields).error_code
 
     def begin_transaction(self, timeout_ms: int = 60_000) -> object:
@@ -87,7 +92,7 @@ class SteppedBroker(DirectBroker):
         return self.state.transactions.transactions["tx"].state
 
 
-def begun(tmp_path: object = None, **config: object) -> SteppedBroker:
+def start_stepped_broker(tmp_path: object = None, **config: object) -> SteppedBroker:
     broker = SteppedBroker(tmp_path and str(tmp_path), group_initial_rebalance_delay_ms=0, **config)
     broker.state.create_topic("t", 1)
     return broker
@@ -95,7 +100,7 @@ def begun(tmp_path: object = None, **config: object) -> SteppedBroker:
 
 @pytest.mark.parametrize("step_ms", STEPS)
 def test_a_rebalance_ends_and_a_member_stays(step_ms):
-    broker = begun()
+    broker = start_stepped_broker()
     first = broker.join()
     broker.sync(first)
     second = broker.join()
@@ -109,7 +114,7 @@ def test_a_rebalance_ends_and_a_member_stays(step_ms):
 
 @pytest.mark.parametrize("step_ms", STEPS)
 def test_a_session_ends_after_its_timeout(step_ms):
-    broker = begun()
+    broker = start_stepped_broker()
     member = broker.join()
     broker.sync(member)
     broker.step(step_ms)
@@ -121,7 +126,7 @@ def test_a_session_ends_after_its_timeout(step_ms):
 
 @pytest.mark.parametrize("step_ms", STEPS)
 def test_a_transaction_is_aborted_after_its_timeout(step_ms):
-    broker = begun()
+    broker = start_stepped_broker()
     broker.begin_transaction()
     broker.step(step_ms)
     broker.wait(55_000)
@@ -132,7 +137,7 @@ def test_a_transaction_is_aborted_after_its_timeout(step_ms):
 
 @pytest.mark.parametrize(("down_ms", "left_ms"), [(20_000, 30_000), (-HOUR_MS, 60_000), (HOUR_MS, 0)])
 def test_a_loaded_transaction_keeps_what_was_left_of_its_timeout(tmp_path, down_ms, left_ms):
-    broker = begun(tmp_path)
+    broker = start_stepped_broker(tmp_path)
     broker.begin_transaction()
     broker.wait(10_000)
     broker.wall_ms += down_ms
@@ -146,7 +151,7 @@ def test_a_loaded_transaction_keeps_what_was_left_of_its_timeout(tmp_path, down_
 
 def test_a_commit_expires_by_the_wall_time_that_is_stored():
     """``offsets.retention.minutes`` is compared with stored times, as in Kafka."""
-    broker = begun(offsets_retention_minutes=30)
+    broker = start_stepped_broker(offsets_retention_minutes=30)
     types = message("OffsetCommitRequest")
     row = types.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
     topic = types.OffsetCommitRequestTopic(name="t", partitions=[row])
@@ -162,7 +167,7 @@ def test_a_commit_expires_by_the_wall_time_that_is_stored():
 def test_deleted_files_go_after_their_delay(tmp_path, step_ms):
     from kafkaframes.broker.lifecycle.maintenance import Maintenance
 
-    broker = begun(tmp_path, log_segment_delete_delay_ms=60_000)
+    broker = start_stepped_broker(tmp_path, log_segment_delete_delay_ms=60_000)
     Maintenance(broker.state)
     broker.state.topics["t"].partitions[0].log.append_as_leader(
         build_records({"value": [b"v"], "timestamp": [BEGAN_MS]}), leader_epoch=0, now_ms=BEGAN_MS
@@ -182,7 +187,9 @@ def test_deleted_files_go_after_their_delay(tmp_path, step_ms):
 
 @pytest.mark.parametrize("step_ms", STEPS)
 def test_a_consumer_group_is_assigned_after_its_interval(step_ms):
-    broker = begun(group_consumer_assignment_interval_ms=10_000, group_consumer_min_assignment_interval_ms=0)
+    broker = start_stepped_broker(
+        group_consumer_assignment_interval_ms=10_000, group_consumer_min_assignment_interval_ms=0
+    )
 
     def heartbeat(member: str, epoch: int = 0) -> object:
         joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}

@@ -41,7 +41,7 @@ def replace(asker, kind, name, **configs):
     return asker.ask("AlterConfigs", 2, resources=[resource]).responses[0].error_code
 
 
-def described(asker, kind, name):
+def describe_configs(asker, kind, name):
     types = asker.types("DescribeConfigs")
     resource = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     (result,) = asker.ask("DescribeConfigs", 4, resources=[resource], include_synonyms=True).results
@@ -80,15 +80,15 @@ WRONG = [
 
 @pytest.mark.parametrize(("kind", "name", "key", "value"), WRONG)
 def test_a_wrong_value_is_refused_and_nothing_is_kept(make_asker, tmp_path, kind, name, key, value):
-    asker, refused = make_asker(data_dir=str(tmp_path)), REQUEST if kind == BROKER else CONFIG
+    asker, expected_code = make_asker(data_dir=str(tmp_path)), REQUEST if kind == BROKER else CONFIG
     asker.create()
-    before = described(asker, kind, name)
-    assert alter(asker, kind, name, (key, value, SET), validate_only=True) == refused
-    assert alter(asker, kind, name, (key, value, SET)) == refused
-    assert replace(asker, kind, name, **{key: value}) == refused
-    assert described(asker, kind, name) == before
+    before = describe_configs(asker, kind, name)
+    assert alter(asker, kind, name, (key, value, SET), validate_only=True) == expected_code
+    assert alter(asker, kind, name, (key, value, SET)) == expected_code
+    assert replace(asker, kind, name, **{key: value}) == expected_code
+    assert describe_configs(asker, kind, name) == before
     asker.state.logs.close(now_ms=asker.state.clock.now_ms)
-    assert described(make_asker(data_dir=str(tmp_path)), kind, name) == before
+    assert describe_configs(make_asker(data_dir=str(tmp_path)), kind, name) == before
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_a_setting_that_no_broker_knows_is_kept_and_not_shown(make_asker, tmp_pa
     """Kafka 4.3.1 lists it for all brokers without its value, as of an unknown type, and so it is after a restart."""
     asker = make_asker(data_dir=str(tmp_path))
     assert alter(asker, BROKER, "", (key, "1", SET)) == 0
-    shown = described(asker, BROKER, "")
-    assert shown == {key: (None, 3, [(key, None, 3)])}
+    configs = describe_configs(asker, BROKER, "")
+    assert configs == {key: (None, 3, [(key, None, 3)])}
     asker.state.logs.close(now_ms=asker.state.clock.now_ms)
-    assert described(make_asker(data_dir=str(tmp_path)), BROKER, "") == shown
+    assert describe_configs(make_asker(data_dir=str(tmp_path)), BROKER, "") == configs
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_a_setting_that_no_broker_knows_is_kept_and_not_shown(make_asker, tmp_pa
 def test_a_list_begins_from_its_default(asker, kind, name, key, operation, value, result):
     asker.create()
     assert alter(asker, kind, name, (key, value, operation)) == 0
-    assert described(asker, kind, name)[key][0] == result
+    assert describe_configs(asker, kind, name)[key][0] == result
     asker.create("another")
-    assert described(asker, TOPIC, "another")["cleanup.policy"][0] == (result if kind == BROKER else "delete")
+    assert describe_configs(asker, TOPIC, "another")["cleanup.policy"][0] == (result if kind == BROKER else "delete")
 
 
 def test_a_topic_without_a_cleanup_policy_keeps_its_segments(asker):
@@ -152,22 +152,22 @@ def test_a_topic_without_a_cleanup_policy_keeps_its_segments(asker):
 def test_synonyms_name_every_source(asker):
     asker.create(retention_ms="7", flush_ms="8")
     assert alter(asker, BROKER, "", ("log.retention.ms", "6", SET)) == 0
-    rows = described(asker, TOPIC, "orders")
+    rows = describe_configs(asker, TOPIC, "orders")
     assert rows["retention.ms"] == ("7", 1, [("retention.ms", "7", 1), ("log.retention.ms", "6", 3)])
     assert rows["flush.ms"] == ("8", 1, [("flush.ms", "8", 1)])  # null by default, for brokers
     assert rows["max.message.bytes"] == ("1048588", 5, [("message.max.bytes", "1048588", 5)])
-    assert described(asker, BROKER, "")["log.retention.ms"] == ("6", 3, [("log.retention.ms", "6", 3)])
-    assert described(asker, BROKER, "1")["log.roll.ms"] == (None, 5, [])
+    assert describe_configs(asker, BROKER, "")["log.retention.ms"] == ("6", 3, [("log.retention.ms", "6", 3)])
+    assert describe_configs(asker, BROKER, "1")["log.roll.ms"] == (None, 5, [])
     assert alter(asker, BROKER, "1", ("log.retention.ms", "5", SET)) == 0
     assert alter(asker, BROKER, "", ("log.retention.ms", "4", SET)) == 0  # a node's own setting stays in effect
     values = [("log.retention.ms", "5", 2), ("log.retention.ms", "4", 3)]
-    assert described(asker, BROKER, "1")["log.retention.ms"] == ("5", 2, values)
-    assert described(asker, BROKER, "")["log.retention.ms"] == ("4", 3, values[1:])
-    assert described(asker, TOPIC, "orders")["retention.ms"][2][1:] == values
+    assert describe_configs(asker, BROKER, "1")["log.retention.ms"] == ("5", 2, values)
+    assert describe_configs(asker, BROKER, "")["log.retention.ms"] == ("4", 3, values[1:])
+    assert describe_configs(asker, TOPIC, "orders")["retention.ms"][2][1:] == values
     assert asker.state.settings.text("log.retention.ms") == "5"
     assert alter(asker, BROKER, "1", ("log.retention.ms", "", DELETE)) == 0
     assert asker.state.settings.text("log.retention.ms") == "4"
-    group = described(asker, GROUP, "readers")
+    group = describe_configs(asker, GROUP, "readers")
     assert group["share.session.timeout.ms"] == ("45000", 5, [("group.share.session.timeout.ms", "45000", 5)])
     assert group["share.isolation.level"] == ("read_uncommitted", 5, [("share.isolation.level", "read_uncommitted", 5)])
 
@@ -203,11 +203,11 @@ def test_settings_of_nodes_and_of_all_nodes_stay_apart_over_a_restart(make_asker
     asker.state.logs.close(now_ms=asker.state.clock.now_ms)
     asker = open_again()
     for node, own in (("1", "5200"), ("2", "5100")):
-        row = described(asker, BROKER, node)["log.retention.ms"]
+        row = describe_configs(asker, BROKER, node)["log.retention.ms"]
         assert row[:2] == (own, 2)
         assert [value for _, value, _ in row[2]] == [own, "5300", "3"]
     assert asker.state.settings.text("log.retention.ms") == "5200"  # of the node with the lowest id
-    group = described(asker, GROUP, "readers")["consumer.assignment.interval.ms"]
+    group = describe_configs(asker, GROUP, "readers")["consumer.assignment.interval.ms"]
     assert group[:2] == ("5200", 2)
     assert group[2][:3] == [(name, "5200", 2), (name, "5300", 3), (name, "5000", 4)]
     for node in ("1", "2", ""):
@@ -272,9 +272,9 @@ STORES = {"ssl.keystore.location", "ssl.truststore.location"}
     value=st.text(max_size=12) | st.sampled_from(["1_0", "٣", "1e3", "NaN", "0x1"]),
 )
 def test_any_value_is_taken_once_normalized_or_refused_by_name(name, value):
-    said = ""
+    message = ""
     try:
-        kept = normalize_value(name, value)
+        normalized_value = normalize_value(name, value)
     except OptionError as error:
-        said = str(error)
-    assert name in said if said else normalize_value(name, kept) == kept
+        message = str(error)
+    assert name in message if message else normalize_value(name, normalized_value) == normalized_value

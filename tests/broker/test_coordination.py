@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from tests.broker.polling import polled_by_librdkafka
+from tests.broker.polling import poll_with_librdkafka
 
 from kafkaframes.broker import Broker
 from kafkaframes.storage.files.names import TopicPartition
@@ -32,7 +32,7 @@ def test_members_what_they_have_and_what_they_have_committed(broker, protocol):
     )
     try:
         consumer.subscribe(["orders"])
-        record = polled_by_librdkafka(consumer)
+        record = poll_with_librdkafka(consumer)
         consumer.commit(message=record, asynchronous=False)
         broker.wait_for(lambda: broker.groups[protocol].state == "Stable")
         group = broker.groups[protocol]
@@ -52,10 +52,10 @@ def test_an_open_transaction_is_seen_and_its_end(broker):
     producer.begin_transaction()
     producer.produce("orders", b"z", partition=1)
     producer.flush()
-    found = broker.transactions["billing"]
-    assert found.is_open
-    assert found.partitions == (TopicPartition("orders", 1),)
-    assert found.started_ms is not None
+    transaction = broker.transactions["billing"]
+    assert transaction.is_open
+    assert transaction.partitions == (TopicPartition("orders", 1),)
+    assert transaction.started_ms is not None
     producer.commit_transaction()
     broker.wait_for(lambda: broker.transactions["billing"].state == "CompleteCommit")
     assert not broker.transactions["billing"].is_open

@@ -60,16 +60,16 @@ def test_each_version_of_fetch_gives_a_format_that_it_carries(asker, version, co
     assert values_of(row.records) == [b"a", b"b"]
     assert magics_of(row.records) == {magic_for(version)}
     assert offsets_of(row.records) == [0, 1]
-    lost = asker.state.counters["lost timestamps"]
-    assert lost == (2 if version < 2 else 0)
+    lost_count = asker.state.counters["lost timestamps"]
+    assert lost_count == (2 if version < 2 else 0)
 
 
 @pytest.mark.parametrize(("setting", "magic"), [("0.9.0", 0), ("0.10.0", 1), ("0.11.0", 2)])
 def test_a_topic_is_written_in_its_format_version(asker, setting, magic):
     asker.create(message_format_version=setting)
-    for sent in (0, 1, 2):
-        version = {0: 1, 1: 2, 2: 9}[sent]
-        assert asker.produce(batch(b"x", magic=sent, codec="gzip"), version=version).error_code == 0
+    for sent_magic in (0, 1, 2):
+        version = {0: 1, 1: 2, 2: 9}[sent_magic]
+        assert asker.produce(batch(b"x", magic=sent_magic, codec="gzip"), version=version).error_code == 0
     assert magics_of(asker.fetch(0).records) == {magic}
     assert values_of(asker.fetch(0).records) == [b"x"] * 3
 
@@ -129,12 +129,12 @@ def test_a_retry_of_an_idempotent_producer_is_answered_with_the_first_offsets(as
 
 
 def test_producer_ids_are_never_given_twice_not_even_after_a_crash(make_asker, tmp_path):
-    given = []
+    producer_ids = []
     for _ in range(3):
         asker = make_asker(data_dir=str(tmp_path))
-        given += [asker.ask("InitProducerId", 1, transactional_id=None).producer_id for _ in range(3)]
+        producer_ids += [asker.ask("InitProducerId", 1, transactional_id=None).producer_id for _ in range(3)]
         asker.state.logs.abandon()
-    assert len(set(given)) == 9
+    assert len(set(producer_ids)) == 9
 
 
 def test_a_long_poll_waits_for_bytes_and_for_no_longer_than_it_says(asker):
@@ -168,8 +168,8 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(asker):
 @pytest.mark.parametrize("version", [1, 2, 3, 11])
 def test_the_first_batch_is_whole_from_version_3_on_and_cut_before(asker, version):
     asker.create(message_format_version="0.9.0" if version < 3 else "3.0-IV1")
-    sent = batch(b"a" * 1000, magic=0 if version < 3 else 2)
-    asker.produce(sent, version=1 if version < 3 else 9)
+    sent_batch = batch(b"a" * 1000, magic=0 if version < 3 else 2)
+    asker.produce(sent_batch, version=1 if version < 3 else 9)
     got = asker.fetch(0, version=version, size=100).records
     if version < 3:
         assert len(got) == 100
@@ -227,10 +227,12 @@ def test_down_conversion_can_be_forbidden(asker):
 # ------------------------------------------------------------------------------------------------ sessions
 
 
-def sessioned(asker, epoch, session_id=0, *, partitions=((0, 0),), forgotten=(), version=12):
+def fetch_in_session(asker, epoch, session_id=0, *, partitions=((0, 0),), forgotten_partitions=(), version=12):
     types = asker.types("Fetch")
     rows = [types.FetchPartition(partition=n, fetch_offset=at, partition_max_bytes=1 << 20) for n, at in partitions]
-    gone = [types.ForgottenTopic(topic="orders", partitions=list(forgotten))] if forgotten else []
+    forgotten_topics = (
+        [types.ForgottenTopic(topic="orders", partitions=list(forgotten_partitions))] if forgotten_partitions else []
+    )
     return asker.ask(
         "Fetch",
         version,
@@ -239,47 +241,49 @@ def sessioned(asker, epoch, session_id=0, *, partitions=((0, 0),), forgotten=(),
         session_id=session_id,
         session_epoch=epoch,
         topics=[types.FetchTopic(topic="orders", partitions=rows)] if rows else [],
-        forgotten_topics_data=gone,
+        forgotten_topics_data=forgotten_topics,
     )
 
 
-def told(answer):
+def partition_indexes(answer):
     return [row.partition_index for topic in answer.responses for row in topic.partitions]
 
 
 def test_an_incremental_fetch_tells_only_what_changed(asker):
     asker.create(partitions=3)
-    first = sessioned(asker, 0, partitions=((0, 0), (1, 0), (2, 0)))
+    first = fetch_in_session(asker, 0, partitions=((0, 0), (1, 0), (2, 0)))
     assert first.session_id
-    assert told(first) == [0, 1, 2]
-    assert told(sessioned(asker, 1, first.session_id, partitions=())) == []
+    assert partition_indexes(first) == [0, 1, 2]
+    assert partition_indexes(fetch_in_session(asker, 1, first.session_id, partitions=())) == []
     asker.produce(batch(b"x"), partition=1)
-    second = sessioned(asker, 2, first.session_id, partitions=())
-    assert told(second) == [1]
-    assert told(sessioned(asker, 3, first.session_id, partitions=((1, 1),))) == []
+    second = fetch_in_session(asker, 2, first.session_id, partitions=())
+    assert partition_indexes(second) == [1]
+    assert partition_indexes(fetch_in_session(asker, 3, first.session_id, partitions=((1, 1),))) == []
     asker.produce(batch(b"x"), partition=1)
-    assert told(sessioned(asker, 4, first.session_id, partitions=(), forgotten=(1,))) == []
+    assert (
+        partition_indexes(fetch_in_session(asker, 4, first.session_id, partitions=(), forgotten_partitions=(1,))) == []
+    )
 
 
 def test_wrong_sessions_are_refused_by_name(asker):
     asker.create()
-    first = sessioned(asker, 0)
-    assert sessioned(asker, 5, first.session_id).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert sessioned(asker, 1, 12345).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    first = fetch_in_session(asker, 0)
+    assert fetch_in_session(asker, 5, first.session_id).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert fetch_in_session(asker, 1, 12345).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     types = asker.types("Fetch")
-    switched = types(session_id=first.session_id, session_epoch=1, max_wait_ms=0)
-    assert asker.ask("Fetch", 13, body=switched).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    assert sessioned(asker, -1, first.session_id).error_code == 0
+    request = types(session_id=first.session_id, session_epoch=1, max_wait_ms=0)
+    assert asker.ask("Fetch", 13, body=request).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert fetch_in_session(asker, -1, first.session_id).error_code == 0
     assert len(asker.state.fetch_sessions) == 0
 
 
 def test_slots_are_bounded_and_the_oldest_session_goes(make_asker):
     asker = make_asker(config={"max.incremental.fetch.session.cache.slots": "2"})
     asker.create()
-    ids = [sessioned(asker, 0).session_id for _ in range(3)]
+    ids = [fetch_in_session(asker, 0).session_id for _ in range(3)]
     assert len(asker.state.fetch_sessions) == 2
-    assert sessioned(asker, 1, ids[0]).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessioned(asker, 1, ids[2]).error_code == 0
+    assert fetch_in_session(asker, 1, ids[0]).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert fetch_in_session(asker, 1, ids[2]).error_code == 0
 
 
 # ------------------------------------------------------------------------------------------------ offsets
@@ -316,8 +320,8 @@ def test_the_end_of_a_leader_epoch(asker):
     def end(epoch):
         row = types.OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
         topics = [types.OffsetForLeaderTopic(topic="orders", partitions=[row])]
-        found = asker.ask("OffsetForLeaderEpoch", 3, topics=topics).topics[0].partitions[0]
-        return found.leader_epoch, found.end_offset
+        partition = asker.ask("OffsetForLeaderEpoch", 3, topics=topics).topics[0].partitions[0]
+        return partition.leader_epoch, partition.end_offset
 
     assert [end(epoch) for epoch in (0, 1, 2)] == [(0, 2), (1, 3), (-1, -1)]
 
@@ -355,10 +359,10 @@ def test_sets_with_holes_are_taken_as_the_topic_says(asker, setting, magic, offs
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "zstd"])
 def test_batches_that_end_in_a_hole_lose_no_record(make_asker, tmp_path, setting, codec):
     """Compaction leaves such batches; what is taken is served, and the directory is whole."""
-    kept = build_records({"value": [b"a", b"b", b"c"], "offset": [0, 1, 2]}, codec=codec)
+    records = build_records({"value": [b"a", b"b", b"c"], "offset": [0, 1, 2]}, codec=codec)
     asker = make_asker(data_dir=str(tmp_path))
     asker.create(kafkaframes_on_noncontiguous=setting)
-    errors = [asker.produce(hole_at_end(kept, 3)).error_code, asker.produce(kept).error_code]
+    errors = [asker.produce(hole_at_end(records, 3)).error_code, asker.produce(records).error_code]
     assert errors == {"reject": [87, 0], "keep": [0, 87], "reassign": [0, 0]}[setting]
     assert offsets_of(asker.fetch(0, version=11).records) == list(range(3 * errors.count(0)))
     asker.state.logs.close(now_ms=asker.state.clock.now_ms)
@@ -369,9 +373,9 @@ def test_batches_that_end_in_a_hole_lose_no_record(make_asker, tmp_path, setting
 @pytest.mark.parametrize("offset", [-3, -(2**63), 2**63 - 1])
 def test_offsets_that_no_record_has_are_refused_by_a_topic_that_keeps_them(asker, magic, offset):
     asker.create(kafkaframes_on_noncontiguous="keep", message_format_version={1: "0.10.0", 2: "3.0"}[magic])
-    sent = build_records({"value": [b"a"]}, record_format=magic)
-    row = asker.produce(offset.to_bytes(8, "big", signed=True) + sent[8:], version=2 if magic == 1 else 9)
+    sent_batch = build_records({"value": [b"a"]}, record_format=magic)
+    row = asker.produce(offset.to_bytes(8, "big", signed=True) + sent_batch[8:], version=2 if magic == 1 else 9)
     assert row.error_code == ErrorCode.INVALID_RECORD
     if magic == 2:  # Produce 2 has no field for a message
-        bound = "offsets start at 0" if offset < 0 else f"offsets end at {2**63 - 2}"
-        assert row.error_message == f"offsets {offset} to {offset}: {bound}"
+        reason = "offsets start at 0" if offset < 0 else f"offsets end at {2**63 - 2}"
+        assert row.error_message == f"offsets {offset} to {offset}: {reason}"

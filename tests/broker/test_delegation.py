@@ -48,7 +48,7 @@ def expire(asker, hmac, period_ms=-1):
     return answer.error_code, answer.expiry_timestamp_ms
 
 
-def described(asker, *owners, version=3):
+def describe_tokens(asker, *owners, version=3):
     types = asker.types("DescribeDelegationToken")
     rows = [types.DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners] or None
     answer = asker.ask("DescribeDelegationToken", version, owners=rows)
@@ -68,7 +68,7 @@ def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(asker, version):
     assert renew(asker, made.hmac, HOUR_MS) == (0, now + DAY_MS // 2 + HOUR_MS)
     for period_ms in (30 * DAY_MS, 0):  # Kafka 3.9.1 and 4.3.1: the usual period at most
         assert renew(asker, made.hmac, period_ms) == (0, now + DAY_MS * 3 // 2)
-    code, (token,) = described(asker)
+    code, (token,) = describe_tokens(asker)
     assert (code, token.token_id, token.hmac) == (0, made.token_id, made.hmac)
     assert token.expiry_timestamp == now + DAY_MS * 3 // 2
     assert [(one.principal_type, one.principal_name) for one in token.renewers] == [("User", "bob")]
@@ -76,36 +76,36 @@ def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(asker, version):
 
 
 def test_what_is_refused(asker, make_asker):
-    made = create(asker)
+    token = create(asker)
     mallory = as_user(asker, "mallory")
-    assert renew(mallory, made.hmac)[0] == expire(mallory, made.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    assert renew(mallory, token.hmac)[0] == expire(mallory, token.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert renew(mallory, b"no such token") == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, -1)
-    refused = create(mallory, renewers=[("Group", "all")])
-    assert (refused.error_code, refused.hmac, refused.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, b"", -1)
+    refusal = create(mallory, renewers=[("Group", "all")])
+    assert (refusal.error_code, refusal.hmac, refusal.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, b"", -1)
     asker.session = Session()
     not_allowed = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    assert [create(asker).error_code, renew(asker, made.hmac)[0], described(asker)[0]] == [not_allowed] * 3
+    assert [create(asker).error_code, renew(asker, token.hmac)[0], describe_tokens(asker)[0]] == [not_allowed] * 3
     asker.session = Session(principal="User:alice", memory={"by_token": True})
     assert create(asker).error_code == not_allowed
     without_key = as_user(make_asker(), "alice")
-    disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    disabled_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     codes = [create(without_key).error_code, renew(without_key, b"")[0], expire(without_key, b"")[0]]
-    assert [*codes, described(without_key)[0]] == [disabled] * 4
+    assert [*codes, describe_tokens(without_key)[0]] == [disabled_code] * 4
 
 
 def test_a_token_that_is_over_is_known_for_an_hour(asker):
     hmac = create(asker).hmac
     asker.state.clock.advance(DAY_MS / 1000 + 1)
-    expired = ErrorCode.DELEGATION_TOKEN_EXPIRED
-    assert renew(asker, hmac)[0] == expire(asker, hmac, 1000)[0] == expired
-    assert len(described(asker)[1]) == 1
+    expired_code = ErrorCode.DELEGATION_TOKEN_EXPIRED
+    assert renew(asker, hmac)[0] == expire(asker, hmac, 1000)[0] == expired_code
+    assert len(describe_tokens(asker)[1]) == 1
     asker.state.clock.advance(HOUR_MS / 1000 + 1)
     assert renew(asker, hmac)[0] == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-    assert described(asker) == (0, [])
+    assert describe_tokens(asker) == (0, [])
     hmac = create(asker).hmac
     assert expire(asker, hmac, 1000) == (0, asker.state.clock.now_ms + 1000)
     assert expire(asker, hmac) == (0, asker.state.clock.now_ms)
-    assert described(asker) == (0, [])
+    assert describe_tokens(asker) == (0, [])
 
 
 def test_tokens_of_others_are_made_and_seen_by_those_who_may(make_asker):
@@ -120,16 +120,16 @@ def test_tokens_of_others_are_made_and_seen_by_those_who_may(make_asker):
     )
     asker = make_asker(config=KEY, access=access)
     for_alice = {"owner_principal_type": "User", "owner_principal_name": "alice"}
-    refused = create(as_user(asker, "mallory"), **for_alice)
-    assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    made = create(as_user(asker, "gateway"), **for_alice)
-    assert (made.error_code, made.principal_name, made.token_requester_principal_name) == (0, "alice", "gateway")
+    refusal = create(as_user(asker, "mallory"), **for_alice)
+    assert refusal.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    token = create(as_user(asker, "gateway"), **for_alice)
+    assert (token.error_code, token.principal_name, token.token_requester_principal_name) == (0, "alice", "gateway")
     for name, count in {"gateway": 1, "alice": 1, "auditor": 1, "mallory": 0}.items():
-        assert len(described(as_user(asker, name))[1]) == count, name
-    assert len(described(as_user(asker, "alice"), "alice")[1]) == 1
-    assert len(described(asker, "bob")[1]) == 0
-    access.add(rule("mallory", TOKEN, made.token_id, DESCRIBE))
-    assert len(described(as_user(asker, "mallory"))[1]) == 1
+        assert len(describe_tokens(as_user(asker, name))[1]) == count, name
+    assert len(describe_tokens(as_user(asker, "alice"), "alice")[1]) == 1
+    assert len(describe_tokens(asker, "bob")[1]) == 0
+    access.add(rule("mallory", TOKEN, token.token_id, DESCRIBE))
+    assert len(describe_tokens(as_user(asker, "mallory"))[1]) == 1
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -140,7 +140,7 @@ def test_a_token_lets_its_owner_in_until_it_ends(tmp_path, mechanism):
     security = Security(users={"alice": "secret"})
     with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
         now = broker.clock.now_ms
-        token = broker.call(lambda state: _made(state, now))
+        token = broker.call(lambda state: create_token(state, now))
         secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.hmac_of(token))).decode()
     name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
     with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
@@ -162,7 +162,7 @@ def test_a_token_lets_its_owner_in_until_it_ends(tmp_path, mechanism):
         assert proven("alice", "secret", "").by_token is False
 
 
-def _made(state, now_ms):
+def create_token(state, now_ms):
     token = state.credentials.tokens.create("User:alice", "User:alice", [], -1, now_ms)
     state.save_tokens()
     return token
@@ -172,26 +172,26 @@ def test_the_secret_key_is_told_to_nobody():
     with Broker(config=KEY) as broker:
         admin = confluent.admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         resource = confluent.admin.ConfigResource(confluent.admin.ResourceType.BROKER, "1")
-        found = admin.describe_configs([resource])[resource].result(60)["delegation.token.secret.key"]
-        assert (found.value, found.is_sensitive) == (None, True)
+        config = admin.describe_configs([resource])[resource].result(60)["delegation.token.secret.key"]
+        assert (config.value, config.is_sensitive) == (None, True)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_our_client_comes_in_by_a_token_and_only_where_it_says_so(mechanism):
     with Broker(security=Security(users={"alice": "secret"}), config=KEY) as broker:
-        token = broker.call(lambda state: _made(state, state.clock.now_ms))
+        token = broker.call(lambda state: create_token(state, state.clock.now_ms))
         secret = base64.b64encode(broker.call(lambda state: state.credentials.tokens.hmac_of(token))).decode()
-        told = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+        properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         login = f'{module} required username="{token.token_id}" password="{secret}"'
         for way in (
             {"sasl.jaas.config": f'{login} tokenauth="true";'},
             {"sasl_username": token.token_id, "sasl_password": secret, "sasl_tokenauth": "true"},
         ):
-            with Admin({"bootstrap.servers": broker.bootstrap_servers, **told, **way}) as admin:
+            with Admin({"bootstrap.servers": broker.bootstrap_servers, **properties, **way}) as admin:
                 assert admin.list_topics() == []
                 assert "User:alice" in {one.session.principal for one in broker.connections()}
-        without = {"bootstrap.servers": broker.bootstrap_servers, **told, "sasl.jaas.config": f"{login};"}
+        without = {"bootstrap.servers": broker.bootstrap_servers, **properties, "sasl.jaas.config": f"{login};"}
         with pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"), Admin(without) as admin:
             admin.list_topics()
 

@@ -70,10 +70,10 @@ def test_a_hundred_partitions_are_written_and_read_by_eight_clients(tmp_path, du
         assert failures == []
         with Consumer(server, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("t", number) for number in range(PARTITIONS)])
-            found, deadline = [], time.monotonic() + 120
-            while len(found) < CLIENTS * PARTITIONS and time.monotonic() < deadline:
-                found += [(one.partition, one.value) for one in consumer.poll(1.0)]
-        assert len(found) == len(set(found)) == CLIENTS * PARTITIONS
+            values, deadline = [], time.monotonic() + 120
+            while len(values) < CLIENTS * PARTITIONS and time.monotonic() < deadline:
+                values += [(one.partition, one.value) for one in consumer.poll(1.0)]
+        assert len(values) == len(set(values)) == CLIENTS * PARTITIONS
         text = end(process)
         assert "offline" not in text
         assert "Traceback" not in text
@@ -116,12 +116,12 @@ class ShortDisk(LocalDisk):
 
     def fail(self, effect, code, times):
         def raise_error(*_, **__):
-            left[0] -= 1
-            if not left[0]:
+            remaining_writes[0] -= 1
+            if not remaining_writes[0]:
                 vars(self).pop(effect)
             raise OSError(code, os.strerror(code))
 
-        left = [times]
+        remaining_writes = [times]
         vars(self)[effect] = raise_error
 
 

@@ -35,9 +35,9 @@ def test_a_full_disk_takes_what_finds_room_and_refuses_the_rest(disk):
     file = over.open_file("/a")
     faults.on("write").full(after_bytes=5)
     file.write(0, b"abc")
-    with pytest.raises(OSError, match="No space left") as refused:
+    with pytest.raises(OSError, match="No space left") as error:
         file.write(3, b"defg")
-    assert (refused.value.errno, refused.value.filename) == (errno.ENOSPC, "/a")
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, "/a")
     assert over.read("/a") == b"abcde"
     with pytest.raises(OSError, match="No space left"):
         file.write(5, b"x")
@@ -152,27 +152,29 @@ def small_disk(tmp_path):
     place.mkdir()
     if shutil.which("mount") is None or os.geteuid():
         pytest.skip("mounting a file system is root's")
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.decode().strip()}")
+    process = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], capture_output=True, check=False
+    )
+    if process.returncode:
+        pytest.skip(f"no file system can be mounted here: {process.stderr.decode().strip()}")
     yield place
     subprocess.run(["umount", place], check=True)
 
 
 def test_a_real_file_system_that_fills_up_is_written_to_again_when_there_is_room(small_disk):
-    taken = 0
+    accepted_count = 0
     with Broker(data_dir=small_disk / "data") as broker:
         broker.create_topic("orders", segment_index_bytes=65536)
         code = 0
         while code == 0:
             code = code_of(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9))
-            taken += code == 0
-        assert (code, taken > 50) == (STORAGE, True)
+            accepted_count += code == 0
+        assert (code, accepted_count > 50) == (STORAGE, True)
         assert code_of(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9)) == STORAGE
         subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
         for _ in range(10):
             assert code_of(ask(broker.port, frame_of(0, -1, value=b"y" * 20_000), 9)) == 0
-        assert [record.value[:1] for record in broker.records("orders")] == [b"x"] * taken + [b"y"] * 10
+        assert [record.value[:1] for record in broker.records("orders")] == [b"x"] * accepted_count + [b"y"] * 10
     assert verify_log(small_disk / "data", deep=True).report.is_sound
 
 

@@ -52,8 +52,8 @@ def test_the_header_has_the_version_that_the_specs_ask_for(asker):
     spec = json.loads(to_text(catalog.load("HeartbeatRequest")))
     spec["headerVersions"] = {"0-3": "1", "4+": "3"}
     own = load_message(json.dumps(spec))
-    served = serve_specs([own, catalog.load("HeartbeatResponse")])
-    asker.dispatcher.apis, asker.dispatcher.class_of = served.apis, served.class_of
+    served_apis = serve_specs([own, catalog.load("HeartbeatResponse")])
+    asker.dispatcher.apis, asker.dispatcher.class_of = served_apis.apis, served_apis.class_of
     body = message("HeartbeatRequest", specs=[own])(group_id="g")
     frame = encode_request(body, 4, client_id="me", client_instance_id=UUID(int=7), header_tags=[(3, b"trace")])
     request = asker.dispatcher.request_of(frame, asker.session)

@@ -57,14 +57,14 @@ class Writer(threading.Thread):
     def __init__(self, port, producer_id, first):
         super().__init__(daemon=True)
         self.port, self.producer_id, self.next = port, producer_id, first
-        self.acknowledged = []
+        self.acknowledged_values = []
 
     def run(self):
         try:
             while True:
                 answer = ask(self.port, frame_of(self.next, self.producer_id), 9)
                 assert answer.responses[0].partition_responses[0].error_code == 0
-                self.acknowledged.append(self.next)
+                self.acknowledged_values.append(self.next)
                 self.next += 1
         except OSError:
             return
@@ -82,7 +82,7 @@ def make_topic(port):
 
 
 def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothing(tmp_path):
-    acknowledged, producer_id, first = [], None, 0
+    acknowledged_values, producer_id, first = [], None, 0
     for _ in range(2):
         process, port = start(tmp_path)
         try:
@@ -92,19 +92,19 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothi
             writer = Writer(port, producer_id, first)
             writer.start()
             deadline = time.monotonic() + 60
-            while len(writer.acknowledged) < 15 and time.monotonic() < deadline:
+            while len(writer.acknowledged_values) < 15 and time.monotonic() < deadline:
                 time.sleep(0.01)
         finally:
             process.send_signal(signal.SIGKILL)
             process.wait(60)
             process.stderr.close()
         writer.join(60)
-        acknowledged += writer.acknowledged
+        acknowledged_values += writer.acknowledged_values
         first = writer.next  # the one that was on its way is sent again: it may be there already
-    assert len(acknowledged) > 20
+    assert len(acknowledged_values) > 20
     with Broker(data_dir=tmp_path) as broker:
         there = [int(record.value) for record in broker.records("orders")]
-    assert set(acknowledged) <= set(there)
+    assert set(acknowledged_values) <= set(there)
     assert len(there) == len(set(there))
     assert there == sorted(there)
 
@@ -138,16 +138,18 @@ def test_a_tail_torn_at_every_byte_leaves_the_batches_before_it(rest):
     path = f"/data/orders-0/{0:020}.log"
     whole = disk.read(path)
     size = len(whole) // 4
-    for cut in range(2 * size, len(whole)):
+    for cut_at in range(2 * size, len(whole)):
         file = disk.open_file(path)
         file.truncate(0)
-        file.write(0, whole[:cut] + rest)
-        count = next(n for n in (4, 3, 2) if (whole[:cut] + rest).startswith(whole[: n * size]))  # zeros may be right
+        file.write(0, whole[:cut_at] + rest)
+        count = next(
+            n for n in (4, 3, 2) if (whole[:cut_at] + rest).startswith(whole[: n * size])
+        )  # zeros may be right
         again = open_broker(data_dir="/data", disk=disk)
         log = again.topics["orders"].partitions[0].log
         assert log.log_end_offset == log.high_watermark == count
-        found = read_values(log.read(0, max_bytes=1 << 20).records)
-        assert [one.records[0].value for one in found] == [b"%d" % number for number in range(count)]
+        batches = read_values(log.read(0, max_bytes=1 << 20).records)
+        assert [one.records[0].value for one in batches] == [b"%d" % number for number in range(count)]
         again.logs.abandon()
 
 

@@ -33,11 +33,11 @@ def first_port(broker):
 def row(broker, topic="orders", index=0):
     """Return leader, leader epoch, replicas, ISR and offline replicas, which both requests tell alike."""
     port, types = first_port(broker), message("DescribeTopicPartitionsRequest")
-    (found,) = ask(port, "DescribeTopicPartitions", 0, topics=[types.TopicRequest(name=topic)]).topics
+    (topic_row,) = ask(port, "DescribeTopicPartitions", 0, topics=[types.TopicRequest(name=topic)]).topics
     (same,) = (one for one in ask(port, "Metadata", 9, topics=None).topics if one.name == topic)
     rows = [
         (one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes, one.offline_replicas)
-        for one in (found.partitions[index], same.partitions[index])
+        for one in (topic_row.partitions[index], same.partitions[index])
     ]
     assert rows[0] == rows[1]
     return rows[0]
@@ -45,8 +45,8 @@ def row(broker, topic="orders", index=0):
 
 def elect(broker, kind, topic="orders", index=0):
     types = message("ElectLeadersRequest")
-    asked = [types.TopicPartitions(topic=topic, partitions=[index])]
-    answer = ask(first_port(broker), "ElectLeaders", 2, election_type=kind, topic_partitions=asked)
+    topic_row = [types.TopicPartitions(topic=topic, partitions=[index])]
+    answer = ask(first_port(broker), "ElectLeaders", 2, election_type=kind, topic_partitions=topic_row)
     return answer.replica_election_results[0].partition_result[0].error_code
 
 
@@ -66,9 +66,15 @@ def test_three_replicas_are_told_and_leaders_move_and_go_home():
             assert (epoch, replicas[0], sorted(replicas), in_sync, offline) == (0, leader, [1, 2, 3], replicas, [])
         broker.kill(node=2)
         for index, (leader, _, replicas, _, _) in enumerate(before):
-            left = [number for number in replicas if number != 2]
-            moved = leader == 2
-            assert row(broker, index=index) == (left[0], int(moved), replicas, left, [2])
+            remaining_replicas = [number for number in replicas if number != 2]
+            has_moved = leader == 2
+            assert row(broker, index=index) == (
+                remaining_replicas[0],
+                int(has_moved),
+                replicas,
+                remaining_replicas,
+                [2],
+            )
         led_by_2 = next(index for index, one in enumerate(before) if one[0] == 2)
         assert elect(broker, PREFERRED, index=led_by_2) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         broker.start_node(2)
@@ -167,10 +173,10 @@ def test_assignments_are_stored_and_read_again(tmp_path):
     with Broker(cluster=3, data_dir=tmp_path) as broker:
         create(broker, "orders", **on(3, 1))
         create(broker, "moved", **on(3))
-        asked = types.ReassignableTopic(
+        topic_row = types.ReassignableTopic(
             name="moved", partitions=[types.ReassignablePartition(partition_index=0, replicas=[2, 1])]
         )
-        answer = ask(broker.port, "AlterPartitionReassignments", 0, topics=[asked], timeout_ms=1000)
+        answer = ask(broker.port, "AlterPartitionReassignments", 0, topics=[topic_row], timeout_ms=1000)
         assert answer.responses[0].partitions[0].error_code == 0
         assert row(broker, "moved") == (2, 1, [2, 1], [2, 1], [])
     with Broker(cluster=3, data_dir=tmp_path) as broker:
@@ -185,10 +191,10 @@ def test_new_partitions_have_as_many_replicas_as_the_first():
         create(broker, "orders", **on(3, 1))
         types = message("CreatePartitionsRequest")
 
-        def add(count, *assigned):
-            rows = [types.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assigned]
-            asked = types.CreatePartitionsTopic(name="orders", count=count, assignments=rows or None)
-            answer = ask(broker.port, "CreatePartitions", 3, topics=[asked], timeout_ms=1000, validate_only=False)
+        def add(count, *assignments):
+            rows = [types.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments]
+            topic_row = types.CreatePartitionsTopic(name="orders", count=count, assignments=rows or None)
+            answer = ask(broker.port, "CreatePartitions", 3, topics=[topic_row], timeout_ms=1000, validate_only=False)
             return answer.results[0].error_code
 
         assert add(2, [2]) == add(2, [2, 2]) == add(2, [2, 9]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -204,8 +210,8 @@ def test_nodes_tell_the_directories_of_their_own_replicas():
         ports = broker.call(
             lambda state: [next(iter(one.endpoints.values())).port for one in state.nodes.by_id.values()]
         )
-        told = [ask(port, "DescribeLogDirs", 1, topics=None).results[0].topics for port in ports]
-        assert [[one.name for one in topics] for topics in told] == [[], ["orders"]]
+        topics_by_node = [ask(port, "DescribeLogDirs", 1, topics=None).results[0].topics for port in ports]
+        assert [[one.name for one in topics] for topics in topics_by_node] == [[], ["orders"]]
 
 
 def test_groups_of_other_nodes_keep_their_coordinator():
@@ -228,24 +234,24 @@ def test_groups_of_other_nodes_keep_their_coordinator():
 def test_a_producer_loses_nothing_while_nodes_are_killed_in_turn():
     with Broker(cluster=3) as broker:
         create(broker, "orders", num_partitions=6, replication_factor=3)
-        sent, is_over = [], threading.Event()
+        sent_values, is_over = [], threading.Event()
 
         def send():
             with Producer(broker.bootstrap_servers, enable_idempotence=True, linger_ms=1) as producer:
-                while not is_over.is_set() or len(sent) < 500:
-                    number = len(sent)
+                while not is_over.is_set() or len(sent_values) < 500:
+                    number = len(sent_values)
                     producer.send("orders", b"%d" % number, partition=number % 6)
-                    sent.append(number)
+                    sent_values.append(number)
                     is_over.wait(0.001)
 
         sending = threading.Thread(target=send)
         sending.start()
         for node, _ in zip(cycle([1, 2, 3]), range(6), strict=False):
             broker.kill(node=node)
-            goal = len(sent) + 20
-            broker.wait_for(partial(lambda goal: len(sent) > goal, goal))
+            goal = len(sent_values) + 20
+            broker.wait_for(partial(lambda goal: len(sent_values) > goal, goal))
             broker.start_node(node)
         is_over.set()
         sending.join(120)
-        found = [[int(one.value) for one in broker.records("orders", index)] for index in range(6)]
-        assert found == [[number for number in sent if number % 6 == index] for index in range(6)]
+        read_values = [[int(one.value) for one in broker.records("orders", index)] for index in range(6)]
+        assert read_values == [[number for number in sent_values if number % 6 == index] for index in range(6)]

@@ -89,10 +89,10 @@ def test_held_requests_are_overtaken_and_go_on_in_order(faulty):
         for v in (b"1", b"2")
     ]
     data = [faulty.types("Produce").TopicProduceData(name="orders", partition_data=[row]) for row in rows]
-    held = [faulty.send("Produce", 9, acks=1, topic_data=[one]) for one in data]
+    held_requests = [faulty.send("Produce", 9, acks=1, topic_data=[one]) for one in data]
     rule.remove()
     assert faulty.fetch(0).high_watermark == 2
-    assert [later.answer.responses[0].partition_responses[0].base_offset for later in held] == [0, 1]
+    assert [later.answer.responses[0].partition_responses[0].base_offset for later in held_requests] == [0, 1]
 
 
 def test_records_are_corrupted_in_the_answer_only(faulty):
@@ -137,8 +137,8 @@ def test_an_error_names_what_was_asked_for(faulty):
     types = faulty.types("ListOffsets")
     rows = [types.ListOffsetsPartition(partition_index=n) for n in (0, 1)]
     answer = faulty.ask("ListOffsets", 5, topics=[types.ListOffsetsTopic(name="orders", partitions=rows)])
-    found = [(answer.topics[0].name, row.partition_index, row.error_code) for row in answer.topics[0].partitions]
-    assert found == [("orders", 0, 41), ("orders", 1, 41)]
+    errors = [(answer.topics[0].name, row.partition_index, row.error_code) for row in answer.topics[0].partitions]
+    assert errors == [("orders", 0, 41), ("orders", 1, 41)]
     answer = faulty.ask("DeleteTopics", 3, topic_names=["orders"])
     assert [(row.name, row.error_code) for row in answer.responses] == [("orders", 41)]
 
@@ -198,8 +198,8 @@ def test_tags_of_headers_go_both_ways_and_are_in_the_journal():
 
 def test_a_version_that_is_not_flexible_has_no_place_for_tags():
     connection = ClientConnection(client_id="c", header_tags=[(0, b"x")])
-    sent = []
+    sent_frames = []
     for version in (8, 9):
         connection.send_request(message("MetadataRequest")(), version)
-        sent.append(connection.data_to_send())
-    assert [b"\x01\x00\x01x" in data for data in sent] == [False, True]
+        sent_frames.append(connection.data_to_send())
+    assert [b"\x01\x00\x01x" in data for data in sent_frames] == [False, True]

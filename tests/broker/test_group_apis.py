@@ -29,9 +29,9 @@ def durable(tmp_path):
 
 
 def new_broker(data_dir: str | None) -> DirectBroker:
-    made = DirectBroker(data_dir, offsets_topic_num_partitions=3)
-    made.state.create_topic("orders", 2)
-    return made
+    broker = DirectBroker(data_dir, offsets_topic_num_partitions=3)
+    broker.state.create_topic("orders", 2)
+    return broker
 
 
 def join(broker, version: int, member_id: str = "", *, group: str = "g", **changes: Any) -> Any:
@@ -81,9 +81,9 @@ def test_join(broker, version):
     assert first.leader == first.member_id
     (only,) = first.members
     assert (only.member_id, only.metadata) == (first.member_id, SUBSCRIPTION)
-    refused = join(broker, version, "nobody")
-    assert (refused.error_code, refused.generation_id) == (code("UNKNOWN_MEMBER_ID"), -1)
-    assert refused.protocol_name == (None if version >= 7 else "")
+    refusal = join(broker, version, "nobody")
+    assert (refusal.error_code, refusal.generation_id) == (code("UNKNOWN_MEMBER_ID"), -1)
+    assert refusal.protocol_name == (None if version >= 7 else "")
     wait_ms = broker.state.groups.groups["g"].rebalance_timeout_ms
     assert wait_ms == (60_000 if version >= 1 else 10_000)
 
@@ -98,12 +98,12 @@ def test_a_static_member_comes_back(broker, version):
 
 @pytest.mark.parametrize("version", versions("SyncGroup"))
 def test_sync_and_heartbeat(broker, version):
-    joined = member(broker)
-    fields = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    join_answer = member(broker)
+    fields = {"group_id": "g", "generation_id": 1, "member_id": join_answer.member_id}
     names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
-    synced = broker.send("SyncGroup", version, **fields | names)
-    assert (synced.error_code, synced.assignment) == (0, b"all")
-    assert synced.protocol_name == ("range" if version >= 5 else None)
+    sync_answer = broker.send("SyncGroup", version, **fields | names)
+    assert (sync_answer.error_code, sync_answer.assignment) == (0, b"all")
+    assert sync_answer.protocol_name == ("range" if version >= 5 else None)
     if version >= 5:
         assert broker.send("SyncGroup", version, **fields).error_code == code("INCONSISTENT_GROUP_PROTOCOL")
     wrong = broker.send("SyncGroup", version, **fields | names | {"generation_id": 2})
@@ -115,13 +115,13 @@ def test_sync_and_heartbeat(broker, version):
 
 @pytest.mark.parametrize("version", versions("LeaveGroup"))
 def test_leave(broker, version):
-    joined = member(broker)
+    join_answer = member(broker)
     if version < 3:
         assert broker.send("LeaveGroup", version, group_id="g", member_id="x").error_code == code("UNKNOWN_MEMBER_ID")
-        assert broker.send("LeaveGroup", version, group_id="g", member_id=joined.member_id).error_code == 0
+        assert broker.send("LeaveGroup", version, group_id="g", member_id=join_answer.member_id).error_code == 0
     else:
         identity = message("LeaveGroupRequest").MemberIdentity
-        members = [identity(member_id="x"), identity(member_id=joined.member_id)]
+        members = [identity(member_id="x"), identity(member_id=join_answer.member_id)]
         answer = broker.send("LeaveGroup", version, group_id="g", members=members)
         assert answer.error_code == 0
         assert [one.error_code for one in answer.members] == [code("UNKNOWN_MEMBER_ID"), 0]
@@ -130,15 +130,17 @@ def test_leave(broker, version):
 
 
 def commit(broker, version: int, *, group: str = "g", topic: str = "orders", **changes: Any) -> Any:
-    made = message("OffsetCommitRequest")
-    known = broker.state.topics.get(topic)
-    topic_id = known.topic_id if known else changes.pop("topic_id", None)
+    request_type = message("OffsetCommitRequest")
+    known_topic = broker.state.topics.get(topic)
+    topic_id = known_topic.topic_id if known_topic else changes.pop("topic_id", None)
     naming = {"topic_id": topic_id} if version >= 10 and topic_id else {"name": topic}
     rows = [
-        made.OffsetCommitRequestPartition(partition_index=index, committed_offset=index + 5, committed_metadata="m")
+        request_type.OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=index + 5, committed_metadata="m"
+        )
         for index in (0, 1)
     ]
-    topics = [made.OffsetCommitRequestTopic(partitions=rows, **naming)]
+    topics = [request_type.OffsetCommitRequestTopic(partitions=rows, **naming)]
     return broker.send("OffsetCommit", version, group_id=group, topics=topics, **changes)
 
 
@@ -147,34 +149,36 @@ def test_offsets_are_committed_and_fetched(broker, version):
     answer = commit(broker, version)
     assert [row.error_code for row in answer.topics[0].partitions] == [0, 0]
     for fetch in versions("OffsetFetch"):
-        found = fetched(broker, fetch)
-        assert [(row.partition_index, row.committed_offset, row.metadata, row.error_code) for row in found] == [
+        rows = fetch_offsets(broker, fetch)
+        assert [(row.partition_index, row.committed_offset, row.metadata, row.error_code) for row in rows] == [
             (0, 5, "m", 0),
             (1, 6, "m", 0),
         ]
 
 
 def test_groups_and_offsets_are_there_after_a_kill(durable):
-    joined = member(durable)
-    commit(durable, 8, generation_id_or_member_epoch=1, member_id=joined.member_id)
+    join_answer = member(durable)
+    commit(durable, 8, generation_id_or_member_epoch=1, member_id=join_answer.member_id)
     commit(durable, 8, group="gone")
     durable.send("DeleteGroups", 2, groups_names=["gone"])
     durable.kill()
-    assert [row.committed_offset for row in fetched(durable, 8)] == [5, 6]
+    assert [row.committed_offset for row in fetch_offsets(durable, 8)] == [5, 6]
     assert set(durable.state.groups.groups) == {"g"}
-    assert durable.send("Heartbeat", 4, group_id="g", generation_id=1, member_id=joined.member_id).error_code == 0
+    assert durable.send("Heartbeat", 4, group_id="g", generation_id=1, member_id=join_answer.member_id).error_code == 0
 
 
-def fetched(broker, version: int, *, everything: bool = False, group: str = "g", topic: str = "orders") -> list[Any]:
-    made = message("OffsetFetchRequest")
+def fetch_offsets(
+    broker, version: int, *, everything: bool = False, group: str = "g", topic: str = "orders"
+) -> list[Any]:
+    request_type = message("OffsetFetchRequest")
     if version < 8:
-        topics = None if everything else [made.OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 1])]
+        topics = None if everything else [request_type.OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 1])]
         answer = broker.send("OffsetFetch", version, group_id=group, topics=topics)
         rows = answer.topics
     else:
         naming = {"topic_id": broker.state.topics[topic].topic_id} if version >= 10 else {"name": topic}
-        topics = None if everything else [made.OffsetFetchRequestTopics(partition_indexes=[0, 1], **naming)]
-        groups = [made.OffsetFetchRequestGroup(group_id=group, topics=topics)]
+        topics = None if everything else [request_type.OffsetFetchRequestTopics(partition_indexes=[0, 1], **naming)]
+        groups = [request_type.OffsetFetchRequestGroup(group_id=group, topics=topics)]
         answer = broker.send("OffsetFetch", version, groups=groups).groups[0]
         rows = answer.topics
         if version >= 10:
@@ -185,30 +189,30 @@ def fetched(broker, version: int, *, everything: bool = False, group: str = "g",
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
 def test_what_was_not_committed_is_minus_one(broker, version):
-    rows = fetched(broker, version)
+    rows = fetch_offsets(broker, version)
     unknown = code("UNKNOWN_TOPIC_OR_PARTITION") if version == 0 else 0
     assert [(row.committed_offset, row.error_code, row.metadata) for row in rows] == [(-1, unknown, "")] * 2
     if version >= 2:
-        assert fetched(broker, version, everything=True) == []
+        assert fetch_offsets(broker, version, everything=True) == []
         commit(broker, 8)
-        assert len(fetched(broker, version, everything=True)) == 2
+        assert len(fetch_offsets(broker, version, everything=True)) == 2
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
 def test_several_groups_are_fetched_at_once(broker, version):
     commit(broker, 8)
-    made = message("OffsetFetchRequest")
-    groups = [made.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h")]
+    request_type = message("OffsetFetchRequest")
+    groups = [request_type.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h")]
     answer = broker.send("OffsetFetch", version, groups=groups)
     assert [(one.group_id, len(one.topics)) for one in answer.groups] == [("g", 1), ("h", 0)]
 
 
 def test_topics_and_partitions_that_there_are_not_are_refused_alone(broker):
-    made = message("OffsetCommitRequest")
-    row = made.OffsetCommitRequestPartition
+    request_type = message("OffsetCommitRequest")
+    row = request_type.OffsetCommitRequestPartition
     topics = [
-        made.OffsetCommitRequestTopic(name="orders", partitions=[row(partition_index=i) for i in (0, 2)]),
-        made.OffsetCommitRequestTopic(name="gone", partitions=[row(partition_index=0)]),
+        request_type.OffsetCommitRequestTopic(name="orders", partitions=[row(partition_index=i) for i in (0, 2)]),
+        request_type.OffsetCommitRequestTopic(name="gone", partitions=[row(partition_index=0)]),
     ]
     answer = broker.send("OffsetCommit", 8, group_id="g", topics=topics)
     unknown = code("UNKNOWN_TOPIC_OR_PARTITION")
@@ -220,9 +224,9 @@ def test_a_topic_id_that_there_is_not(broker):
 
     answer = commit(broker, 10, topic="gone", topic_id=UUID(int=5))
     assert [one.error_code for one in answer.topics[0].partitions] == [code("UNKNOWN_TOPIC_ID")] * 2
-    made = message("OffsetFetchRequest")
-    asked = made.OffsetFetchRequestTopics(topic_id=UUID(int=5), partition_indexes=[0])
-    group = made.OffsetFetchRequestGroup(group_id="g", topics=[asked])
+    request_type = message("OffsetFetchRequest")
+    topic_row = request_type.OffsetFetchRequestTopics(topic_id=UUID(int=5), partition_indexes=[0])
+    group = request_type.OffsetFetchRequestGroup(group_id="g", topics=[topic_row])
     answer = broker.send("OffsetFetch", 10, groups=[group])
     assert [one.error_code for one in answer.groups[0].topics[0].partitions] == [code("UNKNOWN_TOPIC_ID")]
 
@@ -231,15 +235,15 @@ def test_a_topic_id_that_there_is_not(broker):
 def test_a_commit_of_no_member_is_refused(broker, version):
     member(broker)
     if version == 0:
-        refused = commit(broker, 0)
+        refusal = commit(broker, 0)
     else:
-        refused = commit(broker, version, generation_id_or_member_epoch=1, member_id="x")
-    assert {one.error_code for one in refused.topics[0].partitions} == {code("UNKNOWN_MEMBER_ID")}
+        refusal = commit(broker, version, generation_id_or_member_epoch=1, member_id="x")
+    assert {one.error_code for one in refusal.topics[0].partitions} == {code("UNKNOWN_MEMBER_ID")}
 
 
 @pytest.mark.parametrize("version", versions("DescribeGroups"))
 def test_describe(broker, version):
-    joined = member(broker, group_instance_id="a")
+    join_answer = member(broker, group_instance_id="a")
     answer = broker.send("DescribeGroups", version, groups=["g", "none"])
     group, unknown = answer.groups
     assert (group.error_code, group.group_state, group.protocol_type, group.protocol_data) == (
@@ -250,7 +254,7 @@ def test_describe(broker, version):
     )
     (only,) = group.members
     assert (only.member_id, only.client_id, only.client_host, only.member_assignment) == (
-        joined.member_id,
+        join_answer.member_id,
         "test",
         "/127.0.0.1",
         b"all",
@@ -263,13 +267,13 @@ def test_describe(broker, version):
     assert only.member_metadata == SUBSCRIPTION
     join(broker, 3)  # the group waits for the first member to join again
     (group,) = broker.send("DescribeGroups", version, groups=["g"]).groups
-    shown = (
+    description = (
         group.group_state,
         group.protocol_data,
         group.members[0].member_metadata,
         group.members[0].member_assignment,
     )
-    assert shown == ("PreparingRebalance", "", b"", b"all")
+    assert description == ("PreparingRebalance", "", b"", b"all")
 
 
 @pytest.mark.parametrize("version", versions("ListGroups"))
@@ -301,22 +305,24 @@ def test_delete(broker, version):
 
 def test_offset_delete(broker):
     commit(broker, 8)
-    made = message("OffsetDeleteRequest")
-    row = made.OffsetDeleteRequestPartition
+    request_type = message("OffsetDeleteRequest")
+    row = request_type.OffsetDeleteRequestPartition
     topics = [
-        made.OffsetDeleteRequestTopic(name="orders", partitions=[row(partition_index=1), row(partition_index=9)]),
+        request_type.OffsetDeleteRequestTopic(
+            name="orders", partitions=[row(partition_index=1), row(partition_index=9)]
+        ),
     ]
     answer = broker.send("OffsetDelete", 0, group_id="g", topics=topics)
     codes = [one.error_code for one in answer.topics[0].partitions]
     assert (answer.error_code, codes) == (0, [code("UNKNOWN_TOPIC_OR_PARTITION"), 0])
-    assert [row.committed_offset for row in fetched(broker, 8)] == [5, -1]
+    assert [row.committed_offset for row in fetch_offsets(broker, 8)] == [5, -1]
     missing = broker.send("OffsetDelete", 0, group_id="none", topics=topics)
     assert (missing.error_code, missing.topics) == (code("GROUP_ID_NOT_FOUND"), [])
 
 
 def test_the_records_are_those_that_kafka_writes(broker):
-    joined = member(broker)
-    commit(broker, 8, generation_id_or_member_epoch=1, member_id=joined.member_id)
+    join_answer = member(broker)
+    commit(broker, 8, generation_id_or_member_epoch=1, member_id=join_answer.member_id)
     rows = [(one.key, one.value) for one in broker.state.internal.replay("__consumer_offsets")]
     read = [decode_coordinator_record("__consumer_offsets", key, value) for key, value in rows]
     assert [(one.type, one.value_version) for one in read] == [(2, 3), (2, 3), (1, 3), (1, 3)]
@@ -325,7 +331,7 @@ def test_the_records_are_those_that_kafka_writes(broker):
         "consumer",
         1,
         "range",
-        joined.member_id,
+        join_answer.member_id,
     )
     (only,) = group.members
     assert (only.subscription, only.assignment, only.client_host) == (SUBSCRIPTION, b"all", "/127.0.0.1")
@@ -347,25 +353,27 @@ def test_a_full_disk_is_not_a_lost_connection(broker, monkeypatch):
 
 def test_the_offsets_of_a_topic_that_goes_go_along(broker):
     commit(broker, 8)
-    assert len(fetched(broker, 7, everything=True)) == 2
+    assert len(fetch_offsets(broker, 7, everything=True)) == 2
     broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
-    assert fetched(broker, 7, everything=True) == []
+    assert fetch_offsets(broker, 7, everything=True) == []
 
 
 @pytest.mark.parametrize("version", versions("ConsumerGroupHeartbeat"))
 def test_consumer_groups(broker, version):
     fields = {"group_id": "cg", "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"]}
     member_id = "m" if version else ""
-    joined = broker.send(
+    heartbeat = broker.send(
         "ConsumerGroupHeartbeat", version, member_id=member_id, member_epoch=0, topic_partitions=[], **fields
     )
-    assert (joined.error_code, joined.member_epoch, bool(joined.member_id)) == (0, 2, True)
-    assert [sorted(one.partitions) for one in joined.assignment.topic_partitions] == [[0, 1]]
-    quiet = broker.send("ConsumerGroupHeartbeat", version, group_id="cg", member_id=joined.member_id, member_epoch=2)
+    assert (heartbeat.error_code, heartbeat.member_epoch, bool(heartbeat.member_id)) == (0, 2, True)
+    assert [sorted(one.partitions) for one in heartbeat.assignment.topic_partitions] == [[0, 1]]
+    quiet = broker.send("ConsumerGroupHeartbeat", version, group_id="cg", member_id=heartbeat.member_id, member_epoch=2)
     assert (quiet.error_code, quiet.assignment) == (0, None)
-    fenced = broker.send("ConsumerGroupHeartbeat", version, group_id="cg", member_id=joined.member_id, member_epoch=9)
-    assert fenced.error_code == code("FENCED_MEMBER_EPOCH")
-    assert "greater member epoch (9)" in fenced.error_message
+    fenced_answer = broker.send(
+        "ConsumerGroupHeartbeat", version, group_id="cg", member_id=heartbeat.member_id, member_epoch=9
+    )
+    assert fenced_answer.error_code == code("FENCED_MEMBER_EPOCH")
+    assert "greater member epoch (9)" in fenced_answer.error_message
     for describe in versions("ConsumerGroupDescribe"):
         group, missing = broker.send("ConsumerGroupDescribe", describe, group_ids=["cg", "none"]).groups
         (only,) = group.members

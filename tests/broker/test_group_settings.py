@@ -19,9 +19,9 @@ KINDS = ("consumer", "share", "streams")
 
 @pytest.fixture
 def broker():
-    made = DirectBroker(None)
-    made.state.create_topic("orders", 2)
-    return made
+    broker = DirectBroker(None)
+    broker.state.create_topic("orders", 2)
+    return broker
 
 
 def beat(broker: DirectBroker, kind: str, member: str = "m", epoch: int = 0) -> Any:
@@ -70,8 +70,8 @@ def test_an_assignment_stands_for_the_groups_interval(broker, kind):
     assert change(broker, kind, assignment_interval_ms="3000") == 0
     epoch = beat(broker, kind).member_epoch
     broker.clock.advance(2)
-    joined = beat(broker, kind, "n")
-    assert (joined.error_code, joined.member_epoch) == (0, epoch)
+    heartbeat = beat(broker, kind, "n")
+    assert (heartbeat.error_code, heartbeat.member_epoch) == (0, epoch)
     broker.clock.advance(1)
     assert beat(broker, kind, "n", epoch).member_epoch > epoch
 

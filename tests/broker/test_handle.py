@@ -94,15 +94,15 @@ def test_a_directory_is_served_and_not_a_byte_of_it_changes(tmp_path):
         produce(broker.port, b"1")
     (tmp_path / "kafkaframes.broker.json").unlink()  # as another broker's directory
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with Broker(serve=tmp_path) as served:
-        assert [record.value for record in served.records("orders")] == [b"1"]
-        assert produce(served.port, b"2").error_code == ErrorCode.POLICY_VIOLATION
+    with Broker(serve=tmp_path) as serving_broker:
+        assert [record.value for record in serving_broker.records("orders")] == [b"1"]
+        assert produce(serving_broker.port, b"2").error_code == ErrorCode.POLICY_VIOLATION
         types = message("FetchRequest")
         row = types.FetchPartition(partition=0, partition_max_bytes=1000)
         for version in (0, 4, 12):
             fields = {"max_bytes": 1000} if version >= 3 else {}
             topics = [types.FetchTopic(topic="orders", partitions=[row])]
-            answer = ask(served.port, "Fetch", version, topics=topics, **fields)
+            answer = ask(serving_broker.port, "Fetch", version, topics=topics, **fields)
             assert answer.responses[0].partitions[0].records
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
@@ -114,8 +114,8 @@ def test_another_brokers_directory_is_taken_only_if_asked(tmp_path):
     (tmp_path / "kafkaframes.broker.json").unlink()
     with pytest.raises(LogDirError, match="`adopt` takes it"):
         Broker(data_dir=tmp_path).start()
-    with Broker(data_dir=tmp_path, adopt=True) as adopted:
-        assert produce(adopted.port, b"2").base_offset == 1
+    with Broker(data_dir=tmp_path, adopt=True) as adopting_broker:
+        assert produce(adopting_broker.port, b"2").base_offset == 1
     with Broker(data_dir=tmp_path) as again:
         assert len(again.records("orders")) == 2
 
@@ -183,8 +183,8 @@ def test_kafkas_defaults_are_taken_but_for_what_is_set():
 
 def test_server_properties_are_read_and_what_has_no_meaning_is_named():
     text = b"# c\nnum.partitions=3\nlog.retention.hours=2\nzookeeper.connect=x:1\nbroker.id=7\n"
-    known, unknown = read_properties(text, file="server.properties")
-    assert known == {"num.partitions": "3", "log.retention.ms": "7200000", "node.id": "7"}
+    properties, unknown = read_properties(text, file="server.properties")
+    assert properties == {"num.partitions": "3", "log.retention.ms": "7200000", "node.id": "7"}
     assert unknown == ("zookeeper.connect",)
     with pytest.raises(OptionError, match="is not a property"):
         read_properties(b"num", file="server.properties")
@@ -210,8 +210,8 @@ def test_the_command_says_where_it_listens_and_stops_with_0(tmp_path):
 def test_a_release_is_played_with_exactly_its_versions(release, produce_range, formats):
     with Broker(broker_release=release) as broker:
         answer = ask(broker.port, "ApiVersions", 0)
-        told = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        assert told[0] == produce_range
+        ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        assert ranges[0] == produce_range
         broker.append("orders", [{"value": b"x"}])
         assert {batch.magic for batch in broker.call(lambda state: batches_of(state, "orders"))} == formats
         if release == "4.3":
@@ -243,10 +243,10 @@ def test_before_0_10_a_broker_closes_on_api_versions(release):
 def test_leaders_and_coordinators_move_between_virtual_nodes():
     with Broker(cluster=2) as broker:
         broker.create_topic("orders")
-        led = broker.call(lambda state: state.topics["orders"].partitions[0].leader_id)
-        broker.move_leader("orders", 0, 3 - led)
+        leader_id = broker.call(lambda state: state.topics["orders"].partitions[0].leader_id)
+        broker.move_leader("orders", 0, 3 - leader_id)
         (topic,) = ask(broker.port, "Metadata", 9, topics=None).topics
-        assert (topic.partitions[0].leader_id, topic.partitions[0].leader_epoch) == (3 - led, 1)
+        assert (topic.partitions[0].leader_id, topic.partitions[0].leader_epoch) == (3 - leader_id, 1)
         for node in (1, 2):
             broker.move_coordinator("g", node)
             assert ask(broker.port, "FindCoordinator", 2, key="g", key_type=0).node_id == node
@@ -263,8 +263,8 @@ def test_a_truncated_log_is_told_by_its_epochs():
         types = message("OffsetForLeaderEpochRequest")
         row = types.OffsetForLeaderPartition(partition=0, leader_epoch=0)
         topics = [types.OffsetForLeaderTopic(topic="orders", partitions=[row])]
-        (found,) = ask(broker.port, "OffsetForLeaderEpoch", 3, topics=topics).topics[0].partitions
-        assert (found.leader_epoch, found.end_offset) == (0, 2)
+        (epoch_end,) = ask(broker.port, "OffsetForLeaderEpoch", 3, topics=topics).topics[0].partitions
+        assert (epoch_end.leader_epoch, epoch_end.end_offset) == (0, 2)
 
 
 def test_metrics_are_served_as_prometheus_text():
@@ -329,8 +329,8 @@ def test_a_node_goes_down_and_comes_back_on_its_port():
         assert sorted(row.leader_epoch for row in answer.topics[0].partitions) == [0, 1]
         with pytest.raises(OSError, match="refused"):
             ask(before[2], "Metadata", 9, topics=None)
-        described = ask(broker.port, "DescribeCluster", 2, include_fenced_brokers=True).brokers
-        assert [(node.broker_id, node.port, node.is_fenced) for node in described] == [
+        nodes = ask(broker.port, "DescribeCluster", 2, include_fenced_brokers=True).brokers
+        assert [(node.broker_id, node.port, node.is_fenced) for node in nodes] == [
             (1, before[1], False),
             (2, before[2], True),
         ]
@@ -348,6 +348,6 @@ def test_arguments_with_parts_are_a_value_or_a_class():
     for wrong in (lambda: Broker(cluster=0), lambda: Cluster(2, ["a"])):
         with pytest.raises(OptionError):
             wrong()
-    for gone in ("nodes", "racks", "replicas", "storage", "metrics_port", "metrics_host"):
-        with pytest.raises(TypeError, match=gone):
-            Broker(**{gone: None})
+    for removed_name in ("nodes", "racks", "replicas", "storage", "metrics_port", "metrics_host"):
+        with pytest.raises(TypeError, match=removed_name):
+            Broker(**{removed_name: None})

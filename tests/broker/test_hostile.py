@@ -21,7 +21,7 @@ from kafkaframes.records.build import build_records
 BATCH = build_records({"key": [b"k"] * 3, "value": [b"v"] * 3}, codec="lz4")
 
 
-def filled(cls, version, rng, depth=0):
+def fill_message(cls, version, rng, depth=0):
     """Return a message whose arrays have rows and whose fields have values, as far as its version has them."""
     value = cls()
     for info in cls._fields:
@@ -29,7 +29,7 @@ def filled(cls, version, rng, depth=0):
             continue
         kind = info.spec.type
         if info.struct is not None:
-            row = filled(info.struct, version, rng, depth + 1)
+            row = fill_message(info.struct, version, rng, depth + 1)
             setattr(value, info.attribute, [row] if kind.is_array else row)
             continue
         made = plain(kind.element.name if kind.is_array else kind.name, info.attribute, rng)
@@ -62,16 +62,18 @@ def test_any_bytes_are_answered_or_close_the_connection(asker, api, version):
     cls = message(f"{api.name}Request")
     for _ in range(6):
         try:
-            frame = bytearray(encode_request(filled(cls, version, rng), version, client_id="x"))
+            frame = bytearray(encode_request(fill_message(cls, version, rng), version, client_id="x"))
         except Exception:  # a value that this version cannot say
             frame = bytearray(encode_request(cls(), version, client_id="x"))
         send(asker, bytes(frame))
         for _ in range(12):
-            changed = bytearray(frame)
+            mutated_frame = bytearray(frame)
             for _ in range(rng.choice([1, 1, 2, 5])):
-                if len(changed) > 10:
-                    changed[rng.randrange(8, len(changed))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
-            send(asker, bytes(changed))
+                if len(mutated_frame) > 10:
+                    mutated_frame[rng.randrange(8, len(mutated_frame))] = rng.choice(
+                        [0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)]
+                    )
+            send(asker, bytes(mutated_frame))
 
 
 def send(asker, frame):
@@ -136,13 +138,15 @@ def test_half_open_connections_are_limited():
     with Broker(config={"max.connections": 5}, journal=False) as broker:
         peers = [socket.create_connection((broker.host, broker.port), 60) for _ in range(8)]
         try:
-            closed: set[socket.socket] = set()
+            closed_sockets: set[socket.socket] = set()
             deadline = time.monotonic() + 60
-            while len(closed) < 3 and time.monotonic() < deadline:
-                closed |= set(select.select([peer for peer in peers if peer not in closed], [], [], 1)[0])
-            assert len(closed) == 3
-            assert all(_is_closed(peer) for peer in closed)
-            assert not select.select([peer for peer in peers if peer not in closed], [], [], 0.3)[0]
+            while len(closed_sockets) < 3 and time.monotonic() < deadline:
+                closed_sockets |= set(
+                    select.select([peer for peer in peers if peer not in closed_sockets], [], [], 1)[0]
+                )
+            assert len(closed_sockets) == 3
+            assert all(_is_closed(peer) for peer in closed_sockets)
+            assert not select.select([peer for peer in peers if peer not in closed_sockets], [], [], 0.3)[0]
         finally:
             for peer in peers:
                 peer.close()

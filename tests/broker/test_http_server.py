@@ -36,9 +36,9 @@ def broker():
 
 @pytest.fixture
 def control(broker):
-    made = Control(broker)
-    yield made
-    made.close()
+    control = Control(broker)
+    yield control
+    control.close()
 
 
 BODY = json.dumps({"name": "made-by-a-page"}).encode()
@@ -141,9 +141,9 @@ def _fail(_):
 
 @pytest.fixture
 def server():
-    made = HttpServer([Route("GET", "/{}", lambda asked: asked.path[0]), Route("POST", "/bad", _fail)])
-    yield made
-    made.close()
+    server = HttpServer([Route("GET", "/{}", lambda request: request.path[0]), Route("POST", "/bad", _fail)])
+    yield server
+    server.close()
 
 
 def test_a_header_is_bounded_as_a_whole(server):
@@ -166,20 +166,20 @@ def test_a_fault_inside_tells_its_kind_alone(server, capfd):
 
 def test_connections_are_bounded_and_slow_ones_ended(monkeypatch):
     monkeypatch.setattr(http_server, "TIMEOUT_SECONDS", 2.0)
-    server = HttpServer([Route("GET", "/a", lambda asked: "a")])
+    server = HttpServer([Route("GET", "/a", lambda request: "a")])
     with contextlib.ExitStack() as stack:
         stack.callback(server.close)
         clients = [
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
             for _ in range(MAX_CONNECTIONS + 20)
         ]
-        left, deadline = set(clients), time.monotonic() + 60
-        while left and time.monotonic() < deadline:  # each sends a byte now and then
-            for client in list(left):
+        open_clients, deadline = set(clients), time.monotonic() + 60
+        while open_clients and time.monotonic() < deadline:  # each sends a byte now and then
+            for client in list(open_clients):
                 try:
                     client.sendall(b"G")
                 except OSError:
-                    left.discard(client)
+                    open_clients.discard(client)
             time.sleep(0.05)
-        assert not left
+        assert not open_clients
         assert exchange(server.port, f"GET /a HTTP/1.1\r\nHost: localhost:{server.port}")[0] == 200

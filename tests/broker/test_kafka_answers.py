@@ -21,9 +21,9 @@ NIL = UUID(int=0)
 
 @pytest.fixture
 def broker():
-    made = DirectBroker(authorizer_class_name="", auto_create_topics_enable="false")
-    made.state.create_topic("orders", 1)
-    return made
+    broker = DirectBroker(authorizer_class_name="", auto_create_topics_enable="false")
+    broker.state.create_topic("orders", 1)
+    return broker
 
 
 def types(name):
@@ -36,11 +36,12 @@ def topic_id(broker):
 
 def fetch(broker, version, partitions, **fields):
     """Fetch; ``partitions``: names or ids, and for each the partitions' numbers."""
-    made = types("Fetch")
+    request_type = types("Fetch")
     by = "topic_id" if version >= 13 else "topic"
     topics = [
-        made.FetchTopic(
-            **{by: name}, partitions=[made.FetchPartition(partition=one, partition_max_bytes=1000) for one in numbers]
+        request_type.FetchTopic(
+            **{by: name},
+            partitions=[request_type.FetchPartition(partition=one, partition_max_bytes=1000) for one in numbers],
         )
         for name, numbers in partitions.items()
     ]
@@ -52,31 +53,31 @@ def fetch(broker, version, partitions, **fields):
 
 def test_produce_drops_topics_without_partitions(broker):
     """Produce 12, topics orders and none, both with an empty list: no topic is answered."""
-    made = types("Produce")
-    topics = [made.TopicProduceData(name=name) for name in ("orders", "none")]
+    request_type = types("Produce")
+    topics = [request_type.TopicProduceData(name=name) for name in ("orders", "none")]
     assert broker.send("Produce", 12, acks=-1, topic_data=topics).responses == []
 
 
 def test_list_offsets_and_delete_records_drop_them(broker):
     """ListOffsets 10 and DeleteRecords 2, the same."""
-    made = types("ListOffsets")
-    assert broker.send("ListOffsets", 10, topics=[made.ListOffsetsTopic(name="orders")]).topics == []
-    made = types("DeleteRecords")
-    assert broker.send("DeleteRecords", 2, topics=[made.DeleteRecordsTopic(name="orders")]).topics == []
+    request_type = types("ListOffsets")
+    assert broker.send("ListOffsets", 10, topics=[request_type.ListOffsetsTopic(name="orders")]).topics == []
+    request_type = types("DeleteRecords")
+    assert broker.send("DeleteRecords", 2, topics=[request_type.DeleteRecordsTopic(name="orders")]).topics == []
 
 
 def test_offset_commit_drops_them_unless_the_topic_is_unknown(broker):
     """OffsetCommit 7 of a/b and orders, both with an empty list: a/b is echoed."""
-    made = types("OffsetCommit")
-    topics = [made.OffsetCommitRequestTopic(name=name) for name in ("a/b", "orders")]
+    request_type = types("OffsetCommit")
+    topics = [request_type.OffsetCommitRequestTopic(name=name) for name in ("a/b", "orders")]
     rows = broker.send("OffsetCommit", 7, group_id="g", generation_id_or_member_epoch=-1, topics=topics).topics
     assert [(row.name, row.partitions) for row in rows] == [("a/b", [])]
 
 
 def test_offset_fetch_echoes_topics_as_they_were_requested(broker):
     """OffsetFetch 7 of orders [], orders [0, 0]: both, the partition twice."""
-    made = types("OffsetFetch").OffsetFetchRequestTopic
-    topics = [made(name="orders"), made(name="orders", partition_indexes=[0, 0])]
+    row_type = types("OffsetFetch").OffsetFetchRequestTopic
+    topics = [row_type(name="orders"), row_type(name="orders", partition_indexes=[0, 0])]
     rows = broker.send("OffsetFetch", 7, group_id="g", topics=topics).topics
     assert [[one.partition_index for one in row.partitions] for row in rows] == [[], [0, 0]]
 
@@ -86,10 +87,10 @@ def test_offset_fetch_echoes_topics_as_they_were_requested(broker):
 
 def test_offset_fetch_by_the_nil_id_is_unknown(broker):
     """OffsetFetch 10 by the nil id: UNKNOWN_TOPIC_ID for the partition."""
-    made = types("OffsetFetch")
-    topic = made.OffsetFetchRequestTopics(topic_id=NIL, partition_indexes=[0])
+    request_type = types("OffsetFetch")
+    topic = request_type.OffsetFetchRequestTopics(topic_id=NIL, partition_indexes=[0])
     (group,) = broker.send(
-        "OffsetFetch", 10, groups=[made.OffsetFetchRequestGroup(group_id="g", topics=[topic])]
+        "OffsetFetch", 10, groups=[request_type.OffsetFetchRequestGroup(group_id="g", topics=[topic])]
     ).groups
     assert group.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
@@ -97,15 +98,15 @@ def test_offset_fetch_by_the_nil_id_is_unknown(broker):
 @pytest.mark.parametrize("version", [10, 11])
 def test_metadata_before_version_12_refuses_ids(broker, version):
     """Metadata 10 and 11 by id: INVALID_REQUEST for the topic, without brokers."""
-    made = types("Metadata").MetadataRequestTopic
-    answer = broker.send("Metadata", version, topics=[made(topic_id=topic_id(broker), name="orders")])
+    row_type = types("Metadata").MetadataRequestTopic
+    answer = broker.send("Metadata", version, topics=[row_type(topic_id=topic_id(broker), name="orders")])
     assert ([row.error_code for row in answer.topics], answer.brokers) == ([ErrorCode.INVALID_REQUEST], [])
 
 
 def test_metadata_with_an_id_looks_at_no_name(broker):
     """Metadata 12 of orders' id beside the name x, and of the name orders alone: the first one, by its id."""
-    made = types("Metadata").MetadataRequestTopic
-    topics = [made(topic_id=topic_id(broker), name="x"), made(name="orders")]
+    row_type = types("Metadata").MetadataRequestTopic
+    topics = [row_type(topic_id=topic_id(broker), name="x"), row_type(name="orders")]
     rows = broker.send("Metadata", 12, topics=topics).topics
     assert [(row.name, row.error_code) for row in rows] == [("orders", 0)]
 
@@ -119,8 +120,8 @@ def test_share_coordinators_are_found_by_a_whole_key(broker):
 
 def test_describe_producers_refuses_names_that_no_topic_can_have(broker):
     """DescribeProducers 0 of a/b: INVALID_TOPIC_EXCEPTION."""
-    made = types("DescribeProducers").TopicRequest
-    (row,) = broker.send("DescribeProducers", 0, topics=[made(name="a/b", partition_indexes=[0])]).topics
+    row_type = types("DescribeProducers").TopicRequest
+    (row,) = broker.send("DescribeProducers", 0, topics=[row_type(name="a/b", partition_indexes=[0])]).topics
     assert row.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -165,27 +166,27 @@ def test_a_session_fails_without_a_known_isolation_too(broker):
 
 def test_an_offset_below_the_start_is_out_of_range_though_epochs_diverge(broker):
     """Fetch 12 of offset 0 behind epoch 0, in a log from offset 1 on: OFFSET_OUT_OF_RANGE."""
-    made = types("Produce")
-    row = made.PartitionProduceData(index=0, records=build_records({"value": [b"v", b"w"]}))
-    broker.send("Produce", 8, acks=-1, topic_data=[made.TopicProduceData(name="orders", partition_data=[row])])
-    made = types("DeleteRecords")
-    asked = made.DeleteRecordsTopic(
-        name="orders", partitions=[made.DeleteRecordsPartition(partition_index=0, offset=1)]
+    request_type = types("Produce")
+    row = request_type.PartitionProduceData(index=0, records=build_records({"value": [b"v", b"w"]}))
+    broker.send("Produce", 8, acks=-1, topic_data=[request_type.TopicProduceData(name="orders", partition_data=[row])])
+    request_type = types("DeleteRecords")
+    topic_row = request_type.DeleteRecordsTopic(
+        name="orders", partitions=[request_type.DeleteRecordsPartition(partition_index=0, offset=1)]
     )
-    broker.send("DeleteRecords", 2, topics=[asked])
-    made = types("Fetch")
-    row = made.FetchPartition(partition=0, fetch_offset=0, last_fetched_epoch=0, partition_max_bytes=1000)
-    topics = [made.FetchTopic(topic="orders", partitions=[row])]
-    (done,) = broker.send("Fetch", 12, session_epoch=-1, max_bytes=1000, topics=topics).responses
-    assert done.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    broker.send("DeleteRecords", 2, topics=[topic_row])
+    request_type = types("Fetch")
+    row = request_type.FetchPartition(partition=0, fetch_offset=0, last_fetched_epoch=0, partition_max_bytes=1000)
+    topics = [request_type.FetchTopic(topic="orders", partitions=[row])]
+    (topic_answer,) = broker.send("Fetch", 12, session_epoch=-1, max_bytes=1000, topics=topics).responses
+    assert topic_answer.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_negative_size_fails_where_there_is_something_to_read(broker):
     """Fetch 5 of orders-0 with -1 bytes: no error while the log is empty, UNKNOWN_SERVER_ERROR with a record."""
     codes = [fetch(broker, 5, {"orders": [0]}, max_bytes=-1).responses[0].partitions[0].error_code]
-    made = types("Produce")
-    row = made.PartitionProduceData(index=0, records=build_records({"key": [b"k"], "value": [b"v"]}))
-    broker.send("Produce", 8, acks=-1, topic_data=[made.TopicProduceData(name="orders", partition_data=[row])])
+    request_type = types("Produce")
+    row = request_type.PartitionProduceData(index=0, records=build_records({"key": [b"k"], "value": [b"v"]}))
+    broker.send("Produce", 8, acks=-1, topic_data=[request_type.TopicProduceData(name="orders", partition_data=[row])])
     codes.append(fetch(broker, 5, {"orders": [0]}, max_bytes=-1).responses[0].partitions[0].error_code)
     assert codes == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
 
@@ -202,29 +203,31 @@ def test_an_empty_fetch_begins_a_session_and_the_next_one_ends_it(broker):
     """Fetch 11 with session epoch 0 and no partitions: a session; with epoch 1 and none: session 0, no error."""
     session_id = fetch(broker, 11, {}, session_epoch=0).session_id
     assert session_id != 0
-    ended = fetch(broker, 11, {}, session_id=session_id, session_epoch=1)
-    assert (ended.error_code, ended.session_id) == (0, 0)
+    end_answer = fetch(broker, 11, {}, session_id=session_id, session_epoch=1)
+    assert (end_answer.error_code, end_answer.session_id) == (0, 0)
     again = fetch(broker, 11, {}, session_id=session_id, session_epoch=2)
     assert again.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_the_epoch_of_an_empty_log_has_begun(broker):
     """OffsetForLeaderEpoch 4 of epoch 0, and ListOffsets 10 of -2, in a log without records: epoch 0, offset 0."""
-    made = types("OffsetForLeaderEpoch")
-    topic = made.OffsetForLeaderTopic(topic="orders", partitions=[made.OffsetForLeaderPartition(leader_epoch=0)])
+    request_type = types("OffsetForLeaderEpoch")
+    topic = request_type.OffsetForLeaderTopic(
+        topic="orders", partitions=[request_type.OffsetForLeaderPartition(leader_epoch=0)]
+    )
     row = broker.send("OffsetForLeaderEpoch", 4, topics=[topic]).topics[0].partitions[0]
     assert (row.leader_epoch, row.end_offset) == (0, 0)
-    made = types("ListOffsets")
-    topic = made.ListOffsetsTopic(name="orders", partitions=[made.ListOffsetsPartition(timestamp=-2)])
+    request_type = types("ListOffsets")
+    topic = request_type.ListOffsetsTopic(name="orders", partitions=[request_type.ListOffsetsPartition(timestamp=-2)])
     row = broker.send("ListOffsets", 10, topics=[topic]).topics[0].partitions[0]
     assert (row.leader_epoch, row.offset) == (0, 0)
 
 
 def test_list_offsets_fails_with_an_unknown_isolation(broker):
     """ListOffsets 5 with isolation 2: UNKNOWN_SERVER_ERROR, for unknown topics too."""
-    made = types("ListOffsets")
+    request_type = types("ListOffsets")
     topics = [
-        made.ListOffsetsTopic(name=name, partitions=[made.ListOffsetsPartition(timestamp=-1)])
+        request_type.ListOffsetsTopic(name=name, partitions=[request_type.ListOffsetsPartition(timestamp=-1)])
         for name in ("orders", "none")
     ]
     rows = broker.send("ListOffsets", 5, isolation_level=2, topics=topics).topics
@@ -246,12 +249,12 @@ def test_wrong_acks_are_refused_after_what_is_wrong_with_a_partition(broker):
 
 def transactional(broker, sequence, producer, *, version=13, values=(b"x",)):
     """Produce one batch of the transaction t to orders; return the error code."""
-    made = types("Produce")
+    request_type = types("Produce")
     whose = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
     records = build_records({"value": list(values)}, base_sequence=sequence, transactional=True, **whose)
-    rows = [made.PartitionProduceData(index=0, records=records)]
+    rows = [request_type.PartitionProduceData(index=0, records=records)]
     topic = {"topic_id": topic_id(broker)} if version >= 13 else {"name": "orders"}
-    topics = [made.TopicProduceData(**topic, partition_data=rows)]
+    topics = [request_type.TopicProduceData(**topic, partition_data=rows)]
     answer = broker.send("Produce", version, acks=-1, transactional_id="t", topic_data=topics)
     return answer.responses[0].partition_responses[0].error_code
 
@@ -276,9 +279,9 @@ def test_records_are_validated_before_their_sequences(broker, producer):
 
 def test_a_batch_waits_for_one_before_it_that_was_refused_for_its_records(broker, producer):
     """AddPartitionsToTxn 3, then Produce 11 from 1 without a key where one is due, from 2, and from 1 again."""
-    made = types("AddPartitionsToTxn").AddPartitionsToTxnTopic
+    row_type = types("AddPartitionsToTxn").AddPartitionsToTxnTopic
     whose = {"v3_and_below_producer_id": producer.producer_id, "v3_and_below_producer_epoch": producer.producer_epoch}
-    topics = [made(name="orders", partitions=[0])]
+    topics = [row_type(name="orders", partitions=[0])]
     broker.send("AddPartitionsToTxn", 3, v3_and_below_transactional_id="t", **whose, v3_and_below_topics=topics)
     orders = broker.state.topics["orders"]
     broker.state.configure_topic(orders, {"cleanup.policy": "compact"})
@@ -305,66 +308,66 @@ def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
 
     With an empty name beside it Kafka fails for all topics (UNKNOWN_SERVER_ERROR); here all are INVALID_REQUEST.
     """
-    made = types("DescribeTopicPartitions")
-    topics = [made.TopicRequest(name="orders")]
+    request_type = types("DescribeTopicPartitions")
+    topics = [request_type.TopicRequest(name="orders")]
     (row,) = broker.send("DescribeTopicPartitions", 0, topics=topics, response_partition_limit=-1).topics
     assert (row.error_code, len(row.partitions)) == (0, 1)
-    cursor = made.Cursor(topic_name="p", partition_index=0)
+    cursor = request_type.Cursor(topic_name="p", partition_index=0)
     (row,) = broker.send("DescribeTopicPartitions", 0, topics=topics, cursor=cursor).topics
     assert (row.name, row.error_code) == ("orders", ErrorCode.INVALID_REQUEST)
-    rows = broker.send("DescribeTopicPartitions", 0, topics=[*topics, made.TopicRequest(name="")]).topics
+    rows = broker.send("DescribeTopicPartitions", 0, topics=[*topics, request_type.TopicRequest(name="")]).topics
     assert {one.error_code for one in rows} == {ErrorCode.INVALID_REQUEST}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_wrong_feature_is_the_error_of_all(broker, version):
     """UpdateFeatures 0 to 2, transaction.version to 99: INVALID_UPDATE_VERSION at the top, no rows."""
-    made = types("UpdateFeatures").FeatureUpdateKey
-    updates = [made(feature="transaction.version", max_version_level=99)]
+    row_type = types("UpdateFeatures").FeatureUpdateKey
+    updates = [row_type(feature="transaction.version", max_version_level=99)]
     answer = broker.send("UpdateFeatures", version, feature_updates=updates)
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
 
 
 def test_a_page_that_begins_near_the_last_number_is_empty(broker):
     """DescribeTopicPartitions 0 of orders from partition 2^31 - 1, two rows at most: none, and a cursor below 0."""
-    made = types("DescribeTopicPartitions")
-    cursor = made.Cursor(topic_name="orders", partition_index=2**31 - 1)
-    fields = {"topics": [made.TopicRequest(name="orders")], "response_partition_limit": 2}
+    request_type = types("DescribeTopicPartitions")
+    cursor = request_type.Cursor(topic_name="orders", partition_index=2**31 - 1)
+    fields = {"topics": [request_type.TopicRequest(name="orders")], "response_partition_limit": 2}
     answer = broker.send("DescribeTopicPartitions", 0, **fields, cursor=cursor)
     assert (answer.topics[0].partitions, answer.next_cursor.partition_index) == ([], -(2**31) + 1)
 
 
 def test_settings_of_a_new_topic_are_checked_before_its_replicas_and_these_before_its_partitions(broker):
     """CreateTopics 5: a setting that there is not beside factor 0: 40; factor 0 beside no partition: 38; then 37."""
-    made = types("CreateTopics")
-    wrong = [made.CreatableTopicConfig(name="no.such", value="1")]
+    request_type = types("CreateTopics")
+    wrong = [request_type.CreatableTopicConfig(name="no.such", value="1")]
     rows = [
-        made.CreatableTopic(name="a", num_partitions=1, replication_factor=0, configs=wrong),
-        made.CreatableTopic(name="b", num_partitions=0, replication_factor=0),
-        made.CreatableTopic(name="c", num_partitions=0, replication_factor=1),
+        request_type.CreatableTopic(name="a", num_partitions=1, replication_factor=0, configs=wrong),
+        request_type.CreatableTopic(name="b", num_partitions=0, replication_factor=0),
+        request_type.CreatableTopic(name="c", num_partitions=0, replication_factor=1),
     ]
-    done = broker.send("CreateTopics", 5, topics=rows, timeout_ms=1000).topics
+    topic_rows = broker.send("CreateTopics", 5, topics=rows, timeout_ms=1000).topics
     codes = [ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_PARTITIONS]
-    assert [row.error_code for row in done] == codes
+    assert [row.error_code for row in topic_rows] == codes
 
 
 def test_a_name_that_comes_twice_has_one_row(broker):
     """CreateTopics 5 of a twice and b: INVALID_REQUEST for a, once, and b is there; CreatePartitions 3 of b twice."""
     rows = [types("CreateTopics").CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "aab"]
-    done = broker.send("CreateTopics", 5, topics=rows, timeout_ms=1000).topics
-    assert [(row.name, row.error_code) for row in done] == [("a", ErrorCode.INVALID_REQUEST), ("b", 0)]
+    topic_rows = broker.send("CreateTopics", 5, topics=rows, timeout_ms=1000).topics
+    assert [(row.name, row.error_code) for row in topic_rows] == [("a", ErrorCode.INVALID_REQUEST), ("b", 0)]
     rows = [types("CreatePartitions").CreatePartitionsTopic(name="b", count=2) for _ in range(2)]
-    done = broker.send("CreatePartitions", 3, topics=rows, timeout_ms=1000).results
-    assert [(row.name, row.error_code) for row in done] == [("b", ErrorCode.INVALID_REQUEST)]
+    topic_rows = broker.send("CreatePartitions", 3, topics=rows, timeout_ms=1000).results
+    assert [(row.name, row.error_code) for row in topic_rows] == [("b", ErrorCode.INVALID_REQUEST)]
 
 
 @pytest.mark.parametrize("by", ["name", "topic_id"])
 def test_a_topic_that_comes_twice_is_not_deleted(broker, by):
     """DeleteTopics 6 of orders twice, by name or by id: INVALID_REQUEST, once, and it stays."""
     whose = {"name": "orders"} if by == "name" else {"name": None, "topic_id": topic_id(broker)}
-    made = types("DeleteTopics").DeleteTopicState
-    done = broker.send("DeleteTopics", 6, topics=[made(**whose), made(**whose)], timeout_ms=1000).responses
-    assert [row.error_code for row in done] == [ErrorCode.INVALID_REQUEST]
+    row_type = types("DeleteTopics").DeleteTopicState
+    rows = broker.send("DeleteTopics", 6, topics=[row_type(**whose), row_type(**whose)], timeout_ms=1000).responses
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST]
     assert "orders" in broker.state.topics
 
 
@@ -373,10 +376,11 @@ BATCH = build_records({"value": [b"a"]}, record_format=2)
 
 def produce(broker, version, partitions):
     """Produce; ``partitions``: for each topic pairs of a partition's number and records."""
-    made = types("Produce")
+    request_type = types("Produce")
     topics = [
-        made.TopicProduceData(
-            name=name, partition_data=[made.PartitionProduceData(index=index, records=data) for index, data in rows]
+        request_type.TopicProduceData(
+            name=name,
+            partition_data=[request_type.PartitionProduceData(index=index, records=data) for index, data in rows],
         )
         for name, rows in partitions.items()
     ]
@@ -398,9 +402,11 @@ def test_of_a_partition_that_comes_twice_the_last_is_appended(broker):
 def test_of_an_offset_that_comes_twice_the_last_is_the_start(broker):
     """DeleteRecords 2 of orders-0, up to 1, and up to 0: one row, and the log begins where it began."""
     produce(broker, 9, {"orders": [(0, BATCH)]})
-    made = types("DeleteRecords")
+    request_type = types("DeleteRecords")
     topics = [
-        made.DeleteRecordsTopic(name="orders", partitions=[made.DeleteRecordsPartition(partition_index=0, offset=at)])
+        request_type.DeleteRecordsTopic(
+            name="orders", partitions=[request_type.DeleteRecordsPartition(partition_index=0, offset=at)]
+        )
         for at in (1, 0)
     ]
     (topic,) = broker.send("DeleteRecords", 2, topics=topics).topics
@@ -410,11 +416,11 @@ def test_of_an_offset_that_comes_twice_the_last_is_the_start(broker):
 def test_an_internal_partition_is_looked_for_before_it_is_refused(broker):
     """DeleteRecords 2 of __consumer_offsets 0 and 99: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
     broker.state.create_internal("__consumer_offsets")
-    made = types("DeleteRecords")
-    rows = [made.DeleteRecordsPartition(partition_index=index, offset=0) for index in (0, 99)]
-    topic = made.DeleteRecordsTopic(name="__consumer_offsets", partitions=rows)
-    (answered,) = broker.send("DeleteRecords", 2, topics=[topic]).topics
-    assert [row.error_code for row in answered.partitions] == [
+    request_type = types("DeleteRecords")
+    rows = [request_type.DeleteRecordsPartition(partition_index=index, offset=0) for index in (0, 99)]
+    topic = request_type.DeleteRecordsTopic(name="__consumer_offsets", partitions=rows)
+    (topic_answer,) = broker.send("DeleteRecords", 2, topics=[topic]).topics
+    assert [row.error_code for row in topic_answer.partitions] == [
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
@@ -422,31 +428,31 @@ def test_an_internal_partition_is_looked_for_before_it_is_refused(broker):
 
 def test_offsets_of_a_partition_that_comes_twice_are_not_listed(broker):
     """ListOffsets 5 of orders-0 twice and orders-1, in two topics: one topic, INVALID_REQUEST once, and 3."""
-    made = types("ListOffsets")
-    rows = [made.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
-    topics = [made.ListOffsetsTopic(name="orders", partitions=some) for some in (rows[:2], rows[2:])]
-    (done,) = broker.send("ListOffsets", 5, topics=topics).topics
-    found = [(row.partition_index, row.error_code) for row in done.partitions]
-    assert found == [(0, ErrorCode.INVALID_REQUEST), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    request_type = types("ListOffsets")
+    rows = [request_type.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
+    topics = [request_type.ListOffsetsTopic(name="orders", partitions=some) for some in (rows[:2], rows[2:])]
+    (topic_answer,) = broker.send("ListOffsets", 5, topics=topics).topics
+    errors = [(row.partition_index, row.error_code) for row in topic_answer.partitions]
+    assert errors == [(0, ErrorCode.INVALID_REQUEST), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
 def test_loggers_are_those_of_one_broker(broker):
     """DescribeConfigs 4 of type 8 without a name: INVALID_REQUEST; of broker 1 it is answered."""
-    made = types("DescribeConfigs").DescribeConfigsResource
-    rows = [made(resource_type=8, resource_name=name) for name in ("", "1")]
+    row_type = types("DescribeConfigs").DescribeConfigsResource
+    rows = [row_type(resource_type=8, resource_name=name) for name in ("", "1")]
     results = broker.send("DescribeConfigs", 4, resources=rows).results
     assert [row.error_code for row in results] == [ErrorCode.INVALID_REQUEST, 0]
 
 
-def altered(broker, *resources, operation=0):
+def alter_configs(broker, *resources, operation=0):
     """IncrementalAlterConfigs 1 of resources (type, name, setting, value); return the error codes."""
-    made = types("IncrementalAlterConfigs")
+    request_type = types("IncrementalAlterConfigs")
     operations = operation if isinstance(operation, list) else [operation] * len(resources)
     rows = [
-        made.AlterConfigsResource(
+        request_type.AlterConfigsResource(
             resource_type=kind,
             resource_name=name,
-            configs=[made.AlterableConfig(name=key, value=value, config_operation=how)],
+            configs=[request_type.AlterableConfig(name=key, value=value, config_operation=how)],
         )
         for (kind, name, key, value), how in zip(resources, operations, strict=True)
     ]
@@ -455,12 +461,12 @@ def altered(broker, *resources, operation=0):
 
 def test_settings_of_a_topic_are_checked_before_the_topic_is_looked_for(broker):
     """Of the unknown topic none: a wrong value 40, a good one 3; of a/b 17, and of its description."""
-    assert altered(broker, (2, "none", "retention.ms", "x")) == [ErrorCode.INVALID_CONFIG]
-    assert altered(broker, (2, "none", "retention.ms", "5")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert altered(broker, (2, "", "retention.ms", "5")) == [ErrorCode.INVALID_REQUEST]
-    assert altered(broker, (2, "", "retention.ms", "5"), operation=3) == [ErrorCode.INVALID_CONFIG]
-    assert altered(broker, (4, "1", "log.retention.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST]
-    assert altered(broker, (2, "a/b", "retention.ms", "5")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert alter_configs(broker, (2, "none", "retention.ms", "x")) == [ErrorCode.INVALID_CONFIG]
+    assert alter_configs(broker, (2, "none", "retention.ms", "5")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert alter_configs(broker, (2, "", "retention.ms", "5")) == [ErrorCode.INVALID_REQUEST]
+    assert alter_configs(broker, (2, "", "retention.ms", "5"), operation=3) == [ErrorCode.INVALID_CONFIG]
+    assert alter_configs(broker, (4, "1", "log.retention.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST]
+    assert alter_configs(broker, (2, "a/b", "retention.ms", "5")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     row = types("DescribeConfigs").DescribeConfigsResource(resource_type=2, resource_name="a/b")
     (result,) = broker.send("DescribeConfigs", 4, resources=[row]).results
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -468,33 +474,33 @@ def test_settings_of_a_topic_are_checked_before_the_topic_is_looked_for(broker):
 
 def test_a_request_for_settings_fails_whole(broker):
     """DescribeConfigs of type 99 beside orders: 42 for both; a resource twice: 42; an operation 9: Kafka answers -1."""
-    made = types("DescribeConfigs").DescribeConfigsResource
-    rows = [made(resource_type=kind, resource_name="orders") for kind in (99, 2)]
+    row_type = types("DescribeConfigs").DescribeConfigsResource
+    rows = [row_type(resource_type=kind, resource_name="orders") for kind in (99, 2)]
     results = broker.send("DescribeConfigs", 4, resources=rows).results
     assert [row.error_code for row in results] == [ErrorCode.INVALID_REQUEST] * 2
     orders = (2, "orders", "retention.ms", "5")
     broker.state.create_topic("other", 1)
-    assert altered(broker, orders, orders) == [ErrorCode.INVALID_REQUEST] * 2
-    assert altered(broker, orders, (2, "other", "flush.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST] * 2
-    codes = altered(broker, (2, "other", "flush.ms", None), orders, operation=[9, 3])
+    assert alter_configs(broker, orders, orders) == [ErrorCode.INVALID_REQUEST] * 2
+    assert alter_configs(broker, orders, (2, "other", "flush.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST] * 2
+    codes = alter_configs(broker, (2, "other", "flush.ms", None), orders, operation=[9, 3])
     assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG]  # without a value it goes no further
 
 
 def test_levels_of_loggers_are_checked(broker):
     """IncrementalAlterConfigs 1 of type 8: kafka to DEBUG 0, to LOUD 40, max.message.bytes 40, of broker 7 42."""
     wrong = [("1", "kafka", "LOUD"), ("1", "max.message.bytes", "5"), ("7", "kafka", "DEBUG")]
-    codes = [altered(broker, (8, *one))[0] for one in [("1", "kafka", "DEBUG"), *wrong]]
+    codes = [alter_configs(broker, (8, *one))[0] for one in [("1", "kafka", "DEBUG"), *wrong]]
     assert codes == [0, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST]
-    assert altered(broker, (8, "1", "max.message.bytes", "5"), operation=1) == [ErrorCode.INVALID_CONFIG]
-    assert altered(broker, (8, "1", "root", None), operation=1) == [ErrorCode.INVALID_REQUEST]
+    assert alter_configs(broker, (8, "1", "max.message.bytes", "5"), operation=1) == [ErrorCode.INVALID_CONFIG]
+    assert alter_configs(broker, (8, "1", "root", None), operation=1) == [ErrorCode.INVALID_REQUEST]
 
 
 def test_an_empty_salted_password_is_refused(broker):
     """AlterUserScramCredentials 0: Kafka answers -1, for HMAC takes no empty key; here 93, and nothing is kept."""
-    made = types("AlterUserScramCredentials").ScramCredentialUpsertion
-    row = made(name="u", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"")
-    (done,) = broker.send("AlterUserScramCredentials", 0, upsertions=[row]).results
-    assert (done.error_code, broker.state.credentials.scram) == (ErrorCode.UNACCEPTABLE_CREDENTIAL, {})
+    upsertion_type = types("AlterUserScramCredentials").ScramCredentialUpsertion
+    row = upsertion_type(name="u", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"")
+    (result,) = broker.send("AlterUserScramCredentials", 0, upsertions=[row]).results
+    assert (result.error_code, broker.state.credentials.scram) == (ErrorCode.UNACCEPTABLE_CREDENTIAL, {})
 
 
 def test_an_election_of_no_partition_is_answered_whatever_its_type(broker):
@@ -504,8 +510,8 @@ def test_an_election_of_no_partition_is_answered_whatever_its_type(broker):
 
 def test_an_election_of_no_kind_is_refused_for_each_partition(broker):
     """ElectLeaders 1 of type -1: INVALID_REQUEST at the top and for the partition; without partitions, at the top."""
-    made = types("ElectLeaders").TopicPartitions(topic="orders", partitions=[0])
-    answer = broker.send("ElectLeaders", 1, election_type=-1, topic_partitions=[made])
+    topic_row = types("ElectLeaders").TopicPartitions(topic="orders", partitions=[0])
+    answer = broker.send("ElectLeaders", 1, election_type=-1, topic_partitions=[topic_row])
     row = answer.replica_election_results[0].partition_result[0]
     assert (answer.error_code, row.error_code) == (ErrorCode.INVALID_REQUEST,) * 2
     none = broker.send("ElectLeaders", 1, election_type=2, topic_partitions=None)
@@ -513,10 +519,10 @@ def test_an_election_of_no_kind_is_refused_for_each_partition(broker):
 
 
 def quota(broker, kind, name, key, value, *, remove=False):
-    made = types("AlterClientQuotas")
-    entry = made.EntryData(
-        entity=[made.EntityData(entity_type=kind, entity_name=name)],
-        ops=[made.OpData(key=key, value=value, remove=remove)],
+    request_type = types("AlterClientQuotas")
+    entry = request_type.EntryData(
+        entity=[request_type.EntityData(entity_type=kind, entity_name=name)],
+        ops=[request_type.OpData(key=key, value=value, remove=remove)],
     )
     return broker.send("AlterClientQuotas", 1, entries=[entry]).entries[0].error_code
 
@@ -535,48 +541,54 @@ def test_quotas_are_those_of_their_entity_and_above_0(broker):
 
 
 @pytest.mark.parametrize(
-    ("kind", "match_type", "match", "expected"),
+    ("kind", "match_type", "match", "expected_code"),
     [("user", 0, None, 42), ("user", 1, "u", 42), ("user", 3, None, 42), ("", 2, None, 42), ("x", 2, None, 35)],
 )
-def test_filters_of_quotas_say_what_they_match(broker, kind, match_type, match, expected):
+def test_filters_of_quotas_say_what_they_match(broker, kind, match_type, match, expected_code):
     """DescribeClientQuotas 1 with one component."""
-    made = types("DescribeClientQuotas").ComponentData
-    component = made(entity_type=kind, match_type=match_type, match=match)
+    row_type = types("DescribeClientQuotas").ComponentData
+    component = row_type(entity_type=kind, match_type=match_type, match=match)
     answer = broker.send("DescribeClientQuotas", 1, components=[component])
-    assert (answer.error_code, answer.entries) == (expected, None)
+    assert (answer.error_code, answer.entries) == (expected_code, None)
 
 
 def test_the_first_wrong_change_of_a_scram_user_is_answered(broker):
     """AlterUserScramCredentials 0: a nameless user; one credential deleted twice that is not there."""
-    made = types("AlterUserScramCredentials").ScramCredentialDeletion
-    deletions = [made(name="", mechanism=3), made(name="u", mechanism=1), made(name="u", mechanism=1)]
+    deletion_type = types("AlterUserScramCredentials").ScramCredentialDeletion
+    deletions = [
+        deletion_type(name="", mechanism=3),
+        deletion_type(name="u", mechanism=1),
+        deletion_type(name="u", mechanism=1),
+    ]
     rows = broker.send("AlterUserScramCredentials", 0, deletions=deletions).results
     assert [row.error_code for row in rows] == [ErrorCode.UNACCEPTABLE_CREDENTIAL, ErrorCode.RESOURCE_NOT_FOUND]
 
 
 def test_log_directories_are_looked_at_before_partitions(broker):
     """AlterReplicaLogDirs 2 to an unknown directory: LOG_DIR_NOT_FOUND for a partition that there is not."""
-    made = types("AlterReplicaLogDirs")
-    topic = made.AlterReplicaLogDirTopic(name="none", partitions=[0])
-    answer = broker.send("AlterReplicaLogDirs", 2, dirs=[made.AlterReplicaLogDir(path="/no/such", topics=[topic])])
+    request_type = types("AlterReplicaLogDirs")
+    topic = request_type.AlterReplicaLogDirTopic(name="none", partitions=[0])
+    answer = broker.send(
+        "AlterReplicaLogDirs", 2, dirs=[request_type.AlterReplicaLogDir(path="/no/such", topics=[topic])]
+    )
     assert answer.results[0].partitions[0].error_code == ErrorCode.LOG_DIR_NOT_FOUND
 
 
 def test_verifying_a_transaction_looks_whether_the_partitions_are_there(broker):
     """AddPartitionsToTxn 4, verify only, orders-0 and orders-7: OPERATION_NOT_ATTEMPTED, UNKNOWN_TOPIC_OR_PARTITION."""
-    made = types("AddPartitionsToTxn")
-    topic = made.AddPartitionsToTxnTopic(name="orders", partitions=[0, 7])
-    row = made.AddPartitionsToTxnTransaction(transactional_id="t", verify_only=True, topics=[topic])
-    (done,) = broker.send("AddPartitionsToTxn", 4, transactions=[row]).results_by_transaction
-    codes = {one.partition_index: one.partition_error_code for one in done.topic_results[0].results_by_partition}
+    request_type = types("AddPartitionsToTxn")
+    topic = request_type.AddPartitionsToTxnTopic(name="orders", partitions=[0, 7])
+    row = request_type.AddPartitionsToTxnTransaction(transactional_id="t", verify_only=True, topics=[topic])
+    (result,) = broker.send("AddPartitionsToTxn", 4, transactions=[row]).results_by_transaction
+    codes = {one.partition_index: one.partition_error_code for one in result.topic_results[0].results_by_partition}
     assert codes == {0: ErrorCode.OPERATION_NOT_ATTEMPTED, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_new_partitions_have_one_replica_each(broker):
     """CreatePartitions 1 with replicas 1 and 2 for one partition: INVALID_REPLICA_ASSIGNMENT."""
-    made = types("CreatePartitions")
-    topic = made.CreatePartitionsTopic(
-        name="orders", count=2, assignments=[made.CreatePartitionsAssignment(broker_ids=[1, 2])]
+    request_type = types("CreatePartitions")
+    topic = request_type.CreatePartitionsTopic(
+        name="orders", count=2, assignments=[request_type.CreatePartitionsAssignment(broker_ids=[1, 2])]
     )
     (row,) = broker.send("CreatePartitions", 1, topics=[topic]).results
     assert row.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -587,9 +599,9 @@ def test_new_partitions_have_one_replica_each(broker):
 
 def test_offsets_make_a_share_group(broker):
     """AlterShareGroupOffsets 0 of a group that is not there: it is made, empty, at epoch 1."""
-    made = types("AlterShareGroupOffsets")
-    row = made.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
-    topic = made.AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[row])
+    request_type = types("AlterShareGroupOffsets")
+    row = request_type.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    topic = request_type.AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[row])
     answer = broker.send("AlterShareGroupOffsets", 0, group_id="s", topics=[topic])
     assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
     (group,) = broker.send("ShareGroupDescribe", 1, group_ids=["s"]).groups
@@ -598,20 +610,20 @@ def test_offsets_make_a_share_group(broker):
 
 def test_offsets_of_a_share_group_that_is_not_there(broker):
     """DescribeShareGroupOffsets 1 of orders-9: no error, -1; DeleteShareGroupOffsets 0 of "": INVALID_GROUP_ID."""
-    made = types("DescribeShareGroupOffsets")
-    topic = made.DescribeShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[9])
-    group = made.DescribeShareGroupOffsetsRequestGroup(group_id="s", topics=[topic])
-    (found,) = broker.send("DescribeShareGroupOffsets", 1, groups=[group]).groups
-    assert (found.error_code, found.topics[0].partitions[0].start_offset) == (0, -1)
+    request_type = types("DescribeShareGroupOffsets")
+    topic = request_type.DescribeShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[9])
+    group = request_type.DescribeShareGroupOffsetsRequestGroup(group_id="s", topics=[topic])
+    (group_row,) = broker.send("DescribeShareGroupOffsets", 1, groups=[group]).groups
+    assert (group_row.error_code, group_row.topics[0].partitions[0].start_offset) == (0, -1)
     assert broker.send("DeleteShareGroupOffsets", 0, group_id="").error_code == ErrorCode.INVALID_GROUP_ID
 
 
 def test_a_share_session_begins_without_acknowledgements(broker):
     """ShareFetch 1 with epoch 0 that acknowledges, and of a member with a long id: INVALID_REQUEST."""
-    made = types("ShareFetch")
-    batch = made.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
-    row = made.FetchPartition(partition_index=0, acknowledgement_batches=[batch])
-    topic = made.FetchTopic(topic_id=topic_id(broker), partitions=[row])
+    request_type = types("ShareFetch")
+    batch = request_type.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    row = request_type.FetchPartition(partition_index=0, acknowledgement_batches=[batch])
+    topic = request_type.FetchTopic(topic_id=topic_id(broker), partitions=[row])
     for member_id, topics in (("m", [topic]), ("m" * 37, [])):
         answer = broker.send("ShareFetch", 1, group_id="s", member_id=member_id, topics=topics)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -620,18 +632,20 @@ def test_a_share_session_begins_without_acknowledgements(broker):
 def test_a_share_session_that_begins_forgets_nothing(broker):
     """ShareFetch 2 with epoch 0 that names orders-0, and forgets it: a row for orders-0."""
     broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", subscribed_topic_names=["orders"])
-    made = types("ShareFetch")
-    topic = made.FetchTopic(topic_id=topic_id(broker), partitions=[made.FetchPartition(partition_index=0)])
-    gone = made.ForgottenTopic(topic_id=topic_id(broker), partitions=[0])
-    first = {"share_session_epoch": 0, "topics": [topic], "forgotten_topics_data": [gone]}
+    request_type = types("ShareFetch")
+    topic = request_type.FetchTopic(
+        topic_id=topic_id(broker), partitions=[request_type.FetchPartition(partition_index=0)]
+    )
+    forgotten_topic = request_type.ForgottenTopic(topic_id=topic_id(broker), partitions=[0])
+    first = {"share_session_epoch": 0, "topics": [topic], "forgotten_topics_data": [forgotten_topic]}
     produce(broker, 9, {"orders": [(0, BATCH)]})
     reset = types("IncrementalAlterConfigs")
     config = reset.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
     row = reset.AlterConfigsResource(resource_type=32, resource_name="s", configs=[config])
     broker.send("IncrementalAlterConfigs", 1, resources=[row])
-    sent = {"group_id": "s", "member_id": "m", "max_bytes": 1000, "max_records": 9, "batch_size": 9}
-    (answered,) = broker.send("ShareFetch", 2, **sent, **first).responses
-    assert [row.partition_index for row in answered.partitions] == [0]
+    member_fields = {"group_id": "s", "member_id": "m", "max_bytes": 1000, "max_records": 9, "batch_size": 9}
+    (topic_answer,) = broker.send("ShareFetch", 2, **member_fields, **first).responses
+    assert [row.partition_index for row in topic_answer.partitions] == [0]
 
 
 def test_a_member_id_of_a_share_group_is_no_longer_than_a_uuid(broker):
@@ -646,9 +660,14 @@ def test_a_member_id_of_a_share_group_is_no_longer_than_a_uuid(broker):
 
 def join(broker, group_id, **fields):
     """Send a JoinGroup 5; return the error, and the member id that the answer has."""
-    made = types("JoinGroup").JoinGroupRequestProtocol(name="range", metadata=b"")
-    sent = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer", **fields}
-    answer = broker.send("JoinGroup", 5, group_id=group_id, protocols=[made], **sent)
+    protocol = types("JoinGroup").JoinGroupRequestProtocol(name="range", metadata=b"")
+    member_fields = {
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        **fields,
+    }
+    answer = broker.send("JoinGroup", 5, group_id=group_id, protocols=[protocol], **member_fields)
     return answer.error_code, answer.member_id
 
 
@@ -666,9 +685,9 @@ def test_a_group_whose_first_member_reads_nothing_is_in_its_first_epoch(broker):
 def test_an_empty_member_id_is_no_member_of_a_consumer_group(broker):
     """OffsetFetch 10 of a consumer group with members: "" is UNKNOWN_MEMBER_ID, null is nobody, who may fetch."""
     beat(broker, "g", 0, ["orders"])
-    made = types("OffsetFetch")
+    request_type = types("OffsetFetch")
     for member_id, code in (("", ErrorCode.UNKNOWN_MEMBER_ID), (None, 0)):
-        group = made.OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=-1, topics=None)
+        group = request_type.OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=-1, topics=None)
         assert broker.send("OffsetFetch", 10, groups=[group]).groups[0].error_code == code
 
 
@@ -685,9 +704,9 @@ def test_groups_of_other_kinds_refuse_classic_members_without_a_member_id(broker
     broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", subscribed_topic_names=["orders"])
     broker.send("ShareGroupHeartbeat", 1, group_id="s", member_id="m", member_epoch=-1)
     beat(broker, "g", 0, ["orders"])
-    refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""
-    assert [join(broker, "s"), join(broker, "s", member_id="nobody")] == [refused, refused]
-    assert join(broker, "g", member_id="nobody", protocol_type="connect") == refused
+    refusal = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""
+    assert [join(broker, "s"), join(broker, "s", member_id="nobody")] == [refusal, refusal]
+    assert join(broker, "g", member_id="nobody", protocol_type="connect") == refusal
 
 
 def test_a_classic_member_of_a_consumer_group_has_an_id_in_kafkas_text(broker):
@@ -707,16 +726,16 @@ def test_who_joins_a_consumer_group_owns_no_topic_be_it_without_partitions(broke
 
 def test_a_share_group_is_made_by_its_offsets_and_a_group_of_another_kind_refuses_them(broker):
     """AlterShareGroupOffsets 0 of a group that is not there, and of a consumer group: 0 and GROUP_ID_NOT_FOUND."""
-    made = types("AlterShareGroupOffsets")
+    request_type = types("AlterShareGroupOffsets")
     beat(broker, "g", 0, ["orders"])
     codes = []
     for group_id, name, index in (("s", "orders", 0), ("g", "none", 0), ("s", "orders", -1)):
-        row = made.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=1)
-        topic = made.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[row])
+        row = request_type.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=1)
+        topic = request_type.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[row])
         codes.append(broker.send("AlterShareGroupOffsets", 0, group_id=group_id, topics=[topic]).error_code)
     assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST]
-    (described,) = broker.send("ShareGroupDescribe", 1, group_ids=["s"]).groups
-    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Empty", 1, 1)
+    (group_row,) = broker.send("ShareGroupDescribe", 1, group_ids=["s"]).groups
+    assert (group_row.group_state, group_row.group_epoch, group_row.assignment_epoch) == ("Empty", 1, 1)
 
 
 def test_leave_group_removes_members_of_the_consumer_protocol(broker):
@@ -729,8 +748,8 @@ def test_leave_group_removes_members_of_the_consumer_protocol(broker):
 def test_offset_delete_drops_topics_without_partitions_unless_they_are_unknown(broker):
     """OffsetDelete 0 of orders [], none []: none is echoed."""
     beat(broker, "g", 0, ["orders"])
-    made = types("OffsetDelete")
-    topics = [made.OffsetDeleteRequestTopic(name=name) for name in ("orders", "none")]
+    request_type = types("OffsetDelete")
+    topics = [request_type.OffsetDeleteRequestTopic(name=name) for name in ("orders", "none")]
     assert [one.name for one in broker.send("OffsetDelete", 0, group_id="g", topics=topics).topics] == ["none"]
 
 
@@ -739,21 +758,21 @@ def test_offset_delete_drops_topics_without_partitions_unless_they_are_unknown(b
 
 def test_earlier_epochs_of_an_empty_log_end_where_it_ends(broker):
     """OffsetForLeaderEpoch 4 of epochs 0 and -2: (0, 0), (-2, 0); Fetch 12 behind epoch 0: no error."""
-    made = types("OffsetForLeaderEpoch")
-    rows = [made.OffsetForLeaderPartition(partition=0, leader_epoch=epoch) for epoch in (0, -2)]
-    topic = made.OffsetForLeaderTopic(topic="orders", partitions=rows)
-    (found,) = broker.send("OffsetForLeaderEpoch", 4, topics=[topic]).topics
-    assert [(one.leader_epoch, one.end_offset) for one in found.partitions] == [(0, 0), (-2, 0)]
-    made = types("Fetch")
-    row = made.FetchPartition(partition=0, last_fetched_epoch=0, partition_max_bytes=1000)
-    topics = [made.FetchTopic(topic="orders", partitions=[row])]
+    request_type = types("OffsetForLeaderEpoch")
+    rows = [request_type.OffsetForLeaderPartition(partition=0, leader_epoch=epoch) for epoch in (0, -2)]
+    topic = request_type.OffsetForLeaderTopic(topic="orders", partitions=rows)
+    (topic_answer,) = broker.send("OffsetForLeaderEpoch", 4, topics=[topic]).topics
+    assert [(one.leader_epoch, one.end_offset) for one in topic_answer.partitions] == [(0, 0), (-2, 0)]
+    request_type = types("Fetch")
+    row = request_type.FetchPartition(partition=0, last_fetched_epoch=0, partition_max_bytes=1000)
+    topics = [request_type.FetchTopic(topic="orders", partitions=[row])]
     (done,) = broker.send("Fetch", 12, session_epoch=-1, max_bytes=1000, topics=topics).responses
     assert done.partitions[0].error_code == 0
 
 
 def test_a_batch_behind_one_of_a_transaction_that_was_refused_is_out_of_order(broker):
     """Produce 8: sequence 0 of a transaction that there is not, then 3 without one, and 0: 48 or 49, 45, 0."""
-    made = types("Produce")
+    request_type = types("Produce")
 
     def send(sequence, *, transactional):
         records = build_records(
@@ -763,8 +782,8 @@ def test_a_batch_behind_one_of_a_transaction_that_was_refused_is_out_of_order(br
             base_sequence=sequence,
             transactional=transactional,
         )
-        row = made.PartitionProduceData(index=0, records=records)
-        topics = [made.TopicProduceData(name="orders", partition_data=[row])]
+        row = request_type.PartitionProduceData(index=0, records=records)
+        topics = [request_type.TopicProduceData(name="orders", partition_data=[row])]
         answer = broker.send("Produce", 8, transactional_id="t", acks=-1, topic_data=topics)
         return answer.responses[0].partition_responses[0].error_code
 
@@ -775,8 +794,8 @@ def test_a_batch_behind_one_of_a_transaction_that_was_refused_is_out_of_order(br
 
 def test_a_quota_has_one_value(broker):
     """AlterClientQuotas 1 with request_percentage twice: INVALID_REQUEST."""
-    made = types("AlterClientQuotas")
-    ops = [made.OpData(key="request_percentage", value=value) for value in (1000.0, 5.5)]
-    row = made.EntryData(entity=[made.EntityData(entity_type="user", entity_name="u")], ops=ops)
-    (done,) = broker.send("AlterClientQuotas", 1, entries=[row]).entries
-    assert done.error_code == ErrorCode.INVALID_REQUEST
+    request_type = types("AlterClientQuotas")
+    ops = [request_type.OpData(key="request_percentage", value=value) for value in (1000.0, 5.5)]
+    row = request_type.EntryData(entity=[request_type.EntityData(entity_type="user", entity_name="u")], ops=ops)
+    (entry_row,) = broker.send("AlterClientQuotas", 1, entries=[row]).entries
+    assert entry_row.error_code == ErrorCode.INVALID_REQUEST

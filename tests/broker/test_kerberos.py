@@ -69,8 +69,8 @@ def security(keytab: str, **more: str) -> Security:
 @pytest.fixture(scope="module")
 def broker(service):
     rules = "RULE:[2:$1@$0](reports@.*)s/@.*//U,DEFAULT"
-    made = security(service, sasl_kerberos_principal_to_local_rules=rules)
-    with Broker(security=made, listeners=LISTENERS) as broker:
+    broker_security = security(service, sasl_kerberos_principal_to_local_rules=rules)
+    with Broker(security=broker_security, listeners=LISTENERS) as broker:
         yield broker
 
 
@@ -90,35 +90,41 @@ def principals(broker: Broker) -> set[str]:
 
 
 def test_a_principal_of_a_keytab_writes_reads_and_is_known_by_its_short_name(broker, alice):
-    told = properties(broker, alice)
-    with Producer(told) as producer:
+    properties_of_alice = properties(broker, alice)
+    with Producer(properties_of_alice) as producer:
         producer.send("orders", b"one").result(20)
-    with Consumer(told, group_id="readers", auto_offset_reset="earliest") as consumer:
+    with Consumer(properties_of_alice, group_id="readers", auto_offset_reset="earliest") as consumer:
         consumer.subscribe(["orders"])
         records = []
         while not records:
             records = consumer.poll(timeout_ms=500)
-    with Admin(told) as admin:
+    with Admin(properties_of_alice) as admin:
         assert admin.list_topics() == ["orders"]
         assert "User:alice" in principals(broker)
 
 
 def test_a_ticket_of_a_cache_and_names_of_librdkafka_come_in(broker, kdc, alice):
-    told = {
+    client_properties = {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanisms": "GSSAPI",
         "sasl.kerberos.service.name": "kafka",
     }
-    with Admin({**told, "sasl.kerberos.keytab": alice, "sasl.kerberos.principal": "alice@EXAMPLE.TEST"}) as admin:
+    with Admin(
+        {**client_properties, "sasl.kerberos.keytab": alice, "sasl.kerberos.principal": "alice@EXAMPLE.TEST"}
+    ) as admin:
         admin.list_topics()
-    with Admin({**told, "sasl_kerberos_ticket_cache": kdc.fill_cache("alice", alice)}) as admin:
+    with Admin({**client_properties, "sasl_kerberos_ticket_cache": kdc.fill_cache("alice", alice)}) as admin:
         admin.list_topics()
 
 
 def test_a_command_comes_in_by_properties(broker, alice):
-    told = {"security.protocol": "SASL_PLAINTEXT", "sasl.kerberos.service.name": "kafka", "sasl.kerberos.keytab": alice}
-    flags = [word for name, value in told.items() for word in ("-X", f"{name}={value}")]
+    client_properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.keytab": alice,
+    }
+    flags = [word for name, value in client_properties.items() for word in ("-X", f"{name}={value}")]
     assert ask("topics", "list", "-b", broker.bootstrap_servers, *flags).exit_code == 0
 
 
@@ -131,14 +137,16 @@ def test_rules_give_the_name(broker, kdc):
 
 def test_a_principal_without_a_name_stays_out(broker, kdc):
     keytab = kdc.keytab("unruly/host.example")
-    told = properties(broker, keytab, "unruly/host.example@EXAMPLE.TEST")
-    with Admin(told) as admin:
+    client_properties = properties(broker, keytab, "unruly/host.example@EXAMPLE.TEST")
+    with Admin(client_properties) as admin:
         admin.list_topics()  # DEFAULT takes the first component
         assert "User:unruly" in principals(broker)
-    made = security(str(kdc.folder / "kafka-localhost.keytab"), sasl_kerberos_principal_to_local_rules="RULE:[1:$1]")
+    strict_security = security(
+        str(kdc.folder / "kafka-localhost.keytab"), sasl_kerberos_principal_to_local_rules="RULE:[1:$1]"
+    )
     with (
-        Broker(security=made, listeners=LISTENERS) as strict,
-        Admin({**told, "bootstrap.servers": strict.bootstrap_servers}) as admin,
+        Broker(security=strict_security, listeners=LISTENERS) as strict,
+        Admin({**client_properties, "bootstrap.servers": strict.bootstrap_servers}) as admin,
         pytest.raises(KafkaframesError, match="have none for the principal"),
     ):
         admin.list_topics()
@@ -156,7 +164,7 @@ def test_another_mechanism_of_the_same_listener_goes_on(broker):
 
 
 @pytest.mark.parametrize(
-    ("changed", "error", "message"),
+    ("changed_properties", "error", "message"),
     [
         ({"sasl.kerberos.service.name": "http"}, OptionError, "GSSAPI: .*not found in Kerberos database"),
         ({"sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="/nowhere";'}, OptionError, "GSSAPI: "),
@@ -168,18 +176,19 @@ def test_another_mechanism_of_the_same_listener_goes_on(broker):
         ),
     ],
 )
-def test_without_a_ticket_it_is_said_why(broker, kdc, alice, changed, error, message):
-    if "NOWHERE" in str(changed):
+def test_without_a_ticket_it_is_said_why(broker, kdc, alice, changed_properties, error, message):
+    if "NOWHERE" in str(changed_properties):
         keytab = kdc.folder / "nowhere.keytab"
         keytab.write_bytes(
             Path(alice).read_bytes().replace(b"EXAMPLE.TEST", b"NOWHERE.TEST").replace(b"alice", b"a    ")
         )
         pytest.importorskip("gssapi")
-        changed = {
-            name: value.replace('"NOWHERE"', f'"{keytab}"').replace("a@", "a    @") for name, value in changed.items()
+        changed_properties = {
+            name: value.replace('"NOWHERE"', f'"{keytab}"').replace("a@", "a    @")
+            for name, value in changed_properties.items()
         }
-    told = {**properties(broker, alice), **changed, "default.api.timeout.ms": "1000"}
-    with pytest.raises(error, match=message), Admin(told) as admin:
+    client_properties = {**properties(broker, alice), **changed_properties, "default.api.timeout.ms": "1000"}
+    with pytest.raises(error, match=message), Admin(client_properties) as admin:
         admin.list_topics()
 
 
@@ -192,10 +201,16 @@ def test_a_kdc_that_says_nothing_holds_up_neither_the_client_nor_the_programs_en
     ):
         text = kdc.settings.read_text().replace(f":{kdc.port}", f":{silent.getsockname()[1]}")
         (tmp_path / "krb5.conf").write_text(text)
-        told = {**properties(own, ""), "socket.connection.setup.timeout.ms": "100", "default.api.timeout.ms": "300"}
-        told |= {"sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="{silent_copy(alice, tmp_path)}";'}
+        client_properties = {
+            **properties(own, ""),
+            "socket.connection.setup.timeout.ms": "100",
+            "default.api.timeout.ms": "300",
+        }
+        client_properties |= {
+            "sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="{silent_copy(alice, tmp_path)}";'
+        }
         monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
-        with Admin(told) as admin, pytest.raises(NetworkError, match="did not answer"):
+        with Admin(client_properties) as admin, pytest.raises(NetworkError, match="did not answer"):
             admin.list_topics()
         waiting = [thread for thread in threading.enumerate() if thread.name == "kafkaframes-apart"]
         assert waiting
@@ -213,12 +228,12 @@ def test_a_ticket_for_other_keys_is_refused_and_the_connection_closed(broker, kd
     other = kdc.keytab("kafka/127.0.0.1")
     login = f'{MODULE} required useKeyTab=true keyTab="{other}";'
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
-    made = security_of({"sasl.enabled.mechanisms": "GSSAPI", key: login}, listeners=LISTENERS)
-    with Broker(security=made, listeners=LISTENERS) as stranger:
-        told = {**properties(stranger, alice), "default.api.timeout.ms": "3000"}
+    other_security = security_of({"sasl.enabled.mechanisms": "GSSAPI", key: login}, listeners=LISTENERS)
+    with Broker(security=other_security, listeners=LISTENERS) as stranger:
+        client_properties = {**properties(stranger, alice), "default.api.timeout.ms": "3000"}
         with (
             pytest.raises(KafkaframesError, match="invalid credentials with SASL mechanism GSSAPI"),
-            Admin(told) as admin,
+            Admin(client_properties) as admin,
         ):
             admin.list_topics()
 
@@ -242,20 +257,20 @@ def test_clients_before_sasl_authenticate_send_bare_tokens(broker, alice):
 
 
 def test_a_broker_that_waits_for_a_thread_answers_others(broker, alice, monkeypatch):
-    entered, go = threading.Event(), threading.Event()
+    has_entered, go = threading.Event(), threading.Event()
     respond = KerberosExchange.respond
 
     def slow(self, message):
-        entered.set()
+        has_entered.set()
         assert go.wait(20)
         return respond(self, message)
 
     monkeypatch.setattr(KerberosExchange, "respond", slow)
-    told = properties(broker, alice)
-    with Admin(told) as admin:
+    client_properties = properties(broker, alice)
+    with Admin(client_properties) as admin:
         asking = threading.Thread(target=admin.list_topics)
         asking.start()
-        assert entered.wait(20)
+        assert has_entered.wait(20)
         try:
             with Admin(bob(broker)) as other:
                 other.list_topics()
@@ -282,8 +297,8 @@ def exchanges(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
 def without_mutual_authentication(gssapi, keytab):
     """Return a client's context that is complete with its first token, as Java's are."""
     name = gssapi.Name("kafka@localhost", gssapi.NameType.hostbased_service)
-    held = gssapi.Credentials(usage="initiate", store={"client_keytab": keytab, "ccache": "MEMORY:layers"})
-    return gssapi.SecurityContext(name=name, creds=held, flags=[gssapi.RequirementFlag.integrity])
+    credentials = gssapi.Credentials(usage="initiate", store={"client_keytab": keytab, "ccache": "MEMORY:layers"})
+    return gssapi.SecurityContext(name=name, creds=credentials, flags=[gssapi.RequirementFlag.integrity])
 
 
 CHANGES = st.tuples(
@@ -299,8 +314,8 @@ def test_a_token_that_was_changed_is_refused(service, alice, changes):
         if step in changes:
             where, put_in, left_out = changes[step]
             position = int(where * len(token))
-            changed = token[:position] + put_in + token[position + left_out :]
-            token, is_whole = changed, is_whole and changed == token
+            changed_token = token[:position] + put_in + token[position + left_out :]
+            token, is_whole = changed_token, is_whole and changed_token == token
         step += 1
         try:
             answer = server.respond(token)
@@ -323,16 +338,16 @@ def test_any_bytes_are_refused(service, alice, messages):
         assert server.user is None
 
 
-@pytest.mark.parametrize("chosen", [b"", b"\x01", b"\x02\0\0\0", b"\x04\xff\xff\xff", b"\x03\0\0\0alice"])
-def test_no_other_layer_is_taken(service, alice, chosen):
+@pytest.mark.parametrize("chosen_layer", [b"", b"\x01", b"\x02\0\0\0", b"\x04\xff\xff\xff", b"\x03\0\0\0alice"])
+def test_no_other_layer_is_taken(service, alice, chosen_layer):
     server, _ = exchanges(service, alice)
     gssapi = pytest.importorskip("gssapi")
     context = without_mutual_authentication(gssapi, alice)
     token = context.step(None)  # without mutual authentication: the layers come at once
-    offered = context.unwrap(server.respond(token)).message
-    assert (context.complete, offered) == (True, b"\x01\0\0\0")
+    offered_layers = context.unwrap(server.respond(token)).message
+    assert (context.complete, offered_layers) == (True, b"\x01\0\0\0")
     with pytest.raises(AuthenticationError, match="layer"):
-        server.respond(context.wrap(chosen, False).message)
+        server.respond(context.wrap(chosen_layer, False).message)
     assert server.user is None
 
 
@@ -357,7 +372,7 @@ def test_a_long_token_ends_the_connection(broker):
 
 
 @pytest.mark.parametrize(
-    ("known", "message"),
+    ("properties", "message"),
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI among the mechanisms and a login by Kerberos go together"),
         ({"listener.name.a.gssapi.sasl.jaas.config": f"{MODULE} required;"}, "go together"),
@@ -379,15 +394,15 @@ def test_a_long_token_ends_the_connection(broker):
         ),
     ],
 )
-def test_settings_of_a_broker_that_do_not_fit_are_refused(known, message):
+def test_settings_of_a_broker_that_do_not_fit_are_refused(properties, message):
     with pytest.raises(OptionError, match=message):
-        security_of(dict(known))
+        security_of(dict(properties))
 
 
 def test_a_keytab_that_is_none_is_said_at_the_start(kdc, tmp_path):
-    made = security(str(tmp_path / "none"))
+    broker_security = security(str(tmp_path / "none"))
     with pytest.raises(OptionError, match="GSSAPI: the keytab cannot be used"):
-        Broker(security=made, listeners=LISTENERS).start()
+        Broker(security=broker_security, listeners=LISTENERS).start()
 
 
 def test_without_the_extra_both_sides_name_it(monkeypatch):

@@ -21,22 +21,22 @@ def ports_of(broker, name):
     return broker.call(lambda state: [node.endpoints[name] for node in state.nodes.by_id.values()])
 
 
-def bound(broker, name, node_id=1):
+def listener_port(broker, name, node_id=1):
     return broker._ports.bound[node_id, name]
 
 
 def test_each_listener_tells_its_own_addresses():
     with Broker(listeners=[INSIDE, OUTSIDE], cluster=2) as broker:
-        inside = ask(bound(broker, "INSIDE"), "Metadata", 9, topics=None).brokers
+        inside = ask(listener_port(broker, "INSIDE"), "Metadata", 9, topics=None).brokers
         assert [(one.host, one.port) for one in inside] == [
-            ("127.0.0.1", bound(broker, "INSIDE", 1)),
-            ("127.0.0.1", bound(broker, "INSIDE", 2)),
+            ("127.0.0.1", listener_port(broker, "INSIDE", 1)),
+            ("127.0.0.1", listener_port(broker, "INSIDE", 2)),
         ]
-        outside = ask(bound(broker, "OUTSIDE"), "Metadata", 9, topics=None).brokers
+        outside = ask(listener_port(broker, "OUTSIDE"), "Metadata", 9, topics=None).brokers
         assert {(one.host, one.port) for one in outside} == {("kafka.example", 19092)}
-        found = ask(bound(broker, "OUTSIDE"), "FindCoordinator", 2, key="g", key_type=0)
-        assert (found.host, found.port) == ("kafka.example", 19092)
-        assert broker.port == bound(broker, "INSIDE")
+        coordinator = ask(listener_port(broker, "OUTSIDE"), "FindCoordinator", 2, key="g", key_type=0)
+        assert (coordinator.host, coordinator.port) == ("kafka.example", 19092)
+        assert broker.port == listener_port(broker, "INSIDE")
         assert broker.bootstrap_servers.count(",") == 1
 
 
@@ -46,25 +46,25 @@ def test_a_node_comes_back_on_all_its_ports():
         broker.stop_node(2)
         broker.start_node(2)
         assert broker._ports.bound == before
-        assert ask(bound(broker, "OUTSIDE", 2), "Metadata", 9, topics=None).brokers[1].port == 19092
+        assert ask(listener_port(broker, "OUTSIDE", 2), "Metadata", 9, topics=None).brokers[1].port == 19092
 
 
 def test_one_listener_asks_who_it_is_and_another_does_not():
     open_one = ListenerOptions(name="INSIDE")
-    guarded = ListenerOptions(name="OUTSIDE", protocol="SASL_PLAINTEXT")
+    guarded_listener = ListenerOptions(name="OUTSIDE", protocol="SASL_PLAINTEXT")
     security = Security(users={"alice": "secret"})
-    with Broker(listeners=[open_one, guarded], security=security) as broker:
-        servers = f"127.0.0.1:{bound(broker, 'INSIDE')}"
+    with Broker(listeners=[open_one, guarded_listener], security=security) as broker:
+        servers = f"127.0.0.1:{listener_port(broker, 'INSIDE')}"
         producer = confluent.Producer({"bootstrap.servers": servers, "log_level": 0})
         producer.produce("orders", b"x")
         assert producer.flush(60) == 0
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "log_level": 0}
-        login |= {"sasl.username": "alice", "bootstrap.servers": f"127.0.0.1:{bound(broker, 'OUTSIDE')}"}
+        login |= {"sasl.username": "alice", "bootstrap.servers": f"127.0.0.1:{listener_port(broker, 'OUTSIDE')}"}
         assert "orders" in AdminClient({**login, "sasl.password": "secret"}).list_topics(timeout=60).topics
         with pytest.raises(confluent.KafkaException):
             AdminClient({**login, "sasl.password": "wrong"}).list_topics(timeout=1)
         with pytest.raises(AssertionError, match="closed the connection"):
-            ask(bound(broker, "OUTSIDE"), "Metadata", 1, topics=None)
+            ask(listener_port(broker, "OUTSIDE"), "Metadata", 1, topics=None)
 
 
 def test_a_broker_restarts_with_its_listeners():
@@ -72,7 +72,7 @@ def test_a_broker_restarts_with_its_listeners():
         port = broker.port
         broker.restart()
         assert broker.port == port
-        assert ask(bound(broker, "OUTSIDE"), "Metadata", 9, topics=None).brokers[0].host == "kafka.example"
+        assert ask(listener_port(broker, "OUTSIDE"), "Metadata", 9, topics=None).brokers[0].host == "kafka.example"
 
 
 def test_listeners_of_server_properties():

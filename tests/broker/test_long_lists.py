@@ -110,8 +110,8 @@ def test_an_answer_of_many_rows_gives_turns_and_is_the_same(name, version, path)
 @pytest.mark.parametrize(("kind", "setting"), [(16, "interval.ms"), (32, "consumer.session.timeout.ms")])
 def test_settings_of_many_resources_are_written_once(monkeypatch, api, kind, setting):
     """All that is stored was written for each of them: 2,000 took 10 s, 20,000 a hundred times as long."""
-    broker, written = DirectBroker(), []
-    monkeypatch.setattr(state, "write_metadata", lambda *_: written.append(1))
+    broker, writes = DirectBroker(), []
+    monkeypatch.setattr(state, "write_metadata", lambda *_: writes.append(1))
     types = message(f"{api}Request")
     rows = [
         types.AlterConfigsResource(
@@ -124,7 +124,7 @@ def test_settings_of_many_resources_are_written_once(monkeypatch, api, kind, set
     answer = broker.send(api, 1, resources=rows)
     assert [one.error_code for one in answer.responses] == [0] * 60
     broker.send(api, 1, resources=rows, validate_only=True)
-    assert len(written) == 1
+    assert len(writes) == 1
     broker.state.logs.abandon()
 
 
@@ -169,10 +169,10 @@ def test_filters_of_rules_give_turns_by_the_rules_that_they_look_at():
     """2,000 filters over 20,000 rules held everybody for a minute."""
     broker, due = DirectBroker(), []
     broker.state.access = AclAccess([Acl(2, f"t-{number}", LITERAL, "User:a", "*", 3, ALLOW) for number in range(400)])
-    made = message("DeleteAclsRequest").DeleteAclsFilter
+    filter_type = message("DeleteAclsRequest").DeleteAclsFilter
     anyone = {"principal_filter": None, "host_filter": None, "operation": 3, "permission_type": ALLOW}
     every = {"resource_type_filter": 2, "pattern_type_filter": LITERAL, **anyone}
-    filters = [made(resource_name_filter=f"t-{number}", **every) for number in range(200)]
+    filters = [filter_type(resource_name_filter=f"t-{number}", **every) for number in range(200)]
     request = encode_request(message("DeleteAclsRequest")(filters=filters), 3, client_id="test")
     session = Session(peer="127.0.0.1:5000", principal="User:admin")
     broker.state.access.add(Acl(4, "kafka-cluster", LITERAL, "User:admin", "*", 7, ALLOW))
@@ -237,13 +237,13 @@ def test_a_fetch_of_many_partitions_gives_turns_in_proportion(version, session_e
         broker.state.changes.next_turn = due.append
         fields = {**fetch(["unknown"], count), "session_epoch": session_epoch, "max_wait_ms": 10_000}
         answer = broker.send("Fetch", version, **fields)
-        taken = 0
+        taken_turns = 0
         while due:
             assert answer.body is None
             due.pop(0)()
-            taken += 1
+            taken_turns += 1
         assert [one.error_code for one in answer.body.responses[0].partitions] == [3] * count
-        turns[count] = taken
+        turns[count] = taken_turns
         broker.state.logs.abandon()
     assert 10 <= turns[6_000] < turns[12_000] <= 2 * turns[6_000] + 2
 
@@ -314,15 +314,15 @@ def test_users_asked_for_together_cost_no_more_than_each_alone():
     broker = DirectBroker()
     names = [f"user-{number}" for number in range(300)]
     types = message("AlterUserScramCredentialsRequest")
-    added = [
+    upsertions = [
         types.ScramCredentialUpsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=b"p" * 32)
         for name in [*names, "user-7"]
     ]
-    rows = broker.send("AlterUserScramCredentials", 0, upsertions=added).results
+    rows = broker.send("AlterUserScramCredentials", 0, upsertions=upsertions).results
     assert [one.user for one in rows if one.error_code] == ["user-7"]
-    asked = message("DescribeUserScramCredentialsRequest").UserName
+    user_type = message("DescribeUserScramCredentialsRequest").UserName
     rows = broker.send(
-        "DescribeUserScramCredentials", 0, users=[asked(name=name) for name in [*names, "user-8"]]
+        "DescribeUserScramCredentials", 0, users=[user_type(name=name) for name in [*names, "user-8"]]
     ).results
     assert [one.user for one in rows if one.error_code] == ["user-7", "user-8"]
     broker.state.logs.abandon()

@@ -21,9 +21,9 @@ def test_retention_runs_as_often_as_it_is_set(interval_ms, seconds, is_kept):
     """A record of the week before last is deleted by the first look; a mirror sets an interval without end."""
     broker = DirectBroker(log_retention_check_interval_ms=interval_ms)
     broker.state.create_topic("orders", 1)
-    made, old_ms = message("ProduceRequest"), BEGAN_MS - 2 * _WEEK_MS
-    row = made.PartitionProduceData(index=0, records=build_records({"value": [b"v"], "timestamp": [old_ms]}))
-    broker.send("Produce", 8, acks=-1, topic_data=[made.TopicProduceData(name="orders", partition_data=[row])])
+    request_type, old_ms = message("ProduceRequest"), BEGAN_MS - 2 * _WEEK_MS
+    row = request_type.PartitionProduceData(index=0, records=build_records({"value": [b"v"], "timestamp": [old_ms]}))
+    broker.send("Produce", 8, acks=-1, topic_data=[request_type.TopicProduceData(name="orders", partition_data=[row])])
     Maintenance(broker.state)
     broker.clock.advance(seconds)
     assert (broker.state.topics["orders"].partitions[0].log.log_start_offset == 0) is is_kept

@@ -36,7 +36,7 @@ def disk_with(text: str) -> MemoryDisk:
     return disk
 
 
-def opened(text: str) -> dict:
+def rewrite_metadata(text: str) -> dict:
     """Open a broker on the file; return what it has, written again."""
     disk = disk_with(text)
     state = open_broker(data_dir="/data", disk=disk, settings=BrokerSettings())
@@ -55,7 +55,7 @@ def test_what_earlier_versions_have_written_is_read(path):
     disk.make_directory("/data")
     write_metadata(disk, "/data", metadata)
     assert json.loads(disk.read(f"/data/{FILE_NAME}")) == values
-    again = opened(path.read_text())
+    again = rewrite_metadata(path.read_text())
     salts = again["entities"]["scram_salts"]
     assert len(bytes.fromhex(salts)) == 32
     values["entities"].setdefault("scram_salts", salts)  # a broker that finds none makes some
@@ -90,19 +90,19 @@ def test_a_field_at_fault_is_named_with_the_file(field, value, reason):
     for name in field[:-1]:
         at = at[name]
     at[field[-1]] = value
-    with pytest.raises(LogDirError) as refused:
-        opened(json.dumps(values))
-    assert reason in str(refused.value)
-    assert refused.value.file == f"/data/{FILE_NAME}"
+    with pytest.raises(LogDirError) as error:
+        rewrite_metadata(json.dumps(values))
+    assert reason in str(error.value)
+    assert error.value.file == f"/data/{FILE_NAME}"
 
 
 def assert_a_state_or_one_error(text: str) -> None:
-    refused = None
+    error_seen = None
     try:
-        opened(text)
+        rewrite_metadata(text)
     except LogDirError as error:
-        refused = error
-    assert refused is None or (refused.file, refused.reason[:12]) == (f"/data/{FILE_NAME}", "is no metada")
+        error_seen = error
+    assert error_seen is None or (error_seen.file, error_seen.reason[:12]) == (f"/data/{FILE_NAME}", "is no metada")
 
 
 @given(value=JSON)
@@ -129,8 +129,8 @@ def test_only_its_owner_may_read_it(tmp_path):
 
 
 def test_what_a_crash_left_of_it_is_not_readable_to_others_either(tmp_path):
-    unfinished = tmp_path / (FILE_NAME + ".tmp")
-    unfinished.write_text("half")
-    unfinished.chmod(0o666)
+    unfinished_file = tmp_path / (FILE_NAME + ".tmp")
+    unfinished_file.write_text("half")
+    unfinished_file.chmod(0o666)
     write_metadata(online(None), str(tmp_path), StoredMetadata())
     assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600

@@ -29,6 +29,6 @@ def test_sets_of_another_format_and_of_format_0_are_compressed_again(story, step
 
 
 def test_only_consumers_that_are_behind_the_topic_cost_a_conversion(story):
-    behind = {step for step, found in story.items() if found.down_converted_records}
+    behind = {step for step, counters in story.items() if counters.down_converted_records}
     assert behind == {("0.10.0", 1, 0), ("3.0-IV1", 1, 1), ("3.0-IV1", 2, 1)}
     assert all(story[step].down_converted_records == 100 for step in behind)

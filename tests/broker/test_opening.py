@@ -39,39 +39,41 @@ def tree(*paths: Path) -> dict[str, str]:
     return {f"{file} {file.stat().st_mtime_ns}": hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def held(broker: Broker, topic: str) -> dict[int, list[Row]]:
+def stored_rows(broker: Broker, topic: str) -> dict[int, list[Row]]:
     """Everything that the broker has of a topic, by partition."""
     numbers = range(broker.topics[topic].partitions)
     rows = {number: broker.records(topic, number) for number in numbers}
-    return {number: [(one.offset, one.key, one.value) for one in found] for number, found in rows.items() if found}
+    return {
+        number: [(one.offset, one.key, one.value) for one in records] for number, records in rows.items() if records
+    }
 
 
-def consumed(broker: Broker, topic: str, isolation: str = "read_committed") -> list[Row]:
+def consume_rows(broker: Broker, topic: str, isolation: str = "read_committed") -> list[Row]:
     """Everything that a consumer gets of the first partition."""
-    found: list[Row] = []
+    rows_so_far: list[Row] = []
     one = TopicPartition(topic, 0)
     end = offset_at(broker, topic, LATEST, isolation_level=LEVELS.index(isolation))
     with Consumer(broker.bootstrap_servers, isolation_level=isolation) as consumer:
         consumer.assign([one])
         consumer.seek_to_beginning(one)
         while consumer.position(one) < end:
-            found += [(row.offset, row.key, row.value) for row in consumer.poll(2_000)]
-    return found
+            rows_so_far += [(row.offset, row.key, row.value) for row in consumer.poll(2_000)]
+    return rows_so_far
 
 
 def read(paths: list[Path], topic: str, **options: object) -> dict[int, list[Row]]:
     """The same, of the files."""
-    found: dict[int, list[Row]] = {}
+    rows_by_partition: dict[int, list[Row]] = {}
     columns = ["partition", "offset", "key", "value"]
     for batch in kafkaframes.read_records(
         list(map(str, paths)), columns=columns, topics=[topic], control_records=False, **options
     ):
         for partition, *row in zip(*(batch[name].to_pylist() for name in columns), strict=True):
-            found.setdefault(partition, []).append(tuple(row))
-    return found
+            rows_by_partition.setdefault(partition, []).append(tuple(row))
+    return rows_by_partition
 
 
-def fetched(
+def fetch_old_format(
     broker: Broker, topic: str, version: int, offset: int, max_bytes: int = 100_000
 ) -> Iterator[tuple[int, int]]:
     """Fetch a partition to its end with an old version; yield (format, offset) of each record."""
@@ -94,7 +96,7 @@ def offset_at(broker: Broker, topic: str, timestamp: int, **fields: int) -> int:
     return ask(broker.port, "ListOffsets", 2, replica_id=-1, topics=topics, **fields).topics[0].partitions[0].offset
 
 
-def written_out(paths: list[Path], options: dict[str, tuple[str, ...]], to: Path) -> Path:
+def write_out_store(paths: list[Path], options: dict[str, tuple[str, ...]], to: Path) -> Path:
     """The segments of a store as a plain log directory."""
     for directory in discover(list(map(str, paths)), options=options):
         for partition in directory.partitions:
@@ -110,12 +112,12 @@ def written_out(paths: list[Path], options: dict[str, tuple[str, ...]], to: Path
 def test_a_tiered_store_of_a_real_broker_is_served_from_its_objects(case):
     store, keys = TIERED / case / "store", tuple(map(str, (TIERED / case).glob("*.private.pem")))
     before = tree(TIERED / case)
-    with Broker(serve=Served(store, storage={"key_files": keys})) as served:
-        assert served.topics
-        for topic in served.topics:
+    with Broker(serve=Served(store, storage={"key_files": keys})) as served_broker:
+        assert served_broker.topics
+        for topic in served_broker.topics:
             rows = read([store], topic, key_files=keys)
             assert rows
-            assert held(served, topic) == rows
+            assert stored_rows(served_broker, topic) == rows
     assert tree(TIERED / case) == before
 
 
@@ -124,26 +126,26 @@ def test_what_is_only_remote_and_what_is_only_local_are_one_log(case):
     places = [TIERED / case / "local", TIERED / case / "store"]
     keys = tuple(map(str, (TIERED / case).glob("*.private.pem")))
     before = tree(TIERED / case)
-    with Broker(serve=Served(places, storage={"key_files": keys})) as served:
-        for topic in served.topics:
+    with Broker(serve=Served(places, storage={"key_files": keys})) as served_broker:
+        for topic in served_broker.topics:
             rows = read(places, topic, key_files=keys)
-            assert held(served, topic) == rows
+            assert stored_rows(served_broker, topic) == rows
             if 0 in rows:
-                assert offset_at(served, topic, EARLIEST) == rows[0][0][0]
-                assert offset_at(served, topic, LATEST) == served.topics[topic].end_offsets[0]
+                assert offset_at(served_broker, topic, EARLIEST) == rows[0][0][0]
+                assert offset_at(served_broker, topic, LATEST) == served_broker.topics[topic].end_offsets[0]
     assert tree(TIERED / case) == before
 
 
 def test_transactions_of_a_tiered_store_are_read_as_those_of_a_directory(tmp_path):
     case = TIERED / "zstd-encrypted-transactions"
     options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
-    plain = written_out([case / "store"], options, tmp_path / "plain")
-    with Broker(serve=Served(case / "store", storage=options)) as served, Broker(serve=plain) as twin:
-        committed = consumed(served, "payments")
-        assert committed == consumed(twin, "payments")
-        everything = held(served, "payments")[0]
-        assert 0 < len(committed) < len(everything)
-        old = [offset for _, offset in fetched(served, "payments", 0, everything[0][0])]
+    plain = write_out_store([case / "store"], options, tmp_path / "plain")
+    with Broker(serve=Served(case / "store", storage=options)) as served_broker, Broker(serve=plain) as twin:
+        committed_rows = consume_rows(served_broker, "payments")
+        assert committed_rows == consume_rows(twin, "payments")
+        everything = stored_rows(served_broker, "payments")[0]
+        assert 0 < len(committed_rows) < len(everything)
+        old = [offset for _, offset in fetch_old_format(served_broker, "payments", 0, everything[0][0])]
         assert old == [row[0] for row in everything]
 
 
@@ -153,14 +155,14 @@ def test_a_partition_that_cannot_be_read_is_told_and_the_others_are_served(tmp_p
     last = max(tmp_path.glob("store/*/0/*.log"))
     last.write_bytes(b"!" + last.read_bytes()[1:])
     options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
-    with Broker(serve=Served(tmp_path / "store", storage=options)) as served:
-        (remark,) = served.remarks
+    with Broker(serve=Served(tmp_path / "store", storage=options)) as served_broker:
+        (remark,) = served_broker.remarks
         assert remark.startswith("error: not served: chunk 0 of 1 cannot be ")
         assert str(last) in remark
-        (topic,) = ask(served.port, "Metadata", 1, topics=None).topics
+        (topic,) = ask(served_broker.port, "Metadata", 1, topics=None).topics
         assert [(row.partition_index, row.leader_id) for row in topic.partitions] == [(0, -1), (1, 1)]
         rows = read([case / "store"], "payments", **options)[1]
-        assert [(one.offset, one.key, one.value) for one in served.records("payments", 1)] == rows
+        assert [(one.offset, one.key, one.value) for one in served_broker.records("payments", 1)] == rows
 
 
 def test_a_size_that_no_batch_has_is_told_as_kafka_does(tmp_path):
@@ -168,7 +170,7 @@ def test_a_size_that_no_batch_has_is_told_as_kafka_does(tmp_path):
     answers (FileLogInputStream, LocalLog.read).
     """
     log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(4)]
-    for size, expected in ((5, (ErrorCode.CORRUPT_MESSAGE, None)), (10_000, (0, 2))):
+    for size, expected_answer in ((5, (ErrorCode.CORRUPT_MESSAGE, None)), (10_000, (0, 2))):
         log[1][8:12] = size.to_bytes(4, "big")
         directory = tmp_path / str(size)
         write_partition(directory, {0: b"".join(log[:2]), 2: b"".join(log[2:])}, epochs=[(0, 0)], high_watermark=4)
@@ -176,13 +178,13 @@ def test_a_size_that_no_batch_has_is_told_as_kafka_does(tmp_path):
             for kind in ("index", "timeindex"):
                 (directory / "orders-0" / segment_file_name(base, kind)).write_bytes(b"")
         (directory / ".kafka_cleanshutdown").write_bytes(b"")
-        with Broker(serve=directory) as served:
+        with Broker(serve=directory) as served_broker:
             types = message("FetchRequest")
             row = types.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100_000)
-            answer = ask(served.port, "Fetch", 4, topics=[types.FetchTopic(topic="orders", partitions=[row])])
-            found = answer.responses[0].partitions[0]
-            first = int.from_bytes(found.records[:8], "big") if found.records else None
-            assert (found.error_code, first) == expected
+            answer = ask(served_broker.port, "Fetch", 4, topics=[types.FetchTopic(topic="orders", partitions=[row])])
+            partition = answer.responses[0].partitions[0]
+            first = int.from_bytes(partition.records[:8], "big") if partition.records else None
+            assert (partition.error_code, first) == expected_answer
 
 
 def test_a_consumer_is_told_of_bytes_that_cannot_be_read_and_does_not_ask_for_ever(tmp_path):
@@ -193,7 +195,7 @@ def test_a_consumer_is_told_of_bytes_that_cannot_be_read_and_does_not_ask_for_ev
         for kind in ("index", "timeindex"):
             (tmp_path / "orders-0" / segment_file_name(base, kind)).write_bytes(b"")
     (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
-    with Broker(serve=tmp_path) as served, Consumer(served.bootstrap_servers) as consumer:
+    with Broker(serve=tmp_path) as served_broker, Consumer(served_broker.bootstrap_servers) as consumer:
         consumer.assign({TopicPartition("orders", 0): 0})
         with pytest.raises(BrokerError, match="fetch of orders-0 from offset 0: CORRUPT_MESSAGE"):
             consumer.poll(30_000)
@@ -203,11 +205,11 @@ def test_what_a_recovery_drops_is_told(tmp_path):
     log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(3)]
     log[1][8:12] = b"\xff" * 4
     write_partition(tmp_path, {0: b"".join(log)}, epochs=[(0, 0)], high_watermark=3)
-    with Broker(serve=tmp_path) as served:
-        lost, at = len(log[1]) + len(log[2]), len(log[0])
-        (remark,) = served.remarks
-        assert f"error: orders-0: {lost} bytes are not served, from byte {at} of {tmp_path}" in remark
-        assert [row[0] for row in held(served, "orders")[0]] == [0]
+    with Broker(serve=tmp_path) as served_broker:
+        lost_size, at = len(log[1]) + len(log[2]), len(log[0])
+        (remark,) = served_broker.remarks
+        assert f"error: orders-0: {lost_size} bytes are not served, from byte {at} of {tmp_path}" in remark
+        assert [row[0] for row in stored_rows(served_broker, "orders")[0]] == [0]
 
 
 def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path):
@@ -215,9 +217,9 @@ def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path
     last = (2**63 - 1).to_bytes(8, "big") + Batch("last", 0, 1, 0).raw()[8:]
     write_partition(tmp_path, {0: last}, epochs=[(0, 0)], high_watermark=1)
     write_partition(tmp_path, {0: Batch("b", 0, 1, 0).raw()}, epochs=[(0, 0)], high_watermark=1, name="other-0")
-    with Broker(serve=tmp_path) as served:
-        assert "the largest offset there is" in served.remarks[0]
-        assert [row[0] for row in held(served, "other")[0]] == [0]
+    with Broker(serve=tmp_path) as served_broker:
+        assert "the largest offset there is" in served_broker.remarks[0]
+        assert [row[0] for row in stored_rows(served_broker, "other")[0]] == [0]
 
 
 @pytest.mark.parametrize("base", [5, 2**63 - 1])
@@ -230,8 +232,8 @@ def test_a_segment_under_another_name_is_not_served_and_told_and_nothing_is_chan
     for file in (tmp_path / "orders-0").glob(f"{0:020}.*"):
         file.rename(file.with_name(segment_file_name(base, file.suffix[1:])))
     before = tree(tmp_path / "orders-0")
-    with Broker(serve=tmp_path) as served:
-        (remark,) = served.remarks
+    with Broker(serve=tmp_path) as served_broker:
+        (remark,) = served_broker.remarks
         assert remark.startswith("error: not served: its last record has offset 0, below ")
         assert f"{base:020}.log" in remark
     with pytest.raises(LogDirError, match="below"):
@@ -245,12 +247,12 @@ def test_who_owns_a_directory_cannot_be_read_and_its_logs_are_served(tmp_path, n
         producer.send("orders", b"v", partition=0).result()
     (tmp_path / name).write_bytes(b"\xff\x00 noise")
     before = tree(tmp_path)
-    with Broker(serve=tmp_path) as served:
-        (remark,) = served.remarks
+    with Broker(serve=tmp_path) as served_broker:
+        (remark,) = served_broker.remarks
         assert remark.startswith("warning: left out: ")
         assert str(tmp_path / name) in remark
-        assert not served.losses
-        assert [row[0] for row in consumed(served, "orders")] == [0]
+        assert not served_broker.losses
+        assert [row[0] for row in consume_rows(served_broker, "orders")] == [0]
     assert tree(tmp_path) == before
     with pytest.raises(LogDirError):  # who writes to it has to know whose it is
         Broker(data_dir=tmp_path).start()
@@ -261,41 +263,41 @@ def copies(tmp_path):
     """Two brokers' copies of ``orders-0``: one lags, in the other a batch is damaged; and a topic of one alone."""
     log = [Batch(f"b{base}", base, 20, 0) for base in range(0, 200, 20)]
     raw = [one.raw() for one in log]
-    damaged = bytearray(b"".join(raw))
-    damaged[len(raw[0]) + 200] ^= 0xFF
+    damaged_copy = bytearray(b"".join(raw))
+    damaged_copy[len(raw[0]) + 200] ^= 0xFF
     write_partition(tmp_path / "one", {0: b"".join(raw[:7])}, epochs=[(0, 0)], high_watermark=140)
-    write_partition(tmp_path / "two", {0: bytes(damaged)}, epochs=[(0, 0)], high_watermark=200)
+    write_partition(tmp_path / "two", {0: bytes(damaged_copy)}, epochs=[(0, 0)], high_watermark=200)
     write_partition(tmp_path / "two", {0: raw[0]}, epochs=[(0, 0)], name="alone-0")
     return [tmp_path / "one", tmp_path / "two"]
 
 
 def test_several_copies_are_served_as_one_log(copies):
     before = tree(*copies)
-    with Broker(serve=copies) as served:
-        assert list(served.topics) == ["alone", "orders"]
+    with Broker(serve=copies) as served_broker:
+        assert list(served_broker.topics) == ["alone", "orders"]
         rows = read(copies, "orders")[0]
         assert [row[0] for row in rows] == list(range(200))
-        assert held(served, "orders") == {0: rows}
-        assert consumed(served, "orders") == rows
-        assert [magic for magic, _ in fetched(served, "orders", 0, 0)] == [0] * 200
-        assert [magic for magic, _ in fetched(served, "orders", 2, 0)] == [1] * 200
-        assert offset_at(served, "orders", 1_700_000_000_150) == 150
-        assert any("taken-from-copy" in line for line in served.remarks)
-        assert not served.topics["orders"].configs
+        assert stored_rows(served_broker, "orders") == {0: rows}
+        assert consume_rows(served_broker, "orders") == rows
+        assert [magic for magic, _ in fetch_old_format(served_broker, "orders", 0, 0)] == [0] * 200
+        assert [magic for magic, _ in fetch_old_format(served_broker, "orders", 2, 0)] == [1] * 200
+        assert offset_at(served_broker, "orders", 1_700_000_000_150) == 150
+        assert any("taken-from-copy" in line for line in served_broker.remarks)
+        assert not served_broker.topics["orders"].configs
     assert tree(*copies) == before
 
 
 def test_copies_that_are_not_to_be_merged_are_refused(copies):
     with pytest.raises(OptionError, match="several copies of orders-0"):
         Broker(serve=Served(copies, replicas="all")).start()
-    with Broker(serve=Served(copies[1], replicas="all")) as served:
-        assert served.topics["orders"].end_offsets[0] > 0
+    with Broker(serve=Served(copies[1], replicas="all")) as served_broker:
+        assert served_broker.topics["orders"].end_offsets[0] > 0
 
 
 def test_one_partitions_directory_is_served_alone(copies):
-    with Broker(serve=copies[1] / "alone-0") as served:
-        assert held(served, "alone").keys() == {0}
-        assert "orders" not in served.topics
+    with Broker(serve=copies[1] / "alone-0") as served_broker:
+        assert stored_rows(served_broker, "alone").keys() == {0}
+        assert "orders" not in served_broker.topics
 
 
 def test_what_is_no_log_directory_is_refused_by_name(tmp_path):
@@ -318,7 +320,7 @@ def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
                 producer.abort_transaction() if value == b"dropped" else producer.commit_transaction()
         with Consumer(broker.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
             consumer.commit({TopicPartition("orders", 0): 3})
-        expected = consumed(broker, "orders")
+        expected_rows = consume_rows(broker, "orders")
     second = tmp_path / "second"
     for partition in discover(str(first))[0].partitions:  # a follower that lags in its topic of records
         folder = second / str(partition.topic_partition)
@@ -329,12 +331,12 @@ def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
     segment = second / "orders-0" / segment_file_name(0, "log")
     segment.write_bytes(segment.read_bytes()[:200])
     before = tree(first, second)
-    with Broker(serve=[second, first]) as served:
-        assert [row[2] for row in expected] == [b"kept", b"kept too"]
-        assert consumed(served, "orders") == expected
-        assert served.groups["readers"].offsets == {TopicPartition("orders", 0): 3}
-        assert list(served.transactions) == ["t"]
-        with Consumer(served.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
+    with Broker(serve=[second, first]) as served_broker:
+        assert [row[2] for row in expected_rows] == [b"kept", b"kept too"]
+        assert consume_rows(served_broker, "orders") == expected_rows
+        assert served_broker.groups["readers"].offsets == {TopicPartition("orders", 0): 3}
+        assert list(served_broker.transactions) == ["t"]
+        with Consumer(served_broker.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
             consumer.commit({TopicPartition("orders", 0): 5})
             assert consumer.committed([TopicPartition("orders", 0)])[TopicPartition("orders", 0)].offset == 5
     assert tree(first, second) == before
@@ -362,16 +364,18 @@ def test_the_markers_of_decided_transactions_stay_over_a_restart_of_a_served_bro
             producer.commit_transaction()
         broker.kill()
     before = tree(tmp_path)
-    with Broker(serve=tmp_path) as served:
+    with Broker(serve=tmp_path) as served_broker:
         for _ in range(3):
-            assert served.groups["readers"].offsets == {partition: 7}
-            assert [row[2] for row in consumed(served, "orders")] == [b"x"]
-            served.kill()
-            served.restart()
-        with Consumer(served.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
+            assert served_broker.groups["readers"].offsets == {partition: 7}
+            assert [row[2] for row in consume_rows(served_broker, "orders")] == [b"x"]
+            served_broker.kill()
+            served_broker.restart()
+        with Consumer(served_broker.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
             consumer.commit({partition: 8})
-        served.restart()
-        assert served.groups["readers"].offsets == {partition: 8}  # the marker does not bring the older offset back
+        served_broker.restart()
+        assert served_broker.groups["readers"].offsets == {
+            partition: 8
+        }  # the marker does not bring the older offset back
     assert tree(tmp_path) == before
 
 
@@ -380,13 +384,15 @@ def test_a_served_broker_takes_no_new_transactions(copies):
     types = message("TxnOffsetCommitRequest")
     row = types.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
     topics = [types.TxnOffsetCommitRequestTopic(name="orders", partitions=[row])]
-    added = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic(name="orders", partitions=[0])
+    added_topic = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic(name="orders", partitions=[0])
     names = {f"v3_and_below_{name}": fields[name] for name in ("transactional_id", "producer_id", "producer_epoch")}
-    with Broker(serve=copies) as served:
-        assert ask(served.port, "AddOffsetsToTxn", 3, **fields).error_code == ErrorCode.POLICY_VIOLATION
-        answer = ask(served.port, "TxnOffsetCommit", 3, topics=topics, generation_id_or_member_epoch=-1, **fields)
+    with Broker(serve=copies) as served_broker:
+        assert ask(served_broker.port, "AddOffsetsToTxn", 3, **fields).error_code == ErrorCode.POLICY_VIOLATION
+        answer = ask(
+            served_broker.port, "TxnOffsetCommit", 3, topics=topics, generation_id_or_member_epoch=-1, **fields
+        )
         assert answer.topics[0].partitions[0].error_code == ErrorCode.POLICY_VIOLATION
-        answer = ask(served.port, "AddPartitionsToTxn", 3, v3_and_below_topics=[added], **names)
+        answer = ask(served_broker.port, "AddPartitionsToTxn", 3, v3_and_below_topics=[added_topic], **names)
         (topic,) = answer.results_by_topic_v3_and_below
         assert topic.results_by_partition[0].partition_error_code == ErrorCode.POLICY_VIOLATION
 
@@ -397,15 +403,15 @@ def test_a_directory_that_was_not_stopped_cleanly_is_recovered_beside_others(cop
     whole = Batch("t", 0, 5, 0).raw()
     (torn / segment_file_name(0, "log")).write_bytes(whole + whole[:40])
     before = tree(*copies, torn)
-    with Broker(serve=[*copies, tmp_path / "three"]) as served:
-        assert served.topics["torn"].end_offsets == (5,)
-        assert len(held(served, "torn")[0]) == 5
+    with Broker(serve=[*copies, tmp_path / "three"]) as served_broker:
+        assert served_broker.topics["torn"].end_offsets == (5,)
+        assert len(stored_rows(served_broker, "torn")[0]) == 5
     assert tree(*copies, torn) == before
 
 
 def test_the_command_serves_copies_and_says_what_was_decided(copies):
-    given = [word for path in copies for word in ("--serve", str(path))]
-    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", *given, "--key-file", "none.pem"]
+    arguments = [word for path in copies for word in ("--serve", str(path))]
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", *arguments, "--key-file", "none.pem"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         port = int(re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", process.stderr.readline())[1])
         assert {topic.name for topic in ask(port, "Metadata", 1, topics=None).topics} == {"alone", "orders"}
@@ -424,16 +430,18 @@ def test_an_old_consumer_gets_past_what_its_format_has_nothing_of():
                 producer.begin_transaction()
                 producer.send("orders", value=value)
                 producer.commit_transaction()
-        assert list(fetched(broker, "orders", 0, 1, max_bytes=80)) == [(0, 2)]  # the marker is all that 80 bytes hold
-        assert list(fetched(broker, "orders", 2, 3)) == []
+        assert list(fetch_old_format(broker, "orders", 0, 1, max_bytes=80)) == [
+            (0, 2)
+        ]  # the marker is all that 80 bytes hold
+        assert list(fetch_old_format(broker, "orders", 2, 3)) == []
 
 
 def test_what_is_served_starts_again_as_it_was(copies):
     async def main() -> None:
-        async with Broker(serve=copies) as served:
-            assert served.topics["orders"].end_offsets == (200,)
+        async with Broker(serve=copies) as served_broker:
+            assert served_broker.topics["orders"].end_offsets == (200,)
 
     asyncio.run(main())
-    with Broker(serve=copies) as served:
-        served.restart()
-        assert served.topics["orders"].end_offsets == (200,)
+    with Broker(serve=copies) as served_broker:
+        served_broker.restart()
+        assert served_broker.topics["orders"].end_offsets == (200,)

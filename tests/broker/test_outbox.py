@@ -36,28 +36,28 @@ def fetch_frame(version, *, size=2 << 20, offset=0, session=-1):
 
 def take(peer):
     """Read one answer's frame."""
-    wanted, found = 4, bytearray()
-    while len(found) < wanted:
-        piece = peer.recv(min(wanted - len(found), 1 << 20))
+    missing_size, received_bytes = 4, bytearray()
+    while len(received_bytes) < missing_size:
+        piece = peer.recv(min(missing_size - len(received_bytes), 1 << 20))
         assert piece, "the connection was closed"
-        found += piece
-        if wanted == 4 and len(found) == 4:
-            wanted += struct.unpack(">i", found)[0]
-    return bytes(found[4:])
+        received_bytes += piece
+        if missing_size == 4 and len(received_bytes) == 4:
+            missing_size += struct.unpack(">i", received_bytes)[0]
+    return bytes(received_bytes[4:])
 
 
 def take_all(peer, count):
     return [take(peer) for _ in range(count)]
 
 
-def connected(broker):
+def connect_peer(broker):
     peer = socket.create_connection((broker.host, broker.port), 60)
     peer.settimeout(60)
     return peer
 
 
 @contextmanager
-def connected_narrowly(broker):
+def connect_narrow_peer(broker):
     """Have the system hold no more of what is sent, however much it would like to: most of an answer waits."""
     with socket.socket() as peer:
         peer.settimeout(60)
@@ -78,7 +78,7 @@ def unsent_bytes(broker):
 
 
 @contextmanager
-def filled(**how):
+def fill_broker(**how):
     """A broker with a record of each value."""
     with Broker(**how) as broker:
         for value in VALUES:
@@ -87,16 +87,16 @@ def filled(**how):
 
 
 def test_a_directory_that_is_served_is_sent_from_its_files_too(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+    with fill_broker(journal=False, data_dir=tmp_path) as broker, connect_peer(broker) as peer:
         peer.sendall(fetch_frame(11))
-        expected = take(peer)
-    with Broker(serve=tmp_path, journal=False) as broker, connected(broker) as peer:
+        expected_answer = take(peer)
+    with Broker(serve=tmp_path, journal=False) as broker, connect_peer(broker) as peer:
         log = broker.call(lambda state: state.topics["orders"].partitions[0].log)
         read = broker.call(lambda state: log.read(0, max_bytes=2 << 20, stretch_bytes=1))
         assert read.stretch is not None
         read.stretch.close()
         peer.sendall(fetch_frame(11))
-        assert records_of(take(peer), 11) == records_of(expected, 11)
+        assert records_of(take(peer), 11) == records_of(expected_answer, 11)
 
 
 def records_of(frame, version):
@@ -109,7 +109,7 @@ def test_an_answer_is_the_same_from_a_file_and_from_memory_and_with_a_journal(tm
     answers = []
     places = ({}, {"data_dir": tmp_path / "sent as a file"}, {"data_dir": tmp_path / "read", "journal": True})
     for how in places:
-        with filled(**{"journal": False, **how}) as broker, connected(broker) as peer:
+        with fill_broker(**{"journal": False, **how}) as broker, connect_peer(broker) as peer:
             peer.sendall(fetch_frame(version, size=1_000_000))  # of what is in memory no answer holds much more
             answers.append(take(peer))
     assert len(answers[0]) > 1_000_000
@@ -131,7 +131,7 @@ def files_open(directory):
 
 
 def test_many_long_answers_to_a_slow_reader_stay_in_order_and_in_the_file(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker, connected_narrowly(broker) as peer:
+    with fill_broker(journal=False, data_dir=tmp_path) as broker, connect_narrow_peer(broker) as peer:
         before = files_open(tmp_path)
         offsets = [0, 7, 3, 19, 12] * 4
         peer.sendall(b"".join(fetch_frame(11, offset=offset, size=1 << 20) for offset in offsets))
@@ -145,9 +145,9 @@ def test_many_long_answers_to_a_slow_reader_stay_in_order_and_in_the_file(tmp_pa
 
 
 def test_a_reader_that_goes_away_leaves_no_file_open(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker:
+    with fill_broker(journal=False, data_dir=tmp_path) as broker:
         before = files_open(tmp_path)
-        with connected_narrowly(broker) as peer:
+        with connect_narrow_peer(broker) as peer:
             peer.sendall(fetch_frame(11) * 10)
             broker.wait_for(lambda: unsent_bytes(broker) > 1 << 20)
         broker.wait_for(lambda: not broker.connections())
@@ -155,7 +155,7 @@ def test_a_reader_that_goes_away_leaves_no_file_open(tmp_path):
 
 
 def test_a_file_that_is_cut_under_an_answer_ends_the_connection(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker, connected_narrowly(broker) as peer:
+    with fill_broker(journal=False, data_dir=tmp_path) as broker, connect_narrow_peer(broker) as peer:
         peer.sendall(fetch_frame(11))
         broker.wait_for(lambda: unsent_bytes(broker) > 1 << 20)
         os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 100)
@@ -164,7 +164,7 @@ def test_a_file_that_is_cut_under_an_answer_ends_the_connection(tmp_path):
 
 
 def test_a_file_that_was_cut_before_it_is_fetched_is_a_storage_error(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+    with fill_broker(journal=False, data_dir=tmp_path) as broker, connect_peer(broker) as peer:
         os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 100)
         peer.sendall(fetch_frame(11))
         row = decode_response(take(peer), 1, 11).body.responses[0].partitions[0]
@@ -172,7 +172,7 @@ def test_a_file_that_was_cut_before_it_is_fetched_is_a_storage_error(tmp_path):
 
 
 def test_a_session_gets_files_too(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+    with fill_broker(journal=False, data_dir=tmp_path) as broker, connect_peer(broker) as peer:
         peer.sendall(fetch_frame(11, session=0))
         body = decode_response(take(peer), 1, 11).body
         assert body.session_id
@@ -183,12 +183,12 @@ def test_short_buffers_are_joined_and_long_ones_are_not_copied(tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
     stretch = Stretch(os.open(tmp_path / "file", os.O_RDONLY), 2, 5)
     long = bytes(10_000)
-    found = together([b"a", b"b", long, b"c", stretch, b"", b"d"])
-    assert found[0] == b"ab"
-    assert found[1] is long
-    assert found[2] == b"c"
-    assert found[3] is stretch
-    assert found[4] == b"d"
+    buffers = together([b"a", b"b", long, b"c", stretch, b"", b"d"])
+    assert buffers[0] == b"ab"
+    assert buffers[1] is long
+    assert buffers[2] == b"c"
+    assert buffers[3] is stretch
+    assert buffers[4] == b"d"
     assert bytes(stretch) == b"23456"
     os.truncate(tmp_path / "file", 4)
     with pytest.raises(StorageError, match="the file was truncated"):
@@ -208,10 +208,10 @@ def test_a_stretch_is_encoded_as_its_bytes_wherever_it_is_not_sent_as_it_is(tmp_
     def stretch():
         return Stretch(os.open(tmp_path / "file", os.O_RDONLY), 50, 200)
 
-    expected = answer(b"x" * 200).encode(version)
-    assert answer(stretch()).encode(version) == expected
+    expected_bytes = answer(b"x" * 200).encode(version)
+    assert answer(stretch()).encode(version) == expected_bytes
     parts = answer(stretch()).encode_parts(version)
     assert any(isinstance(part, Stretch) for part in parts)
-    assert b"".join(map(bytes, parts)) == expected
+    assert b"".join(map(bytes, parts)) == expected_bytes
     odd = answer(stretch(), bytearray(b"y")).encode_parts(version)  # for the plain interpreter
     assert b"".join(odd) == answer(b"x" * 200, b"y").encode(version)

@@ -30,16 +30,16 @@ def is_refused(port):
 
 def test_a_port_is_held_until_it_is_let_go():
     port = next(port for port in random.sample(range(20_000, 32_000), 100) if can_bind(port))  # none that is given away
-    held = HeldPorts()
-    held.hold("127.0.0.1", port)
-    held.hold("127.0.0.1", port)
+    held_ports = HeldPorts()
+    held_ports.hold("127.0.0.1", port)
+    held_ports.hold("127.0.0.1", port)
     assert not can_bind(port)
     assert is_refused(port)
-    held.let_go(port)
+    held_ports.let_go(port)
     assert can_bind(port)
-    held.let_go(port)
-    held.hold("127.0.0.1", port)
-    held.let_all_go()
+    held_ports.let_go(port)
+    held_ports.hold("127.0.0.1", port)
+    held_ports.let_all_go()
     assert can_bind(port)
 
 
@@ -67,16 +67,16 @@ def test_ports_of_a_broker_that_was_killed_are_held_and_it_comes_back_on_them():
 
 def test_a_broker_that_restarts_holds_its_ports_while_its_logs_are_closed(tmp_path, monkeypatch):
     with Broker(cluster=2, data_dir=tmp_path) as broker:
-        ports, seen = ports_of(broker), []
+        ports, could_bind = ports_of(broker), []
         close = LogManager.close
 
         def closing(logs, **how):
-            seen.extend(can_bind(port) for port in ports)
+            could_bind.extend(can_bind(port) for port in ports)
             close(logs, **how)
 
         monkeypatch.setattr(LogManager, "close", closing)
         broker.restart()
-        assert seen == [False, False]
+        assert could_bind == [False, False]
         assert ports_of(broker) == ports
 
 
@@ -93,9 +93,9 @@ def test_the_port_of_a_node_that_is_down_is_held():
 def test_a_broker_that_is_dropped_in_a_circle_leaves_no_socket_open(monkeypatch, recwarn):
     older = [socket.socket()]  # than what holds it: the collector comes to it first
     monkeypatch.setattr(socket, "socket", lambda *_: older.pop())
-    held = HeldPorts()
-    held.circle = held
-    held.hold("127.0.0.1", 0)
-    del held
+    held_ports = HeldPorts()
+    held_ports.circle = held_ports
+    held_ports.hold("127.0.0.1", 0)
+    del held_ports
     gc.collect()
     assert not [warning for warning in recwarn if warning.category is ResourceWarning]

@@ -40,7 +40,7 @@ def coordinator_port(broker, group):
 
 def test_answers_about_offsets_have_every_partition_in_the_order_of_the_request(broker):
     """redpanda-data/redpanda#3403."""
-    asked = [("orders", [2, 0, 1]), ("missing", [4, 3]), ("a", [1, 0])]
+    requested_partitions = [("orders", [2, 0, 1]), ("missing", [4, 3]), ("a", [1, 0])]
     port = coordinator_port(broker, "g")
     types = message("OffsetCommitRequest")
     topics = [
@@ -50,25 +50,31 @@ def test_answers_about_offsets_have_every_partition_in_the_order_of_the_request(
                 types.OffsetCommitRequestPartition(partition_index=index, committed_offset=index) for index in indexes
             ],
         )
-        for name, indexes in asked
+        for name, indexes in requested_partitions
     ]
     answer = ask(port, "OffsetCommit", 8, group_id="g", generation_id_or_member_epoch=-1, topics=topics)
-    answered = [(row.name, [one.partition_index for one in row.partitions]) for row in answer.topics]
-    assert answered == [asked[1], asked[0], asked[2]]  # unknown topics first, as in Kafka
+    answered_partitions = [(row.name, [one.partition_index for one in row.partitions]) for row in answer.topics]
+    assert answered_partitions == [
+        requested_partitions[1],
+        requested_partitions[0],
+        requested_partitions[2],
+    ]  # unknown topics first, as in Kafka
     types = message("OffsetFetchRequest")
-    topics = [types.OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in asked]
+    topics = [
+        types.OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in requested_partitions
+    ]
     groups = [types.OffsetFetchRequestGroup(group_id="g", topics=topics)]
     (group,) = ask(port, "OffsetFetch", 8, groups=groups).groups
-    assert [(row.name, [one.partition_index for one in row.partitions]) for row in group.topics] == asked
+    assert [(row.name, [one.partition_index for one in row.partitions]) for row in group.topics] == requested_partitions
 
 
 def test_a_new_topic_is_answered_with_all_its_settings(broker):
     """redpanda-data/redpanda#16578 and #591: CreateTopics listed four settings, DescribeConfigs no cleanup.policy."""
     row = message("CreateTopicsRequest").CreatableTopic(name="settings", num_partitions=-1, replication_factor=-1)
     (topic,) = ask(broker.port, "CreateTopics", 7, topics=[row], timeout_ms=30_000).topics
-    described = describe(broker, TOPIC, "settings")
-    assert {one.name: one.value for one in topic.configs} == described
-    assert described["cleanup.policy"] == "delete"
+    described_settings = describe(broker, TOPIC, "settings")
+    assert {one.name: one.value for one in topic.configs} == described_settings
+    assert described_settings["cleanup.policy"] == "delete"
 
 
 def test_only_the_settings_that_a_client_names_are_described(broker):
@@ -131,9 +137,11 @@ def test_records_of_format_2_are_fetched_as_they_were_produced():
         row = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         topics = [types.FetchTopic(topic="orders", partitions=[row])]
         answer = ask(single.port, "Fetch", 4, max_wait_ms=0, max_bytes=1 << 20, topics=topics)
-        fetched = bytes(answer.responses[0].partitions[0].records)
-        assert fetched[16] == 2
-        assert fetched[21:] == bytes(records)[21:]  # all after the broker's own fields: offset, length, epoch, checksum
+        fetched_bytes = bytes(answer.responses[0].partitions[0].records)
+        assert fetched_bytes[16] == 2
+        assert (
+            fetched_bytes[21:] == bytes(records)[21:]
+        )  # all after the broker's own fields: offset, length, epoch, checksum
 
 
 def test_every_node_is_known_as_soon_as_one_accepts_connections(monkeypatch):

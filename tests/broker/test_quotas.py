@@ -149,11 +149,11 @@ def test_changes_over_their_quota_are_refused_or_wait(broker):
 
 
 def test_client_ids_without_end_take_no_memory_without_end():
-    quotas, asked = Quotas(), Request(all_apis()[0], 9)
+    quotas, request = Quotas(), Request(all_apis()[0], 9)
     quotas.take_over([{"entity": {"client-id": None}, "values": {"producer_byte_rate": 10.0}}])
     for number in range(20_000):
-        asked.client_id = f"client {number}"
-        quotas.charge(asked, "producer_byte_rate", 1, 0)
+        request.client_id = f"client {number}"
+        quotas.charge(request, "producer_byte_rate", 1, 0)
     assert len(quotas._rates) == 10_000
 
 
@@ -178,13 +178,13 @@ def test_a_rate_is_that_of_kafka():
 
     They were measured in milliseconds of a clock; the bytes around the records (some 90) are counted, too.
     """
-    measured = {22: 1446, 23: 1851, 24: 2253, 26: 3064, 28: 3874, 29: 4281, 31: 6093, 34: 7309, 38: 8936}
+    measured_milliseconds = {22: 1446, 23: 1851, 24: 2253, 26: 3064, 28: 3874, 29: 4281, 31: 6093, 34: 7309, 38: 8936}
     rate, waits = Rate(), {}
     for number in range(40):
         rate.add(10_090, number * 100)
         waits[number] = rate.over_ms(20_000, number * 100)
     assert {waits[number] for number in range(19)} == {0}
-    for number, milliseconds in measured.items():
+    for number, milliseconds in measured_milliseconds.items():
         assert abs(waits[number] - milliseconds) < 150, number
 
 
@@ -236,16 +236,16 @@ def connect_often(port, times):
 
 @given(st.lists(st.tuples(st.floats(0, 3000), st.integers(1, 5)), max_size=80), st.integers(1, 5))
 def test_no_window_has_more_connections_than_its_quota(steps, limit):
-    quotas, now, served = of_addresses(every=limit), 0.0, []
+    quotas, now, admission_times = of_addresses(every=limit), 0.0, []
     for pause_ms, count in steps:
         now += pause_ms
         for _ in range(count):
             refused_ms = quotas.count_connection("10.0.0.2", now)
             assert 0 <= refused_ms <= 1000
             if not refused_ms:
-                served.append(now)
-    for end in served:
-        assert sum(end - 10_000 < at <= end for at in served) <= limit * 11
+                admission_times.append(now)
+    for end in admission_times:
+        assert sum(end - 10_000 < at <= end for at in admission_times) <= limit * 11
 
 
 @given(

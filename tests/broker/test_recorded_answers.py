@@ -14,11 +14,11 @@ from tests.interop.random_differential.recorded import replay
 from kafkaframes.broker import Broker
 
 RECORDED = Path(__file__).parent / "recorded" / "kafka-4.3.1.jsonl.gz"
-LEAST_REQUESTS = 800
+MIN_REQUESTS = 800
 
 
 def test_requests_are_answered_as_kafka_answered_them():
     with Broker(config=OURS, broker_release="4.3") as broker:
-        done = list(replay(RECORDED, ("127.0.0.1", broker.port)))
-    assert [str(finding) for _, finding in done if finding is not None] == []
-    assert sum(size for size, _ in done) >= LEAST_REQUESTS
+        findings = list(replay(RECORDED, ("127.0.0.1", broker.port)))
+    assert [str(finding) for _, finding in findings if finding is not None] == []
+    assert sum(size for size, _ in findings) >= MIN_REQUESTS

@@ -39,11 +39,11 @@ SHA = "SCRAM-SHA-256"
 
 def forms(secret=SECRET):
     """Return what a secret looks like as text, as base64 at each alignment, and as hexadecimal digits."""
-    found = {secret, secret.encode().hex()}
+    secret_forms = {secret, secret.encode().hex()}
     for before in range(3):
         text = base64.b64encode(bytes(before) + secret.encode()).decode()
-        found.add(text[4 if before else 0 : -4])
-    return found
+        secret_forms.add(text[4 if before else 0 : -4])
+    return secret_forms
 
 
 def hides(text):
@@ -53,8 +53,8 @@ def hides(text):
 
 def with_secret(cls, path, **values):
     """Return a message with one element in each array on a path, and values in what the path ends at."""
-    made = cls()
-    holder = made
+    root_message = cls()
+    holder = root_message
     for name in path:
         field = next(info for info in holder._fields if info.spec.json_name == name)
         child = getattr(cls, field.spec.type.name)()
@@ -63,16 +63,16 @@ def with_secret(cls, path, **values):
         holder = child
     for name, value in values.items():
         setattr(holder, name, value)
-    return made
+    return root_message
 
 
 def snake(cls, path, name):
-    made = with_secret(cls, path)
+    root_message = with_secret(cls, path)
     for step in path:
-        info = next(one for one in made._fields if one.spec.json_name == step)
-        made = getattr(made, info.attribute)
-        made = made[0] if isinstance(made, list) else made
-    return next(one.attribute for one in made._fields if one.spec.json_name == name)
+        info = next(one for one in root_message._fields if one.spec.json_name == step)
+        root_message = getattr(root_message, info.attribute)
+        root_message = root_message[0] if isinstance(root_message, list) else root_message
+    return next(one.attribute for one in root_message._fields if one.spec.json_name == name)
 
 
 def all_secrets():
@@ -102,21 +102,23 @@ ALL = list(all_secrets())
 
 
 @pytest.mark.parametrize(
-    ("key", "direction", "filled"), ALL, ids=lambda value: getattr(type(value), "__name__", "")[:30]
+    ("key", "direction", "filled_message"), ALL, ids=lambda value: getattr(type(value), "__name__", "")[:30]
 )
-def test_objects_and_json_lose_them_at_every_version(key, direction, filled):
-    before = copy.deepcopy(filled)
-    assert hides(repr(redact_message(key, direction, filled)))
-    assert filled == before  # the handler's own message keeps them
-    shown = 0
-    for version in range(type(filled).spec.valid_versions.lowest, type(filled).spec.valid_versions.highest + 1):
+def test_objects_and_json_lose_them_at_every_version(key, direction, filled_message):
+    before = copy.deepcopy(filled_message)
+    assert hides(repr(redact_message(key, direction, filled_message)))
+    assert filled_message == before  # the handler's own message keeps them
+    shown_count = 0
+    for version in range(
+        type(filled_message).spec.valid_versions.lowest, type(filled_message).spec.valid_versions.highest + 1
+    ):
         try:
-            text = json.dumps(filled.to_json(version))
+            text = json.dumps(filled_message.to_json(version))
         except Exception:  # the version lacks the field
             continue
-        shown += not hides(text)
-        assert hides(json.dumps(redact_json(key, direction, filled.to_json(version))))
-    assert shown
+        shown_count += not hides(text)
+        assert hides(json.dumps(redact_json(key, direction, filled_message.to_json(version))))
+    assert shown_count
 
 
 def test_a_forwarded_request_is_blanked():
@@ -169,37 +171,44 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
             request_log=lambda line: print(line, file=file, flush=True),
             metrics=0,
         )
-        shown = [repr(security), repr(broker), repr(security.credentials()), repr(credential_of_password(SHA, SECRET))]
+        shown_texts = [
+            repr(security),
+            repr(broker),
+            repr(security.credentials()),
+            repr(credential_of_password(SHA, SECRET)),
+        ]
         with broker:
             with Wire(broker) as other:
                 assert other.authenticate(SECRET + "wrong").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             wire = stack.enter_context(Wire(broker))
             assert wire.authenticate(SECRET).error_code == 0
-            served = {api.key: api for api in all_apis().values()}
-            for key, direction, filled in ALL:
-                if direction == RESPONSE or key not in served or key == 36:
+            served_apis = {api.key: api for api in all_apis().values()}
+            for key, direction, filled_message in ALL:
+                if direction == RESPONSE or key not in served_apis or key == 36:
                     continue
-                low, high = served[key].range
+                low, high = served_apis[key].range
                 for version in range(low, high + 1):
-                    shown.append(repr(wire.send(filled, version)))
-            described = message("DescribeConfigsRequest")
-            resource = described.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+                    shown_texts.append(repr(wire.send(filled_message, version)))
+            request_type = message("DescribeConfigsRequest")
+            resource = request_type.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
             for version in range(5):
-                asks = described(resources=[resource], include_synonyms=version > 0)
+                asks = request_type(resources=[resource], include_synonyms=version > 0)
                 answer = wire.send(asks, version)
                 rows = {row.name: row for row in answer.results[0].configs}
                 assert rows["ssl.truststore.password"].is_sensitive
                 assert rows["ssl.truststore.password"].value is None
                 assert not rows["log.retention.ms"].is_sensitive
-                shown.append(repr(answer))
-            shown += [broker.journal.text(), *map(repr, broker.journal), broker.report(), repr(broker.call(repr))]
-            shown.append(urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics").read().decode())
+                shown_texts.append(repr(answer))
+            shown_texts += [broker.journal.text(), *map(repr, broker.journal), broker.report(), repr(broker.call(repr))]
+            shown_texts.append(
+                urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics").read().decode()
+            )
             assert {"SaslAuthenticate", "AlterUserScramCredentials"} <= {entry.api for entry in broker.journal}
-    written = path.read_text()
-    assert written.count("(redacted)") > 10
+    written_text = path.read_text()
+    assert written_text.count("(redacted)") > 10
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     out, err = capfd.readouterr()
-    for text in (*shown, written, out, err, caplog.text):
+    for text in (*shown_texts, written_text, out, err, caplog.text):
         assert hides(text)
     for file in (tmp_path / "data").rglob("*"):
         assert file.is_dir() or hides(file.read_bytes()), file
@@ -207,27 +216,27 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
 
 def test_requests_that_end_too_early_are_told_without_them(tmp_path, capfd, caplog):
     caplog.set_level(0)
-    path, shown, sent = tmp_path / "requests.log", [], 0
+    path, shown_texts, sent_count = tmp_path / "requests.log", [], 0
     with (
         open_request_log(str(path)) as file,
         Broker(request_log=lambda line: print(line, file=file, flush=True)) as broker,
     ):
-        for key, direction, filled in ALL:
+        for key, direction, filled_message in ALL:
             api = all_apis().get(key)
             if direction == RESPONSE or api is None:
                 continue
             connection = ClientConnection(client_id="test")
-            connection.send_request(filled, api.range[1])
+            connection.send_request(filled_message, api.range[1])
             frame = connection.data_to_send()[4:]
             for end in {*range(20, len(frame), 5), len(frame) - 1}:
-                sent += 1
+                sent_count += 1
                 with Wire(broker) as wire:
                     wire.socket.sendall(end.to_bytes(4, "big") + frame[:end])
                     wire.socket.shutdown(socket.SHUT_WR)
                     while wire.socket.recv(1 << 16):
                         pass
-        shown += [broker.journal.text(), *map(repr, broker.journal), broker.report()]
-    assert sent > 100
+        shown_texts += [broker.journal.text(), *map(repr, broker.journal), broker.report()]
+    assert sent_count > 100
     out, err = capfd.readouterr()
-    for text in (*shown, path.read_text(), out, err, caplog.text):
+    for text in (*shown_texts, path.read_text(), out, err, caplog.text):
         assert hides(text)

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.polling import polled_by_kafka_python
+from tests.broker.polling import poll_with_kafka_python
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.requests.api import CloseConnection, Later
@@ -48,13 +48,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 
 def client_final(first_bare, server_first, password, name, *, nonce=None, binding="biws"):
     fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
-    client_key = hmac.digest(salted, b"Client Key", name)
+    salted_password = hashlib.pbkdf2_hmac(name, password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
+    client_key = hmac.digest(salted_password, b"Client Key", name)
     bare = f"c={binding},r={nonce or fields['r']}"
     signed = f"{first_bare},{server_first.decode()},{bare}".encode()
     signature = hmac.digest(hashlib.new(name, client_key).digest(), signed, name)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    server = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
+    server = hmac.digest(hmac.digest(salted_password, b"Server Key", name), signed, name)
     return f"{bare},p={base64.b64encode(proof).decode()}".encode(), b"v=" + base64.b64encode(server)
 
 
@@ -63,9 +63,9 @@ def test_scram_lets_in_who_knows_the_password_and_proves_itself(mechanism, name)
     exchange = ScramExchange(mechanism, {"a,b": credential_of_password(mechanism, "secret")}.get)
     bare = "n=a=2Cb,r=abc"
     answer = exchange.respond(f"n,,{bare}".encode())
-    final, expected = client_final(bare, answer, "secret", name)
+    final, expected_answer = client_final(bare, answer, "secret", name)
     assert exchange.user is None
-    assert exchange.respond(final) == expected
+    assert exchange.respond(final) == expected_answer
     assert exchange.user == "a,b"
 
 
@@ -100,11 +100,11 @@ def first_answer(users, name, mechanism="SCRAM-SHA-256"):
 def test_who_asks_for_an_unknown_user_learns_nothing(mechanism):
     users = Credentials({"alice": "secret"}, secret=b"k" * 32)
     users.scram["bob", mechanism] = credential_of_password(mechanism, "b", iterations=8192, salt=b"s" * 24)
-    guessed = hmac.digest(b"kafkaframes", b"nobody", "sha256")[:16]  # what everybody could compute
-    seen = {first_answer(users, f"nobody{number}", mechanism) for number in range(64)}
-    assert len({salt for salt, _ in seen}) == 64
-    assert guessed not in {salt for salt, _ in seen} | {first_answer(users, "nobody", mechanism)[0]}
-    assert {(len(salt), iterations) for salt, iterations in seen} == {(16, 4096), (24, 8192)}  # as alice's and bob's
+    guessed_salt = hmac.digest(b"kafkaframes", b"nobody", "sha256")[:16]  # what everybody could compute
+    answers = {first_answer(users, f"nobody{number}", mechanism) for number in range(64)}
+    assert len({salt for salt, _ in answers}) == 64
+    assert guessed_salt not in {salt for salt, _ in answers} | {first_answer(users, "nobody", mechanism)[0]}
+    assert {(len(salt), iterations) for salt, iterations in answers} == {(16, 4096), (24, 8192)}  # as alice's and bob's
     for name in ("nobody", "alice", "bob"):
         assert first_answer(users, name, mechanism) == first_answer(users, name, mechanism)
     again = Credentials({"alice": "secret"}, dict(users.scram), secret=b"k" * 32)
@@ -132,14 +132,16 @@ def test_a_user_and_nobody_take_the_same_steps(monkeypatch):
     calls = []
     for name in ("digest", "compare_digest"):
         real = getattr(hmac, name)
-        monkeypatch.setattr(hmac, name, lambda *given, real=real, name=name: (calls.append(name), real(*given))[1])
+        monkeypatch.setattr(
+            hmac, name, lambda *arguments, real=real, name=name: (calls.append(name), real(*arguments))[1]
+        )
     real_hash = hashlib.pbkdf2_hmac
     counts = {}
     for user in ("alice", "nobody"):
         exchange = ScramExchange("SCRAM-SHA-256", lambda name: users.find_scram(name, "SCRAM-SHA-256"))
         answer = exchange.respond(f"n,,n={user},r=abc".encode())
         final, _ = client_final(f"n={user},r=abc", answer, "wrong", "sha256")
-        monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *given: calls.append("pbkdf2") or real_hash(*given))
+        monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *_: calls.append("pbkdf2") or real_hash(*given))
         calls.clear()
         with pytest.raises(AuthenticationError, match="invalid credentials"):
             exchange.respond(final)
@@ -246,9 +248,9 @@ def test_guesses_of_passwords_wait_on_the_wire_in_both_versions():
                 client.sendall(frame(17, version, b"\0\5PLAIN"))
                 assert client.recv(4096)
                 token = b"\0alice\0wrong"
-                sized = len(token).to_bytes(4, "big") + token
+                sized_token = len(token).to_bytes(4, "big") + token
                 began = time.monotonic()
-                client.sendall(sized if version == 0 else frame(36, 0, sized))
+                client.sendall(sized_token if version == 0 else frame(36, 0, sized_token))
                 while client.recv(4096):
                     pass
                 assert time.monotonic() - began >= 0.29
@@ -301,18 +303,18 @@ def test_clients_go_on_over_the_end_of_their_sessions(mechanism):
     security, config = Security(users={"alice": "secret"}), {"connections.max.reauth.ms": 200}
     with Broker(security=security, config=config, journal=True) as broker:
         with Producer(broker.bootstrap_servers, **settings) as producer:
-            sent = 0
+            sent_count = 0
             with Consumer(broker.bootstrap_servers, **settings) as consumer:
                 producer.send("t", b"0", partition=0).result()
                 consumer.assign({TopicPartition("t", 0): 0})
                 read = []
                 while sum(entry.api == "SaslHandshake" for entry in broker.journal) < 8:
-                    sent += 1
-                    assert producer.send("t", b"%d" % sent, partition=0).result().offset == sent
+                    sent_count += 1
+                    assert producer.send("t", b"%d" % sent_count, partition=0).result().offset == sent_count
                     read += consumer.poll(20)
-                while len(read) <= sent:
+                while len(read) <= sent_count:
                     read += consumer.poll(100)
-        assert [record.offset for record in read] == list(range(sent + 1))
+        assert [record.offset for record in read] == list(range(sent_count + 1))
 
 
 def frame(key, version, body):
@@ -351,7 +353,7 @@ def rule(operation, *, permission=ALLOW, name="orders", pattern=LITERAL, princip
 
 
 @pytest.mark.parametrize(
-    ("rules", "operation", "topic", "allowed"),
+    ("rules", "operation", "topic", "is_allowed"),
     [
         ([], "READ", "orders", False),
         ([rule(3)], "READ", "orders", True),
@@ -371,8 +373,8 @@ def rule(operation, *, permission=ALLOW, name="orders", pattern=LITERAL, princip
         ([rule(3, kind=3)], "READ", "orders", False),
     ],
 )
-def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, allowed):
-    assert AclAccess(rules).allows(ALICE, operation, "TOPIC", topic) is allowed
+def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, is_allowed):
+    assert AclAccess(rules).allows(ALICE, operation, "TOPIC", topic) is is_allowed
 
 
 @given(
@@ -387,19 +389,19 @@ def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, allowed):
         ),
         max_size=12,
     ),
-    removed=st.sets(st.integers(0, 11)),
+    removed_indexes=st.sets(st.integers(0, 11)),
     topic=st.sampled_from(["o", "or", "orders", "orders-12", "*", "other"]),
 )
-def test_rules_that_are_looked_up_are_those_that_are_about_a_name(rules, removed, topic):
+def test_rules_that_are_looked_up_are_those_that_are_about_a_name(rules, removed_indexes, topic):
     access = AclAccess(rules)
-    gone = {rules[index] for index in removed if index < len(rules)}
-    for acl in gone:
+    removed_rules = {rules[index] for index in removed_indexes if index < len(rules)}
+    for acl in removed_rules:
         exactly = AclFilter(acl[0], acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl[5], acl[6])
         assert access.remove(exactly) == [acl]
-    left = [acl for acl in rules if acl not in gone]
-    assert list(access) == list(dict.fromkeys(left))
+    remaining_rules = [acl for acl in rules if acl not in removed_rules]
+    assert list(access) == list(dict.fromkeys(remaining_rules))
     for operation, number in (("READ", 3), ("WRITE", 4)):
-        own = [acl for acl in left if acl.is_about(2, topic) and acl.principal == "User:alice"]
+        own = [acl for acl in remaining_rules if acl.is_about(2, topic) and acl.principal == "User:alice"]
         permissions = {acl.permission for acl in own if acl.operation == number}
         assert access.allows(ALICE, operation, "TOPIC", topic) is (permissions == {ALLOW})
 
@@ -437,15 +439,17 @@ def test_without_an_authorizer_rules_are_disabled(asker):
 
 def test_a_broker_keeps_rules_unless_it_is_told_not_to():
     settings = BrokerSettings()
-    kept = Security().access(settings)
-    assert kept.allows(ALICE, "READ", "TOPIC", "orders")
-    kept.add(rule(3, principal="User:bob"))
-    assert not kept.allows(ALICE, "READ", "TOPIC", "orders")
-    assert kept.allows(ALICE, "READ", "TOPIC", "other")
+    default_access = Security().access(settings)
+    assert default_access.allows(ALICE, "READ", "TOPIC", "orders")
+    default_access.add(rule(3, principal="User:bob"))
+    assert not default_access.allows(ALICE, "READ", "TOPIC", "orders")
+    assert default_access.allows(ALICE, "READ", "TOPIC", "other")
     assert isinstance(Security().access(BrokerSettings({"authorizer.class.name": ""})), EverybodyMay)
     assert not Security(authorizer=True).access(settings).allows(ALICE, "READ", "TOPIC", "orders")
-    named = BrokerSettings({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
-    assert not Security().access(named).allows(ALICE, "READ", "TOPIC", "orders")
+    named_settings = BrokerSettings(
+        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    )
+    assert not Security().access(named_settings).allows(ALICE, "READ", "TOPIC", "orders")
 
 
 def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path):
@@ -461,39 +465,39 @@ def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path
     codes = [row.error_code for row in asker.ask("CreateAcls", 3, creations=[good, bad]).results]
     assert codes == [0, ErrorCode.INVALID_REQUEST]
     fields |= {"resource_type": 5, "resource_name": "t", "principal": "User:alice"}
-    created = asker.ask(
+    created_answer = asker.ask(
         "CreateAcls", 3, creations=[types.AclCreation(operation=number, **fields) for number in (15, 16)]
     )
-    assert [row.error_code for row in created.results] == [0, ErrorCode.INVALID_REQUEST]  # 15: TWO_PHASE_COMMIT
+    assert [row.error_code for row in created_answer.results] == [0, ErrorCode.INVALID_REQUEST]  # 15: TWO_PHASE_COMMIT
     asker.state.logs.abandon()
     asker = open_with_rules()
-    wanted = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
-    wanted |= {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
-    found, other = asker.ask("DescribeAcls", 3, **wanted).resources
+    acl_filter = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    acl_filter |= {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+    resource, other = asker.ask("DescribeAcls", 3, **acl_filter).resources
     assert (other.resource_name, other.acls[0].operation) == ("t", 15)
-    assert (found.resource_name, found.acls[0].principal) == ("orders", "User:alice")
+    assert (resource.resource_name, resource.acls[0].principal) == ("orders", "User:alice")
     asker.session.principal = "User:alice"
     assert asker.fetch(0).error_code == 0
     assert asker.produce(b"x").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     asker.session.principal = "User:ANONYMOUS"
-    row = asker.types("DeleteAcls").DeleteAclsFilter(**wanted)
+    row = asker.types("DeleteAcls").DeleteAclsFilter(**acl_filter)
     assert len(asker.ask("DeleteAcls", 3, filters=[row]).filter_results[0].matching_acls) == 2
-    assert asker.ask("DescribeAcls", 3, **wanted).resources == []
+    assert asker.ask("DescribeAcls", 3, **acl_filter).resources == []
 
 
 # ------------------------------------------------------------------------------------------------ clients
 
 
 @pytest.fixture(scope="module")
-def secured():
+def secured_broker():
     with Broker(security=Security(users={"alice": "secret"})) as broker:
         yield broker
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_kafka_python_authenticates(secured, kafka_python, mechanism):
+def test_kafka_python_authenticates(secured_broker, kafka_python, mechanism):
     settings = {
-        "bootstrap_servers": secured.bootstrap_servers,
+        "bootstrap_servers": secured_broker.bootstrap_servers,
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,
         "sasl_plain_username": "alice",
@@ -501,11 +505,11 @@ def test_kafka_python_authenticates(secured, kafka_python, mechanism):
     producer = kafka_python.KafkaProducer(**settings, sasl_plain_password="secret")
     assert producer.send("orders", b"x").get(60).topic == "orders"
     producer.close()
-    secured.journal.clear()
+    secured_broker.journal.clear()
     for patience_ms in (500, 5_000, 60_000):  # it tries again until its time is up; the first may be too short
         with pytest.raises(kafka_python.errors.KafkaTimeoutError):
             kafka_python.KafkaAdminClient(**settings, sasl_plain_password="wrong", bootstrap_timeout_ms=patience_ms)
-        codes = {one.answer.error_code for one in secured.journal.requests("SaslAuthenticate") if one.answer}
+        codes = {one.answer.error_code for one in secured_broker.journal.requests("SaslAuthenticate") if one.answer}
         if ErrorCode.SASL_AUTHENTICATION_FAILED in codes:
             return
     pytest.fail("nobody refused the password")
@@ -556,8 +560,8 @@ def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_pyt
         producer.send("orders", b"y" * 300_000).get(60)  # enough to be sent from its file, which TLS forbids
         producer.close()
         settings["auto_offset_reset"] = "earliest"
-        consumer, found = polled_by_kafka_python(lambda: kafka_python.KafkaConsumer("orders", **settings), 2)
-        assert [record.value for record in found] == [b"x", b"y" * 300_000]
+        consumer, records = poll_with_kafka_python(lambda: kafka_python.KafkaConsumer("orders", **settings), 2)
+        assert [record.value for record in records] == [b"x", b"y" * 300_000]
         consumer.close()
 
 
@@ -579,10 +583,10 @@ def test_a_plain_client_on_a_tls_port_is_closed(certificates):
     with Broker(security=Security(tls=context)) as broker:
         with socket.create_connection((broker.host, broker.port), 60) as peer:
             peer.sendall(struct.pack(">i", 20) + bytes(20))
-            received = b""
+            received_bytes = b""
             while part := peer.recv(100):
-                received += part
-        assert len(received) < 100  # a TLS alert at the most
+                received_bytes += part
+        assert len(received_bytes) < 100  # a TLS alert at the most
 
 
 def test_files_that_are_no_certificates_are_named(tmp_path):
@@ -593,8 +597,8 @@ def test_files_that_are_no_certificates_are_named(tmp_path):
 
 def _ours(settings, password):
     names = {"ssl.ca.location": "ssl_cafile"}
-    made = {names.get(name, name).replace(".", "_"): value for name, value in settings.items()}
-    return made | {"sasl_password": password, "delivery_timeout_ms": 60_000, "default_api_timeout_ms": 60_000}
+    options = {names.get(name, name).replace(".", "_"): value for name, value in settings.items()}
+    return options | {"sasl_password": password, "delivery_timeout_ms": 60_000, "default_api_timeout_ms": 60_000}
 
 
 @pytest.mark.parametrize("by_file", [False, True])
@@ -628,7 +632,7 @@ def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
 
 
 @pytest.mark.parametrize(
-    ("known", "given", "reason"),
+    ("properties", "arguments", "reason"),
     [
         ({}, {"users": ["alice"]}, "NAME=PASSWORD"),
         ({}, {"key": "k.pem"}, "needs a certificate"),
@@ -639,6 +643,6 @@ def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
         ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, {}, "no SASL mechanism DIGEST-MD5"),
     ],
 )
-def test_security_that_does_not_fit_is_refused(known, given, reason):
+def test_security_that_does_not_fit_is_refused(properties, arguments, reason):
     with pytest.raises(OptionError, match=reason):
-        security_of(known, **given)
+        security_of(properties, **arguments)

@@ -18,44 +18,46 @@ def code(name: str) -> int:
 
 @pytest.fixture
 def broker(tmp_path):
-    made = DirectBroker(str(tmp_path))
-    made.state.create_topic("orders", 1)
-    made.state.metadata.entities["group_configs"] = {"g": {"share.auto.offset.reset": "earliest"}}
-    return made
+    broker = DirectBroker(str(tmp_path))
+    broker.state.create_topic("orders", 1)
+    broker.state.metadata.entities["group_configs"] = {"g": {"share.auto.offset.reset": "earliest"}}
+    return broker
 
 
 def produce(broker, count: int) -> None:
-    made = message("ProduceRequest")
+    request_type = message("ProduceRequest")
     records = build_batch([(None, b"v")] * count, timestamp_ms=1)
-    data = made.TopicProduceData(name="orders", partition_data=[made.PartitionProduceData(index=0, records=records)])
+    data = request_type.TopicProduceData(
+        name="orders", partition_data=[request_type.PartitionProduceData(index=0, records=records)]
+    )
     answer = broker.send("Produce", 9, acks=-1, timeout_ms=1000, topic_data=[data])
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 def fetch(broker, version: int, epoch: int, *, member: str = "m", acks: Any = (), **changes: Any) -> Any:
-    made = message("ShareFetchRequest")
+    request_type = message("ShareFetchRequest")
     batches = [
-        made.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+        request_type.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
         for first, last, kind in acks
     ]
-    partition = made.FetchPartition(partition_index=0, acknowledgement_batches=batches)
-    topic = made.FetchTopic(topic_id=broker.state.topics["orders"].topic_id, partitions=[partition])
+    partition = request_type.FetchPartition(partition_index=0, acknowledgement_batches=batches)
+    topic = request_type.FetchTopic(topic_id=broker.state.topics["orders"].topic_id, partitions=[partition])
     fields = {"group_id": "g", "member_id": member, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20}
     fields |= {"max_records": 100, "batch_size": 100}
     return broker.send("ShareFetch", version, share_session_epoch=epoch, topics=[topic], **fields | changes)
 
 
 def acknowledge(broker, version: int, epoch: int, first: int, last: int, kind: int = 1) -> Any:
-    made = message("ShareAcknowledgeRequest")
-    batch = made.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
-    partition = made.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
-    topic = made.AcknowledgeTopic(topic_id=broker.state.topics["orders"].topic_id, partitions=[partition])
+    request_type = message("ShareAcknowledgeRequest")
+    batch = request_type.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+    partition = request_type.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
+    topic = request_type.AcknowledgeTopic(topic_id=broker.state.topics["orders"].topic_id, partitions=[partition])
     return broker.send(
         "ShareAcknowledge", version, group_id="g", member_id="m", share_session_epoch=epoch, topics=[topic]
     )
 
 
-def acquired(answer: Any) -> list[tuple[int, int, int]]:
+def read_acquired(answer: Any) -> list[tuple[int, int, int]]:
     return [
         (one.first_offset, one.last_offset, one.delivery_count)
         for topic in answer.responses
@@ -82,23 +84,23 @@ def test_records_are_fetched_acknowledged_and_gone(broker, version):
     assert join(broker).member_epoch == 2
     produce(broker, 5)
     answer = fetch(broker, version, 0)
-    assert (answer.error_code, acquired(answer)) == (0, [(0, 4, 1)])
+    assert (answer.error_code, read_acquired(answer)) == (0, [(0, 4, 1)])
     assert answer.acquisition_lock_timeout_ms == 30_000
-    assert acquired(fetch(broker, version, 1)) == []
-    done = acknowledge(broker, version, 2, 0, 2)
-    assert (done.error_code, done.responses[0].partitions[0].error_code) == (0, 0)
+    assert read_acquired(fetch(broker, version, 1)) == []
+    acknowledgement = acknowledge(broker, version, 2, 0, 2)
+    assert (acknowledgement.error_code, acknowledgement.responses[0].partitions[0].error_code) == (0, 0)
     wrong = acknowledge(broker, version, 3, 3, 5)
     assert wrong.responses[0].partitions[0].error_code == code("INVALID_REQUEST")
     produce(broker, 1)
     more = fetch(broker, version, 4, acks=[(3, 3, 2), (4, 4, 1)])
-    assert acquired(more) == [(3, 3, 2), (5, 5, 1)]
+    assert read_acquired(more) == [(3, 3, 2), (5, 5, 1)]
     for describe in versions("DescribeShareGroupOffsets"):
         (row,) = offsets(broker, describe).topics[0].partitions
         assert (row.start_offset, row.lag) == (3, 2 if describe else -1)
     broker.kill()
     assert join(broker).member_epoch == 3
     again = fetch(broker, version, 0)
-    assert acquired(again)[0] == (3, 3, 2)  # a delivery counts in the log when something is said of it
+    assert read_acquired(again)[0] == (3, 3, 2)  # a delivery counts in the log when something is said of it
 
 
 def test_sessions_have_epochs(broker):
@@ -116,19 +118,19 @@ def test_sessions_have_epochs(broker):
 def test_a_session_that_ends_gives_back_what_it_has(broker):
     join(broker)
     produce(broker, 3)
-    assert acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
-    assert acquired(fetch(broker, 1, 0, member="n")) == []
+    assert read_acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
+    assert read_acquired(fetch(broker, 1, 0, member="n")) == []
     fetch(broker, 1, -1)
-    assert acquired(fetch(broker, 1, 1, member="n")) == [(0, 2, 2)]
+    assert read_acquired(fetch(broker, 1, 1, member="n")) == [(0, 2, 2)]
 
 
 def test_a_connection_that_is_lost_ends_its_session(broker):
     join(broker)
     produce(broker, 3)
-    assert acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
+    assert read_acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
     broker.close()
     assert fetch(broker, 1, 1).error_code == code("SHARE_SESSION_NOT_FOUND")
-    assert acquired(fetch(broker, 1, 0)) == [(0, 2, 2)]
+    assert read_acquired(fetch(broker, 1, 0)) == [(0, 2, 2)]
 
 
 def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):
@@ -136,36 +138,38 @@ def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):
     waiting = fetch(broker, 1, 0, max_wait_ms=60_000)
     assert isinstance(waiting, Pending)
     produce(broker, 2)
-    assert acquired(waiting.body) == [(0, 1, 1)]
+    assert read_acquired(waiting.body) == [(0, 1, 1)]
     waiting = fetch(broker, 1, 0, member="n", max_wait_ms=60_000)
     broker.clock.advance(31)
-    assert acquired(waiting.body) == [(0, 1, 2)]
+    assert read_acquired(waiting.body) == [(0, 1, 2)]
 
 
 def test_max_records_is_the_most_in_one_mode_and_whole_batches_are_acquired_in_the_other(broker):
     join(broker)
     produce(broker, 10)
     produce(broker, 10)
-    assert acquired(fetch(broker, 1, 0, max_records=4)) == [(0, 9, 1)]
-    assert acquired(fetch(broker, 2, 1, max_records=4, share_acquire_mode=1)) == [(10, 13, 1)]
-    assert acquired(fetch(broker, 2, 2, max_records=4, share_acquire_mode=1)) == [(14, 17, 1)]
+    assert read_acquired(fetch(broker, 1, 0, max_records=4)) == [(0, 9, 1)]
+    assert read_acquired(fetch(broker, 2, 1, max_records=4, share_acquire_mode=1)) == [(10, 13, 1)]
+    assert read_acquired(fetch(broker, 2, 2, max_records=4, share_acquire_mode=1)) == [(14, 17, 1)]
 
 
 def produce_in_transaction(broker, *, commit: bool) -> None:
-    begun = broker.send("InitProducerId", 4, transactional_id="t", transaction_timeout_ms=60_000)
-    producer = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
-    added = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic(name="orders", partitions=[0])
+    producer_answer = broker.send("InitProducerId", 4, transactional_id="t", transaction_timeout_ms=60_000)
+    producer = {"producer_id": producer_answer.producer_id, "producer_epoch": producer_answer.producer_epoch}
+    added_topic = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic(name="orders", partitions=[0])
     broker.send(
         "AddPartitionsToTxn",
         3,
         v3_and_below_transactional_id="t",
-        v3_and_below_producer_id=begun.producer_id,
-        v3_and_below_producer_epoch=begun.producer_epoch,
-        v3_and_below_topics=[added],
+        v3_and_below_producer_id=producer_answer.producer_id,
+        v3_and_below_producer_epoch=producer_answer.producer_epoch,
+        v3_and_below_topics=[added_topic],
     )
     records = build_batch([(None, b"v")] * 2, timestamp_ms=BEGAN_MS, transactional=True, base_sequence=0, **producer)
-    made = message("ProduceRequest")
-    data = made.TopicProduceData(name="orders", partition_data=[made.PartitionProduceData(index=0, records=records)])
+    request_type = message("ProduceRequest")
+    data = request_type.TopicProduceData(
+        name="orders", partition_data=[request_type.PartitionProduceData(index=0, records=records)]
+    )
     broker.send("Produce", 9, transactional_id="t", acks=-1, timeout_ms=1000, topic_data=[data])
     broker.send("EndTxn", 3, transactional_id="t", committed=commit, **producer)
 
@@ -176,7 +180,7 @@ def test_read_committed_leaves_out_what_was_aborted(broker):
     produce_in_transaction(broker, commit=False)
     produce_in_transaction(broker, commit=True)
     answer = fetch(broker, 1, 0)
-    assert acquired(answer) == [(2, 5, 1)]  # with both markers, which consumers pass over
+    assert read_acquired(answer) == [(2, 5, 1)]  # with both markers, which consumers pass over
     acknowledge(broker, 1, 1, 2, 5)
     assert next(iter(broker.state.share_groups.partitions.values())).start == 6
 
@@ -184,8 +188,8 @@ def test_read_committed_leaves_out_what_was_aborted(broker):
 def test_a_topic_that_there_is_not(broker):
     from uuid import UUID
 
-    made = message("ShareFetchRequest")
-    topic = made.FetchTopic(topic_id=UUID(int=9), partitions=[made.FetchPartition(partition_index=0)])
+    request_type = message("ShareFetchRequest")
+    topic = request_type.FetchTopic(topic_id=UUID(int=9), partitions=[request_type.FetchPartition(partition_index=0)])
     answer = broker.send(
         "ShareFetch", 1, group_id="g", member_id="m", share_session_epoch=0, topics=[topic], max_records=1
     )
@@ -194,13 +198,13 @@ def test_a_topic_that_there_is_not(broker):
 
 def test_an_administrator_describes_moves_and_forgets(broker):
     assert join(broker).assignment.topic_partitions == []
-    joined = broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=2)
-    assert [one.partitions for one in joined.assignment.topic_partitions] == [[0]]
+    heartbeat = broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=2)
+    assert [one.partitions for one in heartbeat.assignment.topic_partitions] == [[0]]
     group, missing = broker.send("ShareGroupDescribe", 1, group_ids=["g", "none"]).groups
     assert (group.group_state, group.assignor_name, group.members[0].member_id) == ("Stable", "simple", "m")
     assert missing.error_code == code("GROUP_ID_NOT_FOUND")
-    (listed,) = broker.send("ListGroups", 5, types_filter=["share"]).groups
-    assert (listed.group_id, listed.group_type) == ("g", "share")
+    (group_row,) = broker.send("ListGroups", 5, types_filter=["share"]).groups
+    assert (group_row.group_id, group_row.group_type) == ("g", "share")
     alter = message("AlterShareGroupOffsetsRequest")
     row = alter.AlterShareGroupOffsetsRequestPartition
     topics = [
@@ -209,11 +213,11 @@ def test_an_administrator_describes_moves_and_forgets(broker):
             partitions=[row(partition_index=0, start_offset=2), row(partition_index=7, start_offset=2)],
         )
     ]
-    refused = broker.send("AlterShareGroupOffsets", 0, group_id="g", topics=topics)
-    assert refused.error_code == code("NON_EMPTY_GROUP")
+    refusal = broker.send("AlterShareGroupOffsets", 0, group_id="g", topics=topics)
+    assert refusal.error_code == code("NON_EMPTY_GROUP")
     broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=-1)
-    altered = broker.send("AlterShareGroupOffsets", 0, group_id="g", topics=topics).responses[0].partitions
-    assert [one.error_code for one in altered] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
+    altered_partitions = broker.send("AlterShareGroupOffsets", 0, group_id="g", topics=topics).responses[0].partitions
+    assert [one.error_code for one in altered_partitions] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
     assert offsets(broker, 1).topics[0].partitions[0].start_offset == 2
     delete = message("DeleteShareGroupOffsetsRequest").DeleteShareGroupOffsetsRequestTopic
     rows = broker.send(
@@ -228,12 +232,12 @@ def test_an_administrator_describes_moves_and_forgets(broker):
 def test_a_group_and_a_topic_that_go_take_the_states_along(broker):
     join(broker)
     produce(broker, 2)
-    assert acquired(fetch(broker, 1, 0)) == [(0, 1, 1)]
+    assert read_acquired(fetch(broker, 1, 0)) == [(0, 1, 1)]
     broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=-1)
     states = broker.state.share_groups
     assert len(states.stored_states) == 1
-    deleted = broker.send("DeleteGroups", 2, groups_names=["g"]).results
-    assert ([one.error_code for one in deleted], states.stored_states) == ([0], {})
+    deleted_groups = broker.send("DeleteGroups", 2, groups_names=["g"]).results
+    assert ([one.error_code for one in deleted_groups], states.stored_states) == ([0], {})
     broker.clock.advance(60)  # a lock of a state that is gone
     join(broker)
     fetch(broker, 1, 0)

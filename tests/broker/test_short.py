@@ -56,7 +56,7 @@ class OnlyOthers(EverybodyMay):
         return name != "orders"
 
 
-def opened(data_dir=None, *, access=None, **config):
+def new_broker(data_dir=None, *, access=None, **config):
     """A broker with the same topics, ids, records and clock each time."""
     from uuid import UUID
 
@@ -106,22 +106,26 @@ class Pair:
     def __init__(self, **how):
         data_dir = how.pop("data_dir", None)
         places = (None, None) if data_dir is None else (str(data_dir / "short"), str(data_dir / "long"))
-        self.quick, self.plain = (opened(place, **how) for place in places)
+        self.quick, self.plain = (new_broker(place, **how) for place in places)
         self.short = FastPath(Dispatcher(self.quick))
         self.dispatchers = Dispatcher(self.quick), Dispatcher(self.plain)
 
     def ask(self, frame, *, sends_files=False, session=None):
         """Ask both; return whether the short way knew the answer, and the answer."""
         session = session or Session(sends_files=sends_files)
-        found = self.short(memoryview(frame), session)
-        quick = joined(found) if found is not None else long_answer(self.dispatchers[0], frame, self.quick)
+        quick_answer = self.short(memoryview(frame), session)
+        quick = (
+            join_buffers(quick_answer)
+            if quick_answer is not None
+            else long_answer(self.dispatchers[0], frame, self.quick)
+        )
         plain = long_answer(self.dispatchers[1], frame, self.plain)
         assert quick == plain
         assert contents(self.quick) == contents(self.plain)
-        return found is not None, quick
+        return quick_answer is not None, quick
 
 
-def joined(buffers):
+def join_buffers(buffers):
     return b"".join(map(bytes, buffers))
 
 
@@ -136,41 +140,41 @@ def long_answer(dispatcher, frame, state):
             answer = answer.answer
     except CloseConnection:
         return "closed"
-    return None if answer is None else joined(dispatcher.encode(request, answer))
+    return None if answer is None else join_buffers(dispatcher.encode(request, answer))
 
 
 def produce_frame(version, topics, *, acks=-1, client_id="me", header_tags=(), **fields):
     rows = []
     for name, partitions in topics:
-        made = [PRODUCE.PartitionProduceData(index=index, records=records) for index, records in partitions]
-        rows.append(PRODUCE.TopicProduceData(**named(name, version), partition_data=made))
+        partition_rows = [PRODUCE.PartitionProduceData(index=index, records=records) for index, records in partitions]
+        rows.append(PRODUCE.TopicProduceData(**topic_field(name, version), partition_data=partition_rows))
     body = PRODUCE(acks=acks, timeout_ms=1000, topic_data=rows, **fields)
     return encode_request(body, version, correlation_id=9, client_id=client_id, header_tags=list(header_tags))
 
 
-def named(name, version, *, field="name"):
+def topic_field(name, version, *, field="name"):
     """The topic's name, or its id from version 13 on."""
     from uuid import UUID
 
     if version < 13:
         return {field: name}
-    known = ["orders", "stamped", "small", "compact"]
-    return {"topic_id": UUID(IDS[known.index(name) + 1] if name in known else IDS[50])}
+    topic_names = ["orders", "stamped", "small", "compact"]
+    return {"topic_id": UUID(IDS[topic_names.index(name) + 1] if name in topic_names else IDS[50])}
 
 
 def fetch_frame(version, topics, *, max_wait_ms=0, client_id="me", **fields):
     rows = []
     for name, partitions in topics:
-        made = []
+        partition_rows = []
         for index, offset, *more in partitions:
-            given = {"partition_max_bytes": 1 << 20, **(more[0] if more else {})}
-            kept = {key: value for key, value in given.items() if exists(key, version)}
-            made.append(FETCH.FetchPartition(partition=index, fetch_offset=offset, **kept))
-        rows.append(FETCH.FetchTopic(**named(name, version, field="topic"), partitions=made))
-    given = {"max_bytes": 1 << 20, "min_bytes": 1, "session_epoch": -1, **fields}
-    kept = {key: value for key, value in given.items() if exists(key, version)}
+            given_fields = {"partition_max_bytes": 1 << 20, **(more[0] if more else {})}
+            known_fields = {key: value for key, value in given_fields.items() if exists(key, version)}
+            partition_rows.append(FETCH.FetchPartition(partition=index, fetch_offset=offset, **known_fields))
+        rows.append(FETCH.FetchTopic(**topic_field(name, version, field="topic"), partitions=partition_rows))
+    given_fields = {"max_bytes": 1 << 20, "min_bytes": 1, "session_epoch": -1, **fields}
+    known_fields = {key: value for key, value in given_fields.items() if exists(key, version)}
     return encode_request(
-        FETCH(max_wait_ms=max_wait_ms, topics=rows, **kept), version, correlation_id=9, client_id=client_id
+        FETCH(max_wait_ms=max_wait_ms, topics=rows, **known_fields), version, correlation_id=9, client_id=client_id
     )
 
 
@@ -236,9 +240,9 @@ def test_produce_is_answered_as_the_dispatcher_answers_it(version):
 @pytest.mark.parametrize("version", [version for version in PRODUCE_VERSIONS if version >= 3])
 def test_batches_of_producers_and_in_a_wrong_form(version):
     pair = Pair()
-    known = {"producer_id": 3, "producer_epoch": 0}
+    producer_fields = {"producer_id": 3, "producer_epoch": 0}
     for sequence, is_right in ((0, True), (2, True), (2, True), (9, False)):
-        records = batch(2, base_sequence=sequence, **known)
+        records = batch(2, base_sequence=sequence, **producer_fields)
         is_short, _ = pair.ask(produce_frame(version, [("orders", [(0, records)])]))
         assert is_short, is_right
     two = batch(1) + batch(1)
@@ -313,8 +317,8 @@ def test_long_records_come_from_their_file(tmp_path, version):
         log.update_high_watermark(log.log_end_offset)
     frame = fetch_frame(version, [("orders", [(0, 0), (1, 0)])])
     assert pair.ask(frame, sends_files=True)[0]
-    found = pair.short(memoryview(frame), Session(sends_files=True))
-    assert [len(part) for part in found if isinstance(part, Stretch)] == [log.size_bytes]
+    parts = pair.short(memoryview(frame), Session(sends_files=True))
+    assert [len(part) for part in parts if isinstance(part, Stretch)] == [log.size_bytes]
     assert log.size_bytes > MAX_COPIED_BYTES
     assert not any(isinstance(part, Stretch) for part in pair.short(memoryview(frame), Session()))
     pair.quick.logs.abandon()
@@ -388,17 +392,17 @@ def test_hostile_bytes_are_answered_as_the_dispatcher_answers_them(part):
             pair.ask(bytes(raw))
 
 
-@given(case=st.sampled_from(CASES), cut=st.integers(0, 400))
-def test_every_request_that_ends_early_is_no_ordinary_one(case, cut):
+@given(case=st.sampled_from(CASES), cut_size=st.integers(0, 400))
+def test_every_request_that_ends_early_is_no_ordinary_one(case, cut_size):
     _, version, make = case
     raw = make(version)
-    assert EMPTY.short(memoryview(raw)[: max(len(raw) - 1 - cut, 0)], Session()) is None
+    assert EMPTY.short(memoryview(raw)[: max(len(raw) - 1 - cut_size, 0)], Session()) is None
 
 
 EMPTY = Pair()
 
 
-def repeated(version, records=None, **fields):
+def repeat_request(version, records=None, **fields):
     """A request for one partition, in words that do not change."""
     return produce_frame(version, [("orders", [(0, of_format(version) if records is None else records)])], **fields)
 
@@ -406,28 +410,35 @@ def repeated(version, records=None, **fields):
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(version):
     pair, session = Pair(), Session()
-    assert pair.ask(repeated(version), session=session)[0]
+    assert pair.ask(repeat_request(version), session=session)[0]
     at = session.records_at
     assert at > 0
     same = [of_format(version, count, value=b"v" * size) for count, size in ((1, 1), (1, 90), (3, 9000), (40, 600))]
     for number, records in enumerate(same):
-        again = bytearray(repeated(version, records))
+        again = bytearray(repeat_request(version, records))
         again[4:8] = number.to_bytes(4, "big")
         assert pair.short._repeats._known_requests.get(fast_produce._key(bytes(again), at)) is not None
         assert pair.ask(bytes(again), session=session)[0]
     for name, make in (ORDINARY_PRODUCE | ODD_PRODUCE).items():
-        known, _ = pair.ask(make(version), session=session)
-        assert known == (name in ORDINARY_PRODUCE)
-        assert pair.ask(repeated(version), session=session)[0]
-    damaged = of_format(version)[:-3] + b"xyz"
-    for records in (damaged, damaged[:-1], b"", of_format(version) * 2, batch(2, record_format=1), bytes(70)):
-        pair.ask(repeated(version, records), session=session)
-    assert pair.ask(repeated(version), session=session)[0]
+        is_known, _ = pair.ask(make(version), session=session)
+        assert is_known == (name in ORDINARY_PRODUCE)
+        assert pair.ask(repeat_request(version), session=session)[0]
+    damaged_records = of_format(version)[:-3] + b"xyz"
+    for records in (
+        damaged_records,
+        damaged_records[:-1],
+        b"",
+        of_format(version) * 2,
+        batch(2, record_format=1),
+        bytes(70),
+    ):
+        pair.ask(repeat_request(version, records), session=session)
+    assert pair.ask(repeat_request(version), session=session)[0]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["the first time", "in the same words"])
 def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read_once(tmp_path, monkeypatch, again):
-    state = opened(str(tmp_path))
+    state = new_broker(str(tmp_path))
     short, session = FastPath(Dispatcher(state)), Session()
     records = batch(value=random.Random(1).randbytes(900_000))
     frame = memoryview(bytearray(produce_frame(9, [("orders", [(0, records)])])))
@@ -451,7 +462,7 @@ def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read
 def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():
     pair, version = Pair(), 9
     both = [("orders", [(0, batch()), (1, batch())])]
-    behind = repeated(version) + repeated(version, batch(2))[14 + len("me") :]
+    behind = repeat_request(version) + repeat_request(version, batch(2))[14 + len("me") :]
     long = produce_frame(version, [("orders", [(0, batch())])], client_id="x" * fast_produce.MAX_HEAD_BYTES)
     for frame in (produce_frame(version, both), behind, long):
         session = Session()
@@ -461,11 +472,11 @@ def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():
 
 def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
     pair, session = Pair(), Session()
-    ordinary = repeated(9)
+    ordinary = repeat_request(9)
     assert pair.ask(ordinary, session=session)[0]
-    moved = Session(node_id=2)
-    moved.records_at = session.records_at
-    assert pair.short(memoryview(ordinary), moved) is None
+    moved_session = Session(node_id=2)
+    moved_session.records_at = session.records_at
+    assert pair.short(memoryview(ordinary), moved_session) is None
     for state in (pair.quick, pair.plain):
         state.topics["orders"].partitions[0].leader_id = 2
     assert not pair.ask(ordinary, session=session)[0]
@@ -485,8 +496,8 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
     for _ in range(2):
         assert pair.ask(ordinary, session=session)[0]
     assert pair.quick.topics["orders"].partitions[0].log.log_end_offset == 4
-    (known,) = pair.short._repeats._known_requests.values()
-    assert known.requested.topic is pair.quick.topics["orders"]
+    (request,) = pair.short._repeats._known_requests.values()
+    assert request.requested.topic is pair.quick.topics["orders"]
 
 
 def test_requests_in_turn_are_kept_once_each():
@@ -496,37 +507,37 @@ def test_requests_in_turn_are_kept_once_each():
         for frame in frames:
             assert pair.ask(frame, session=session)[0]
     assert len(pair.short._repeats._known_requests) == 2
-    kept = list(pair.short._repeats._known_requests.values())
+    known_requests = list(pair.short._repeats._known_requests.values())
     assert pair.ask(frames[0], session=session)[0]
-    assert [one is two for one, two in zip(kept, pair.short._repeats._known_requests.values(), strict=True)] == [
-        True
-    ] * 2
+    assert [
+        one is two for one, two in zip(known_requests, pair.short._repeats._known_requests.values(), strict=True)
+    ] == [True] * 2
 
 
 def test_what_is_kept_of_requests_is_bounded(monkeypatch):
     monkeypatch.setattr(fast_produce, "MAX_CACHED_REQUESTS", 3)
     pair, session = Pair(), Session()
     for number in range(10):
-        assert pair.ask(repeated(9, client_id=f"client {number}"), session=session)[0]
+        assert pair.ask(repeat_request(9, client_id=f"client {number}"), session=session)[0]
         assert len(pair.short._repeats._known_requests) <= 3
 
 
 @pytest.mark.parametrize("version", [2, 7, 9, 13])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
-    cut=st.one_of(st.none(), st.integers(0, 400)),
+    cut_at=st.one_of(st.none(), st.integers(0, 400)),
 )
-def test_any_bytes_after_known_words_are_answered_as_the_dispatcher_answers_them(version, changes, cut):
-    pair, session = kept_pair(version)
-    frame = bytearray(repeated(version))
+def test_any_bytes_after_known_words_are_answered_as_the_dispatcher_answers_them(version, changes, cut_at):
+    pair, session = open_pair_with_request(version)
+    frame = bytearray(repeat_request(version))
     for place, value in changes:
         if place < len(frame):
             frame[place] = value
-    pair.ask(bytes(frame[:cut]), session=session)
+    pair.ask(bytes(frame[:cut_at]), session=session)
 
 
 @cache
-def kept_pair(version):
+def open_pair_with_request(version):
     pair, session = Pair(), Session()
-    assert pair.ask(repeated(version), session=session)[0]
+    assert pair.ask(repeat_request(version), session=session)[0]
     return pair, session

@@ -41,8 +41,8 @@ def test_the_facts_of_an_api_are_in_its_declaration_alone(api):
     module = importlib.import_module(api.handle.__module__)
     low, high = api.range
     assert api.name in module.__doc__
-    known = api.catalog.versions
-    assert known.lowest <= low <= high <= known.highest
+    catalog_versions = api.catalog.versions
+    assert catalog_versions.lowest <= low <= high <= catalog_versions.highest
     assert re.search(r"^Versions? \d+( to|\.)|^\* v\d|^Gaps:", module.__doc__, re.M) is None
 
 
@@ -54,8 +54,8 @@ def test_metadata_names_the_port_that_is_listened_on(broker):
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_makes_a_topic_and_tells_its_id(broker, version):
-    asked = message("MetadataRequest").MetadataRequestTopic
-    answer = ask(broker, "Metadata", version, topics=[asked(name="orders")]).body
+    topic_type = message("MetadataRequest").MetadataRequestTopic
+    answer = ask(broker, "Metadata", version, topics=[topic_type(name="orders")]).body
     (topic,) = answer.topics
     assert (topic.name, topic.error_code, len(topic.partitions)) == ("orders", 0, 1)
     assert bool(topic.topic_id.int) == (version >= 10)
@@ -131,10 +131,10 @@ def test_long_polls_end_in_time_when_the_systems_time_is_set_back(monkeypatch):
 
 
 def test_an_answer_that_comes_later_comes_once():
-    later, seen = Later(), []
-    later.when_complete(lambda one: seen.append(one.answer))
-    later.when_abandoned(lambda: seen.append("abandoned"))
+    later, answers = Later(), []
+    later.when_complete(lambda one: answers.append(one.answer))
+    later.when_abandoned(lambda: answers.append("abandoned"))
     later.complete(None)
     later.complete(None)
     later.abandon()
-    assert seen == [None]
+    assert answers == [None]

@@ -41,11 +41,11 @@ def test_the_first_requests_wait_for_no_arrow_no_spark_and_no_compiler(compiled_
     from kafkaframes.records.build import build_records
 
     batch = build_records({"key": [b"k"], "value": [b"v"], "timestamp": [1_700_000_000_000]})
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _SCRIPT, batch.hex()], capture_output=True, text=True, timeout=120, check=True
     )
-    answered, large, ours, all_of_them, later = json.loads(done.stdout)
-    assert answered
+    has_answers, large, ours, all_of_them, later = json.loads(process.stdout)
+    assert has_answers
     assert (large, later) == ([], [])
     assert ours <= 330  # 323 of them, a third are one file for an API each
     assert all_of_them <= 658
@@ -54,5 +54,5 @@ def test_the_first_requests_wait_for_no_arrow_no_spark_and_no_compiler(compiled_
 def test_the_package_imports_no_spark_before_it_is_asked_for():
     script = "import kafkaframes, sys; print(sorted(name for name in sys.modules if 'spark' in name))"
     script += "; print(kafkaframes.spark.__name__, kafkaframes.export_log.__name__)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.splitlines() == ["[]", "kafkaframes.spark export_log"]
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert process.stdout.splitlines() == ["[]", "kafkaframes.spark export_log"]

@@ -27,10 +27,10 @@ PATIENCE_S = 60
 
 
 class Store:
-    """A store whose files can be read while ``is_open`` is set; ``asked`` is set by a read that waits for it."""
+    """A store whose files can be read while ``is_open`` is set; ``was_asked`` is set by a read that waits for it."""
 
     def __init__(self) -> None:
-        self.is_open, self.asked = threading.Event(), threading.Event()
+        self.is_open, self.was_asked = threading.Event(), threading.Event()
         self.is_open.set()
         self.fails = False
         self._files = LocalFileSystem()
@@ -43,7 +43,7 @@ class Store:
 
             def slowly(position: int, length: int) -> bytes:
                 if not self.is_open.is_set():
-                    self.asked.set()
+                    self.was_asked.set()
                     assert self.is_open.wait(PATIENCE_S)
                 if self.fails:
                     raise LogDirError("the store is gone", file=path)
@@ -58,7 +58,7 @@ def store():
 
 
 @pytest.fixture
-def served(tmp_path, monkeypatch, store):
+def served_broker(tmp_path, monkeypatch, store):
     """A broker that serves ``orders-0`` (200 records) and ``orders-1`` of that store."""
     raws = [Batch(f"b{base}", base, 20, 0).raw() for base in range(0, 200, 20)]
     write_partition(tmp_path, {0: b"".join(raws[:5]), 100: b"".join(raws[5:])}, epochs=[(0, 0)], high_watermark=200)
@@ -77,76 +77,76 @@ def fetch(port: int, *partitions: int, version: int = 4, offset: int = 0):
 
 
 def in_thread(call, *arguments):
-    found: list[object] = []
-    thread = threading.Thread(target=lambda: found.append(call(*arguments)))
+    results: list[object] = []
+    thread = threading.Thread(target=lambda: results.append(call(*arguments)))
     thread.start()
-    return thread, found
+    return thread, results
 
 
-def test_others_are_answered_while_a_store_is_read(served, store):
-    expected = [bytes(row.records) for row in fetch(served.port, 0, 1)]
+def test_others_are_answered_while_a_store_is_read(served_broker, store):
+    expected_records = [bytes(row.records) for row in fetch(served_broker.port, 0, 1)]
     store.is_open.clear()
-    thread, found = in_thread(fetch, served.port, 0, 1)
-    assert store.asked.wait(PATIENCE_S)
-    assert [one.name for one in ask(served.port, "Metadata", 1, topics=None).topics] == ["orders"]
-    assert not found
+    thread, results = in_thread(fetch, served_broker.port, 0, 1)
+    assert store.was_asked.wait(PATIENCE_S)
+    assert [one.name for one in ask(served_broker.port, "Metadata", 1, topics=None).topics] == ["orders"]
+    assert not results
     store.is_open.set()
     thread.join(PATIENCE_S)
-    assert [bytes(row.records) for row in found[0]] == expected
-    assert all(expected)
+    assert [bytes(row.records) for row in results[0]] == expected_records
+    assert all(expected_records)
 
 
-def test_a_look_up_by_time_waits_without_holding_up_others(served, store):
+def test_a_look_up_by_time_waits_without_holding_up_others(served_broker, store):
     types = message("ListOffsetsRequest")
     rows = [types.ListOffsetsPartition(partition_index=0, timestamp=0)]
 
     def look_up():
         topics = [types.ListOffsetsTopic(name="orders", partitions=rows)]
-        return ask(served.port, "ListOffsets", 2, replica_id=-1, topics=topics).topics[0].partitions[0].offset
+        return ask(served_broker.port, "ListOffsets", 2, replica_id=-1, topics=topics).topics[0].partitions[0].offset
 
     store.is_open.clear()
-    thread, found = in_thread(look_up)
-    assert store.asked.wait(PATIENCE_S)
-    assert ask(served.port, "Metadata", 1, topics=None).topics
+    thread, results = in_thread(look_up)
+    assert store.was_asked.wait(PATIENCE_S)
+    assert ask(served_broker.port, "Metadata", 1, topics=None).topics
     store.is_open.set()
     thread.join(PATIENCE_S)
-    assert found == [0]
+    assert results == [0]
 
 
-def test_a_store_that_fails_is_told_and_asked_again_later(served, store):
+def test_a_store_that_fails_is_told_and_asked_again_later(served_broker, store):
     store.fails = True
-    (row,) = fetch(served.port, 0)
+    (row,) = fetch(served_broker.port, 0)
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     store.fails = False
-    (row,) = fetch(served.port, 0)
+    (row,) = fetch(served_broker.port, 0)
     assert row.records
 
 
-def test_a_connection_that_ends_while_a_store_is_read_is_forgotten(served, store):
+def test_a_connection_that_ends_while_a_store_is_read_is_forgotten(served_broker, store):
     store.is_open.clear()
-    with Consumer(served.bootstrap_servers) as consumer:
+    with Consumer(served_broker.bootstrap_servers) as consumer:
         consumer.assign({TopicPartition("orders", 0): 0})
         assert consumer.poll(0) == []
-        assert store.asked.wait(PATIENCE_S)
-    served.wait_for(lambda: not served.connections())
+        assert store.was_asked.wait(PATIENCE_S)
+    served_broker.wait_for(lambda: not served_broker.connections())
     store.is_open.set()
-    assert fetch(served.port, 0)[0].records
+    assert fetch(served_broker.port, 0)[0].records
 
 
-def test_sessions_and_long_polls_go_on_over_a_store(served):
+def test_sessions_and_long_polls_go_on_over_a_store(served_broker):
     """A consumer of today: fetch sessions, that must not be advanced twice where a request runs again."""
-    with Consumer(served.bootstrap_servers, fetch_min_bytes=1_000_000, fetch_max_wait_ms=20) as consumer:
+    with Consumer(served_broker.bootstrap_servers, fetch_min_bytes=1_000_000, fetch_max_wait_ms=20) as consumer:
         consumer.assign({TopicPartition("orders", number): 0 for number in (0, 1)})
-        found: dict[int, list[int]] = {0: [], 1: []}
-        while sum(map(len, found.values())) < 220:
+        values: dict[int, list[int]] = {0: [], 1: []}
+        while sum(map(len, values.values())) < 220:
             for row in consumer.poll(PATIENCE_S * 1000):
-                found[row.partition].append(row.offset)
-    assert found == {0: list(range(200)), 1: list(range(20))}
+                values[row.partition].append(row.offset)
+    assert values == {0: list(range(200)), 1: list(range(20))}
 
 
-def test_what_is_lost_by_conversion_is_counted_once(served):
-    fetch(served.port, 0, version=1)
-    once = served.counters()["down_converted_records"]
+def test_what_is_lost_by_conversion_is_counted_once(served_broker):
+    fetch(served_broker.port, 0, version=1)
+    once = served_broker.counters()["down_converted_records"]
     assert once == 100
 
 
@@ -170,22 +170,22 @@ def share_fetch(peer: socket.socket, topic_id, epoch: int):
     }
 
 
-def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each_record_once(served, store):
+def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each_record_once(served_broker, store):
     config = {"share.auto.offset.reset": "earliest"}
-    served.call(lambda state: state.metadata.entities.update(group_configs={"g": config}))
-    topic_id = served.topics["orders"].topic_id
+    served_broker.call(lambda state: state.metadata.entities.update(group_configs={"g": config}))
+    topic_id = served_broker.topics["orders"].topic_id
     keys = [ShareKey("g", topic_id, index) for index in (0, 1)]
-    served.call(lambda state: [state.share_groups.initialize(key, 1) for key in keys])
+    served_broker.call(lambda state: [state.share_groups.initialize(key, 1) for key in keys])
     store.is_open.clear()
-    peer = socket.create_connection(("127.0.0.1", served.port), PATIENCE_S)
-    thread, found = in_thread(share_fetch, peer, topic_id, 0)
-    assert store.asked.wait(PATIENCE_S)
-    assert ask(served.port, "Metadata", 1, topics=None).topics
-    assert not found
+    peer = socket.create_connection(("127.0.0.1", served_broker.port), PATIENCE_S)
+    thread, results = in_thread(share_fetch, peer, topic_id, 0)
+    assert store.was_asked.wait(PATIENCE_S)
+    assert ask(served_broker.port, "Metadata", 1, topics=None).topics
+    assert not results
     store.is_open.set()
     thread.join(PATIENCE_S)
     records: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
-    answer, epoch = found[0], 0
+    answer, epoch = results[0], 0
     while True:
         for number, rows in answer.items():
             records[number] += [(one, deliveries) for first, last, deliveries in rows for one in range(first, last + 1)]
@@ -208,7 +208,7 @@ def test_a_store_that_is_opened_holds_up_nobody_on_the_loop_that_enters_it(tmp_p
                 return broker.topics["orders"].partitions
 
         entering = asyncio.ensure_future(enter())
-        assert await asyncio.get_running_loop().run_in_executor(None, store.asked.wait, PATIENCE_S)
+        assert await asyncio.get_running_loop().run_in_executor(None, store.was_asked.wait, PATIENCE_S)
         assert not entering.done()  # and this loop goes on
         store.is_open.set()
         return await entering

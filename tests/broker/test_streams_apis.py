@@ -17,8 +17,8 @@ from kafkaframes.storage.files.names import TopicPartition
 
 @pytest.fixture
 def broker(tmp_path):
-    with Broker(data_dir=tmp_path, config=SETTINGS) as made:
-        yield made
+    with Broker(data_dir=tmp_path, config=SETTINGS) as broker:
+        yield broker
 
 
 def asking(broker: Broker) -> Streams:
@@ -32,15 +32,15 @@ def tasks_of(answer: Any) -> dict[str, list[int]]:
 def test_internal_topics_are_made_and_a_crash_loses_nothing(broker):
     broker.create_topic("in", 2)
     streams = asking(broker)
-    joined = streams.join("join", "g")
-    assert [status.status_code for status in joined.status] == [3]
+    heartbeat = streams.join("join", "g")
+    assert [status.status_code for status in heartbeat.status] == [3]
     assert {name: topic.partitions for name, topic in broker.topics.items()} | {"__consumer_offsets": 1} == {
         "__consumer_offsets": 1,
         "g-log": 2,
         "g-rep": 2,
         "in": 2,
     }
-    ready = streams.beat("ready", "g", "m", joined.member_epoch)
+    ready = streams.beat("ready", "g", "m", heartbeat.member_epoch)
     assert tasks_of(ready) == {"0": [0, 1], "1": [0, 1]}
     (member,) = broker.groups["g"].members
     read = [TopicPartition(name, index) for name in ("g-rep", "in") for index in range(2)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.polling import polled_by_kafka_python
+from tests.broker.polling import poll_with_kafka_python
 from tests.capture.own_specs import write_specs
 
 from kafkaframes.broker import Broker
@@ -44,7 +44,7 @@ def newest(name: str) -> int:
     return api.versions.highest - api.is_latest_unstable
 
 
-def spoken(broker: Broker, client_id: str) -> dict[str, int]:
+def used_versions(broker: Broker, client_id: str) -> dict[str, int]:
     return {entry.api: entry.version for entry in broker.journal if entry.client_id == client_id}
 
 
@@ -67,7 +67,7 @@ def live(servers: str, **settings) -> list[bytes]:
 
 def test_a_client_with_the_same_specs_speaks_the_new_versions(broker, specs):
     assert live(broker.bootstrap_servers, specs=specs) == [b"0", b"1", b"2", b"3", b"4"]
-    versions = spoken(broker, "ours")
+    versions = used_versions(broker, "ours")
     assert {name: versions[name] for name in SPOKEN} == {name: newest(name) + 1 for name in SPOKEN}
     assert versions["LeaveGroup"] == newest("LeaveGroup")  # not rewritten: the catalog's
 
@@ -76,12 +76,12 @@ def test_other_clients_take_the_versions_that_they_know(broker, specs):
     live(broker.bootstrap_servers, specs=specs)
     settings = {"auto_offset_reset": "earliest", "client_id": "theirs"}
     servers = broker.bootstrap_servers
-    consumer, found = polled_by_kafka_python(
+    consumer, records = poll_with_kafka_python(
         lambda: kafka_python.KafkaConsumer("t", bootstrap_servers=servers, **settings), 5
     )
     consumer.close()
-    assert [record.value for record in found] == [b"0", b"1", b"2", b"3", b"4"]
-    versions = spoken(broker, "theirs")
+    assert [record.value for record in records] == [b"0", b"1", b"2", b"3", b"4"]
+    versions = used_versions(broker, "theirs")
     assert all(version <= newest(name) for name, version in versions.items())
     assert {"Metadata", "Fetch"} <= set(versions)
 
@@ -92,13 +92,13 @@ def test_librdkafka_asks_as_before_and_reads_the_answer(broker):
     broker.create_topic("t")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "client.id": "librdkafka"})
     assert "t" in admin.list_topics(timeout=60).topics
-    assert spoken(broker, "librdkafka")["Metadata"] <= newest("Metadata")
+    assert used_versions(broker, "librdkafka")["Metadata"] <= newest("Metadata")
 
 
 def test_a_client_with_specs_speaks_the_old_versions_to_a_broker_without(specs):
     with Broker() as plain:
         assert len(live(plain.bootstrap_servers, specs=specs)) == 5
-        assert spoken(plain, "ours")["Produce"] == newest("Produce")
+        assert used_versions(plain, "ours")["Produce"] == newest("Produce")
 
 
 def test_errors_come_as_tagged_fields(broker, specs):
@@ -112,7 +112,7 @@ def test_a_version_that_turned_flexible_has_a_flexible_header(broker, specs):
     live(broker.bootstrap_servers, specs=specs)
     with Admin(broker.bootstrap_servers, specs=specs, client_id="deleting") as admin:
         admin.delete_group_offsets("g", [TopicPartition("t", 0)])
-    assert spoken(broker, "deleting")["OffsetDelete"] == newest("OffsetDelete") + 1
+    assert used_versions(broker, "deleting")["OffsetDelete"] == newest("OffsetDelete") + 1
 
 
 def test_a_release_has_no_specs_beside_it(specs):
@@ -123,11 +123,11 @@ def test_a_release_has_no_specs_beside_it(specs):
 def test_specs_with_a_new_version_only_keep_the_old_ones(tmp_path):
     folder = write_specs(tmp_path / "specs")  # Heartbeat 5, beside the catalog's 0 to 4
     assert serve_specs(folder).advertised[12] == (0, 5)
-    known = with_catalog(folder)
+    own_catalog = with_catalog(folder)
     heartbeat = catalog.load("HeartbeatRequest")
     for version in heartbeat.valid_versions:
-        ours, theirs = class_of(known["HeartbeatRequest"]), class_of(heartbeat)
+        ours, theirs = class_of(own_catalog["HeartbeatRequest"]), class_of(heartbeat)
         body = ours(group_id="g").encode(version)
         assert body == theirs(group_id="g").encode(version)
         assert ours.decode(body, version).to_json(version) == theirs.decode(body, version).to_json(version)
-    assert class_of(known["HeartbeatRequest"])(group_id="g").encode(5) != body
+    assert class_of(own_catalog["HeartbeatRequest"])(group_id="g").encode(5) != body

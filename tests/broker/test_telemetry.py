@@ -24,7 +24,7 @@ def subscribe(broker, **configs):
     assert broker.send("IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code == 0
 
 
-def advertised_keys(broker):
+def read_advertised_keys(broker):
     answer = broker.send("ApiVersions", 4, client_software_name="a", client_software_version="1")
     return {row.api_key for row in answer.api_keys}
 
@@ -45,9 +45,9 @@ def push(broker, answer, **fields):
 
 
 def test_the_apis_are_advertised_while_a_subscription_exists(broker):
-    assert not advertised_keys(broker) & {71, 72}
+    assert not read_advertised_keys(broker) & {71, 72}
     subscribe(broker, metrics="*")
-    assert advertised_keys(broker) >= {71, 72}
+    assert read_advertised_keys(broker) >= {71, 72}
 
 
 def test_a_subscription_has_the_prefixes_and_the_shortest_interval(broker):
@@ -86,13 +86,13 @@ def test_a_changed_subscription_has_another_id_and_is_read_at_once(broker):
     answer = get(broker)
     subscribe(broker, metrics="org.apache.kafka.producer.")
     assert push(broker, answer) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    changed = get(broker, answer.client_instance_id)
-    assert changed.error_code == ErrorCode.NONE
-    assert changed.client_instance_id == answer.client_instance_id
-    assert changed.subscription_id != answer.subscription_id
-    assert push(broker, changed) == ErrorCode.THROTTLING_QUOTA_EXCEEDED  # Kafka counts the rejected push
+    subscription = get(broker, answer.client_instance_id)
+    assert subscription.error_code == ErrorCode.NONE
+    assert subscription.client_instance_id == answer.client_instance_id
+    assert subscription.subscription_id != answer.subscription_id
+    assert push(broker, subscription) == ErrorCode.THROTTLING_QUOTA_EXCEEDED  # Kafka counts the rejected push
     broker.clock.advance(1)
-    assert push(broker, changed) == ErrorCode.NONE
+    assert push(broker, subscription) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(

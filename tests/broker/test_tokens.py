@@ -46,12 +46,12 @@ CLAIMS = {
 }
 
 
-def encoded(data):
+def encode_base64url(data):
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def number(value):
-    return encoded(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+    return encode_base64url(value.to_bytes((value.bit_length() + 7) // 8, "big"))
 
 
 def of_rsa(key, **more):
@@ -68,7 +68,7 @@ KEYS = {
     "keys": [
         of_rsa(OTHER, kid="encryption", use="enc"),
         of_rsa(WEAK, kid="weak"),
-        {"kty": "oct", "k": encoded(b"symmetric"), "kid": "oct", "alg": "HS256"},
+        {"kty": "oct", "k": encode_base64url(b"symmetric"), "kid": "oct", "alg": "HS256"},
         {"kty": "EC", "crv": "P-256", "x": number(1), "y": number(1), "kid": "no point"},
         of_rsa(RSA, kid="r", alg="RS256", use="sig"),
         of_ec(EC, kid="e"),
@@ -84,14 +84,14 @@ def signed_text(text, algorithm):
     return r.to_bytes(32, "big") + s.to_bytes(32, "big")
 
 
-def token(claims=None, *, algorithm="RS256", kid=None, header=None, text=None, signature=None, **changed):
-    """Return a token; ``text`` stands for the claims as they are, ``changed`` changes some (None: leaves out)."""
+def token(claims=None, *, algorithm="RS256", kid=None, header=None, text=None, signature=None, **changed_claims):
+    """Return a token; ``text`` replaces the claims' JSON, ``changed_claims`` changes or (None) removes claims."""
     head = {"alg": algorithm} | ({} if kid is None else {"kid": kid}) | (header or {})
-    claims = {name: value for name, value in ((claims or CLAIMS) | changed).items() if value is not None}
+    claims = {name: value for name, value in ((claims or CLAIMS) | changed_claims).items() if value is not None}
     body = json.dumps(claims) if text is None else text
-    signed = f"{encoded(json.dumps(head).encode())}.{encoded(body.encode())}"
-    made = signed_text(signed, algorithm if algorithm in ("RS256", "ES256") else "RS256")
-    return f"{signed}.{encoded(made if signature is None else signature)}"
+    signed = f"{encode_base64url(json.dumps(head).encode())}.{encode_base64url(body.encode())}"
+    valid_signature = signed_text(signed, algorithm if algorithm in ("RS256", "ES256") else "RS256")
+    return f"{signed}.{encode_base64url(valid_signature if signature is None else signature)}"
 
 
 @pytest.fixture(scope="module")
@@ -110,20 +110,23 @@ def test_a_signed_token_names_its_user(check, algorithm, kid):
     assert check(token(algorithm=algorithm, scope=["a", "kafka.write"]), NOW_MS) == "alice"
 
 
-def forged():
+def forge_tokens():
     whole = token()
     header, claims, signature = whole.split(".")
     public = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    symmetric = f"{encoded(json.dumps({'alg': 'HS256'}).encode())}.{claims}"
+    symmetric = f"{encode_base64url(json.dumps({'alg': 'HS256'}).encode())}.{claims}"
     yield "no signature", f"{header}.{claims}."
     yield "unsecured", token(algorithm="none", signature=b"")
     yield "unsecured in capitals", token(algorithm="NONE", signature=b"")
-    yield "the public key as a secret", f"{symmetric}.{encoded(hmac.digest(public, symmetric.encode(), 'sha256'))}"
+    yield (
+        "the public key as a secret",
+        f"{symmetric}.{encode_base64url(hmac.digest(public, symmetric.encode(), 'sha256'))}",
+    )
     yield (
         "a symmetric key of the set",
-        f"{symmetric}.{encoded(hmac.digest(b'symmetric', symmetric.encode(), 'sha256'))}",
+        f"{symmetric}.{encode_base64url(hmac.digest(b'symmetric', symmetric.encode(), 'sha256'))}",
     )
-    yield "another's claims", f"{header}.{encoded(json.dumps(CLAIMS | {'sub': 'root'}).encode())}.{signature}"
+    yield "another's claims", f"{header}.{encode_base64url(json.dumps(CLAIMS | {'sub': 'root'}).encode())}.{signature}"
     yield (
         "another's key",
         token(signature=OTHER.sign(whole.rpartition(".")[0].encode(), padding.PKCS1v15(), hashes.SHA256())),
@@ -147,7 +150,7 @@ def forged():
     yield "long", token(text=json.dumps(CLAIMS | {"x": "x" * (1 << 20)}))
 
 
-FORGED = dict(forged())
+FORGED = dict(forge_tokens())
 
 
 @pytest.mark.parametrize("name", FORGED)
@@ -184,7 +187,7 @@ def test_an_expiry_that_is_none_is_refused(check, expires):
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changed_claims",
     [
         {"exp": None},
         {"iat": None},
@@ -209,9 +212,9 @@ def test_an_expiry_that_is_none_is_refused(check, expires):
         {"sub": ["alice"]},
     ],
 )
-def test_a_claim_that_is_not_as_it_has_to_be_is_refused(check, changed):
+def test_a_claim_that_is_not_as_it_has_to_be_is_refused(check, changed_claims):
     with pytest.raises(AuthenticationError):
-        check(token(**changed), NOW_MS)
+        check(token(**changed_claims), NOW_MS)
 
 
 def test_clocks_may_differ_by_the_skew(check):
@@ -238,11 +241,11 @@ def test_a_hostile_first_message_takes_no_long_time(check):
 
 def test_new_keys_are_fetched_when_a_token_names_one(monkeypatch):
     monkeypatch.setattr(tokens, "_JWKS_RETRY_SECONDS", -1.0)
-    published = [{"keys": [of_rsa(OTHER, kid="old")]}]
-    server = HttpServer([Route("GET", "/keys", lambda asked: published[-1])])
+    published_keys = [{"keys": [of_rsa(OTHER, kid="old")]}]
+    server = HttpServer([Route("GET", "/keys", lambda request: published_keys[-1])])
     try:
         check = SignedTokens(KeySet(f"{server.url}/keys"), RULES)
-        published.append(KEYS)
+        published_keys.append(KEYS)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
@@ -250,7 +253,7 @@ def test_new_keys_are_fetched_when_a_token_names_one(monkeypatch):
                 break
             except AuthenticationError:
                 time.sleep(0.01)
-        published.append({"keys": []})  # an issuer that fails takes no keys away
+        published_keys.append({"keys": []})  # an issuer that fails takes no keys away
         check.keys._fetch()
         assert check(token(kid="r"), NOW_MS) == "alice"
     finally:
@@ -279,7 +282,7 @@ def test_redirects_and_what_is_no_key_set_are_refused(tmp_path):
 UNSECURED = {"sasl.enabled.mechanisms": "OAUTHBEARER", "kafkaframes.sasl.oauthbearer.allow.unsecured": "true"}
 
 
-def produced(broker, **options):
+def produce_record(broker, **options):
     options |= {"bootstrap_servers": broker.bootstrap_servers, "security_protocol": "SASL_PLAINTEXT"}
     with Producer(**options) as producer:
         return producer.send("orders", b"x").result().offset
@@ -290,8 +293,8 @@ def test_nobody_comes_in_by_a_token_where_passwords_are_asked_for():
     eternal = token({"sub": "alice", "exp": 10**11}, algorithm="none", signature=b"")
     with Broker(security=Security(users={"alice": "secret"})) as broker:
         with pytest.raises(KafkaframesError, match=r"OAUTHBEARER|UNSUPPORTED_SASL_MECHANISM"):
-            produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: eternal)
-        assert produced(broker, sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="secret") == 0
+            produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: eternal)
+        assert produce_record(broker, sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="secret") == 0
     assert security_of({}, users=["alice=secret"]).mechanisms == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -299,8 +302,10 @@ def test_only_mechanisms_that_were_named_are_offered():
     with Broker(security=Security(users={"alice": "secret"}, mechanisms=("SCRAM-SHA-512",))) as broker:
         for mechanism in ("PLAIN", "SCRAM-SHA-256"):
             with pytest.raises(KafkaframesError, match=r"SCRAM-SHA-512|UNSUPPORTED_SASL_MECHANISM"):
-                produced(broker, sasl_mechanism=mechanism, sasl_username="alice", sasl_password="secret")
-        assert produced(broker, sasl_mechanism="SCRAM-SHA-512", sasl_username="alice", sasl_password="secret") == 0
+                produce_record(broker, sasl_mechanism=mechanism, sasl_username="alice", sasl_password="secret")
+        assert (
+            produce_record(broker, sasl_mechanism="SCRAM-SHA-512", sasl_username="alice", sasl_password="secret") == 0
+        )
 
 
 def test_unsecured_tokens_by_a_setting_that_says_so():
@@ -309,13 +314,13 @@ def test_unsecured_tokens_by_a_setting_that_says_so():
     now = int(time.time())
     with Broker(security=security) as broker:
         text = token({"sub": "alice", "exp": now + 600}, algorithm="none", signature=b"")
-        assert produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
+        assert produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
 
 
 def test_signed_tokens_by_settings(tmp_path):
     path = tmp_path / "keys.json"
     path.write_text(json.dumps(KEYS))
-    known = {
+    properties = {
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": path.as_uri(),
         "sasl.oauthbearer.expected.issuer": "https://issuer",
@@ -327,12 +332,12 @@ def test_signed_tokens_by_settings(tmp_path):
     }
     now = int(time.time())
     good = {"email": "a@b", "scp": ["kafka.write"], "iat": now, "exp": now + 600, "nbf": None}
-    with Broker(security=security_of(known)) as broker:
+    with Broker(security=security_of(properties)) as broker:
         text = token(**good)
-        assert produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
-        forged = token(**good, signature=b"x" * 256)
+        assert produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
+        forged_token = token(**good, signature=b"x" * 256)
         with pytest.raises(KafkaframesError):
-            produced(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: forged)
+            produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: forged_token)
 
 
 def test_a_session_ends_with_its_token_unless_it_authenticates_anew_as_the_same_user(make_asker):
@@ -342,9 +347,9 @@ def test_a_session_ends_with_its_token_unless_it_authenticates_anew_as_the_same_
     asker.state.credentials = Credentials(mechanisms=("OAUTHBEARER", "PLAIN"), check_token=unsecured_token)
 
     def authenticate(user, expires, version=1):
-        asked = asker.ask("SaslHandshake", version, mechanism="OAUTHBEARER")
-        if asked.error_code:
-            return asked.error_code, None
+        handshake = asker.ask("SaslHandshake", version, mechanism="OAUTHBEARER")
+        if handshake.error_code:
+            return handshake.error_code, None
         text = token({"sub": user, "exp": expires}, algorithm="none", signature=b"")
         answer = asker.send("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
         if isinstance(answer, Later):
@@ -379,7 +384,7 @@ def test_a_session_holds_for_no_longer_than_its_token_and_the_setting(make_asker
 
 
 @pytest.mark.parametrize(
-    ("known", "reason"),
+    ("properties", "reason"),
     [
         ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "go together"),
         (UNSECURED | {"sasl.enabled.mechanisms": "PLAIN"}, "not among"),
@@ -389,9 +394,9 @@ def test_a_session_holds_for_no_longer_than_its_token_and_the_setting(make_asker
         ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "no SASL mechanism DIGEST-MD5"),
     ],
 )
-def test_settings_that_would_not_protect_are_refused(known, reason):
+def test_settings_that_would_not_protect_are_refused(properties, reason):
     with pytest.raises(OptionError, match=reason):
-        security_of(dict(known))
+        security_of(dict(properties))
 
 
 # ------------------------------------------------------------------------------------------------ files of users
@@ -425,8 +430,8 @@ def test_the_command_has_passwords_from_a_file_or_the_environment(tmp_path, by_f
         command += ["--sasl-users-file", str(path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
-            found = re.match(r"listening on (\S+)", process.stderr.readline())
-            options = {"bootstrap_servers": found[1], "security_protocol": "SASL_PLAINTEXT"}
+            listening_line = re.match(r"listening on (\S+)", process.stderr.readline())
+            options = {"bootstrap_servers": listening_line[1], "security_protocol": "SASL_PLAINTEXT"}
             options |= {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": "secret"}
             with Producer(**options) as producer:
                 assert producer.send("orders", b"x").result().offset == 0
@@ -442,6 +447,6 @@ def test_the_command_has_passwords_from_a_file_or_the_environment(tmp_path, by_f
 def test_an_argument_that_is_refused_shows_no_value():
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
     for arguments in (["--sasl-user", "hunter2"], ["--set", "ssl.nothing.password=hunter2"], ["--set", "hunter2"]):
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode != 0
-        assert ("hunter2" in done.stderr) is (arguments[1] == "hunter2" and arguments[0] == "--set")
+        process = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert process.returncode != 0
+        assert ("hunter2" in process.stderr) is (arguments[1] == "hunter2" and arguments[0] == "--set")

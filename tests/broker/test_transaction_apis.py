@@ -18,9 +18,9 @@ def code(name: str) -> int:
 
 @pytest.fixture
 def broker():
-    made = DirectBroker()
-    made.state.create_topic("orders", 2)
-    return made
+    broker = DirectBroker()
+    broker.state.create_topic("orders", 2)
+    return broker
 
 
 def init(broker, version: int = 4, **changes: Any) -> Any:
@@ -29,8 +29,8 @@ def init(broker, version: int = 4, **changes: Any) -> Any:
 
 
 def add(broker, version: int, epoch: int = 0, *, topic: str = "orders", indexes: tuple[int, ...] = (0,)) -> list[int]:
-    made = message("AddPartitionsToTxnRequest")
-    topics = [made.AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))]
+    request_type = message("AddPartitionsToTxnRequest")
+    topics = [request_type.AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))]
     if version < 4:
         answer = broker.send(
             "AddPartitionsToTxn",
@@ -42,35 +42,35 @@ def add(broker, version: int, epoch: int = 0, *, topic: str = "orders", indexes:
         )
         rows = answer.results_by_topic_v3_and_below
     else:
-        one = made.AddPartitionsToTxnTransaction(
+        one = request_type.AddPartitionsToTxnTransaction(
             transactional_id="t", producer_id=0, producer_epoch=epoch, topics=topics
         )
         rows = broker.send("AddPartitionsToTxn", version, transactions=[one]).results_by_transaction[0].topic_results
     return [one.partition_error_code for row in rows for one in row.results_by_partition]
 
 
-def end(broker, version: int, epoch: int = 0, *, committed: bool = True) -> Any:
+def end(broker, version: int, epoch: int = 0, *, is_commit: bool = True) -> Any:
     return broker.send(
-        "EndTxn", version, transactional_id="t", producer_id=0, producer_epoch=epoch, committed=committed
+        "EndTxn", version, transactional_id="t", producer_id=0, producer_epoch=epoch, committed=is_commit
     )
 
 
 @pytest.mark.parametrize("setting", ["kafka", "reject", "reassign", "keep"])
-@pytest.mark.parametrize("committed", [True, False])
-def test_what_is_done_with_holes_is_about_clients_sets_not_the_brokers_own_records(setting, committed):
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_what_is_done_with_holes_is_about_clients_sets_not_the_brokers_own_records(setting, is_commit):
     broker = DirectBroker(kafkaframes_on_noncontiguous=setting)
     broker.state.create_topic("orders", 1)
     for epoch in (0, 1):  # the second of everything has an offset that is not 0
         assert [
             init(broker).error_code,
             add(broker, 3, epoch),
-            end(broker, 3, epoch, committed=committed).error_code,
+            end(broker, 3, epoch, is_commit=is_commit).error_code,
         ] == [
             0,
             [0],
             0,
         ]
-        joined = broker.send(
+        join_answer = broker.send(
             "ConsumerGroupHeartbeat",
             1,
             group_id="cg",
@@ -80,7 +80,7 @@ def test_what_is_done_with_holes_is_about_clients_sets_not_the_brokers_own_recor
             subscribed_topic_names=["orders"],
             topic_partitions=[],
         )
-        assert joined.error_code == 0
+        assert join_answer.error_code == 0
     assert broker.state.partition("orders", 0).log.log_end_offset == 2
 
 
@@ -100,8 +100,8 @@ def test_init_producer_id(broker, version):
     )
     if version >= 3:
         assert init(broker, version, producer_id=0, producer_epoch=1).producer_epoch == 2
-        fenced = init(broker, version, producer_id=0, producer_epoch=0)
-        assert fenced.error_code == code("PRODUCER_FENCED" if version >= 4 else "INVALID_PRODUCER_EPOCH")
+        fenced_answer = init(broker, version, producer_id=0, producer_epoch=0)
+        assert fenced_answer.error_code == code("PRODUCER_FENCED" if version >= 4 else "INVALID_PRODUCER_EPOCH")
         assert init(broker, version, producer_id=0, producer_epoch=-1).error_code == code("INVALID_REQUEST")
 
 
@@ -112,17 +112,17 @@ def test_add_partitions(broker, version):
     unknown = code("UNKNOWN_TOPIC_OR_PARTITION"), code("OPERATION_NOT_ATTEMPTED")
     assert add(broker, version, indexes=(7, 1)) == list(unknown)
     assert add(broker, version, topic="gone") == [unknown[0]]
-    fenced = code("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
-    assert add(broker, version, epoch=5) == [fenced]
+    fenced_code = code("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
+    assert add(broker, version, epoch=5) == [fenced_code]
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_partitions_are_verified_and_not_added(broker, version):
     init(broker)
     add(broker, 3, indexes=(0,))
-    made = message("AddPartitionsToTxnRequest")
-    topics = [made.AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])]
-    one = made.AddPartitionsToTxnTransaction(
+    request_type = message("AddPartitionsToTxnRequest")
+    topics = [request_type.AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])]
+    one = request_type.AddPartitionsToTxnTransaction(
         transactional_id="t", producer_id=0, producer_epoch=0, verify_only=True, topics=topics
     )
     (result,) = broker.send("AddPartitionsToTxn", version, transactions=[one]).results_by_transaction
@@ -135,10 +135,12 @@ def test_end(broker, version):
     init(broker)
     assert end(broker, version).error_code == code("INVALID_TXN_STATE")
     add(broker, 3)
-    ended = end(broker, version)
-    assert (ended.error_code, ended.producer_id, ended.producer_epoch) == ((0, 0, 1) if version >= 5 else (0, -1, -1))
-    fenced = end(broker, version, epoch=9)
-    assert fenced.error_code == code("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
+    end_answer = end(broker, version)
+    assert (end_answer.error_code, end_answer.producer_id, end_answer.producer_epoch) == (
+        (0, 0, 1) if version >= 5 else (0, -1, -1)
+    )
+    fenced_answer = end(broker, version, epoch=9)
+    assert fenced_answer.error_code == code("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
     assert broker.state.partition("orders", 0).log.log_end_offset == 1  # the marker
     assert broker.state.partition("orders", 1).log.log_end_offset == 0
 
@@ -148,10 +150,10 @@ def test_end(broker, version):
 def test_offsets(broker, version, commit_version):
     init(broker)
     fields = {"transactional_id": "t", "group_id": "g", "producer_id": 0, "producer_epoch": 0}
-    made = message("TxnOffsetCommitRequest")
-    row = made.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="m")
+    request_type = message("TxnOffsetCommitRequest")
+    row = request_type.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="m")
     naming = {"topic_id": broker.state.topics["orders"].topic_id} if commit_version >= 6 else {"name": "orders"}
-    topics = [made.TxnOffsetCommitRequestTopic(partitions=[row], **naming)]
+    topics = [request_type.TxnOffsetCommitRequestTopic(partitions=[row], **naming)]
 
     def stage(**changes: Any) -> int:
         answer = broker.send("TxnOffsetCommit", commit_version, topics=topics, **fields | changes)
@@ -167,27 +169,29 @@ def test_offsets(broker, version, commit_version):
     assert stage(producer_epoch=5) == code("INVALID_PRODUCER_EPOCH")
     if commit_version >= 3:
         assert stage(generation_id_or_member_epoch=3, member_id="x") == code("UNKNOWN_MEMBER_ID")
-    assert committed(broker, stable=True) == code("UNSTABLE_OFFSET_COMMIT")
+    assert fetch_committed(broker, stable=True) == code("UNSTABLE_OFFSET_COMMIT")
     assert end(broker, 4).error_code == 0
-    assert committed(broker, stable=True) == 3
+    assert fetch_committed(broker, stable=True) == 3
 
 
-def committed(broker, *, stable: bool) -> int:
+def fetch_committed(broker, *, stable: bool) -> int:
     """Return the committed offset, or the error."""
-    made = message("OffsetFetchRequest")
-    asked = made.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
-    answer = broker.send("OffsetFetch", 7, group_id="g", topics=[asked], require_stable=stable)
+    request_type = message("OffsetFetchRequest")
+    topic_row = request_type.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+    answer = broker.send("OffsetFetch", 7, group_id="g", topics=[topic_row], require_stable=stable)
     row = answer.topics[0].partitions[0]
     return row.error_code or row.committed_offset
 
 
 def produce(broker, version: int, *, sequence: int = 0, epoch: int = 0, index: int = 0) -> int:
-    made = message("ProduceRequest")
+    request_type = message("ProduceRequest")
     records = build_batch(
         [(None, b"v")], timestamp_ms=1, producer_id=0, producer_epoch=epoch, base_sequence=sequence, transactional=True
     )
     naming = {"topic_id": broker.state.topics["orders"].topic_id} if version >= 13 else {"name": "orders"}
-    data = made.TopicProduceData(partition_data=[made.PartitionProduceData(index=index, records=records)], **naming)
+    data = request_type.TopicProduceData(
+        partition_data=[request_type.PartitionProduceData(index=index, records=records)], **naming
+    )
     answer = broker.send("Produce", version, transactional_id="t", acks=-1, timeout_ms=1000, topic_data=[data])
     return answer.responses[0].partition_responses[0].error_code
 
@@ -220,9 +224,9 @@ def test_an_administrator_ends_a_transaction_that_hangs(broker, version):
     assert produce(broker, 12) == 0
     log = broker.state.partition("orders", 0).log
     assert log.last_stable_offset == 0
-    made = message("WriteTxnMarkersRequest")
-    topics = [made.WritableTxnMarkerTopic(name="orders", partition_indexes=[0, 9])]
-    marker = made.WritableTxnMarker(producer_id=0, producer_epoch=0, transaction_result=False, topics=topics)
+    request_type = message("WriteTxnMarkersRequest")
+    topics = [request_type.WritableTxnMarkerTopic(name="orders", partition_indexes=[0, 9])]
+    marker = request_type.WritableTxnMarker(producer_id=0, producer_epoch=0, transaction_result=False, topics=topics)
     (result,) = broker.send("WriteTxnMarkers", version, markers=[marker]).markers
     codes = [one.error_code for one in result.topics[0].partitions]
     assert codes == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
@@ -232,10 +236,10 @@ def test_an_administrator_ends_a_transaction_that_hangs(broker, version):
 def test_producers_and_transactions_are_described(broker):
     init(broker)
     assert produce(broker, 12) == 0
-    made = message("DescribeProducersRequest")
-    topics = [made.TopicRequest(name="orders", partition_indexes=[0, 9])]
-    known, missing = broker.send("DescribeProducers", 0, topics=topics).topics[0].partitions
-    (producer,) = known.active_producers
+    request_type = message("DescribeProducersRequest")
+    topics = [request_type.TopicRequest(name="orders", partition_indexes=[0, 9])]
+    known_partition, missing = broker.send("DescribeProducers", 0, topics=topics).topics[0].partitions
+    (producer,) = known_partition.active_producers
     assert (
         producer.producer_id,
         producer.producer_epoch,
@@ -248,9 +252,13 @@ def test_producers_and_transactions_are_described(broker):
         0,
     )
     assert missing.error_code == code("UNKNOWN_TOPIC_OR_PARTITION")
-    known, missing = broker.send("DescribeTransactions", 0, transactional_ids=["t", "u"]).transaction_states
-    assert (known.transaction_state, known.producer_id, known.transaction_timeout_ms) == ("Ongoing", 0, 60_000)
-    assert [(one.topic, one.partitions) for one in known.topics] == [("orders", [0])]
+    known_partition, missing = broker.send("DescribeTransactions", 0, transactional_ids=["t", "u"]).transaction_states
+    assert (known_partition.transaction_state, known_partition.producer_id, known_partition.transaction_timeout_ms) == (
+        "Ongoing",
+        0,
+        60_000,
+    )
+    assert [(one.topic, one.partitions) for one in known_partition.topics] == [("orders", [0])]
     assert missing.error_code == code("TRANSACTIONAL_ID_NOT_FOUND")
 
 

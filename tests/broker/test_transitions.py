@@ -69,11 +69,11 @@ def test_a_partition_is_described_until_its_member_has_given_it_up():
 
     epoch = heartbeat("a", 0, **joins).member_epoch
     heartbeat("b", 0, **joins)
-    told = heartbeat("a", epoch).assignment.topic_partitions[0].partitions
-    assert (len(told), described()) == (2, [0, 1, 2])
-    rows = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(topic_id=topic.topic_id, partitions=told)]
+    partitions = heartbeat("a", epoch).assignment.topic_partitions[0].partitions
+    assert (len(partitions), described()) == (2, [0, 1, 2])
+    rows = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(topic_id=topic.topic_id, partitions=partitions)]
     heartbeat("a", epoch, topic_partitions=rows)
-    assert described() == list(told)
+    assert described() == list(partitions)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_node_without_a_replica_does_not_describe_producers():
         assert codes == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def finalized_levels(broker):
+def read_finalized_levels(broker):
     answer = broker.send("ApiVersions", 4, client_software_name="x", client_software_version="1")
     return {row.name: row.max_version_level for row in answer.finalized_features}
 
@@ -145,7 +145,7 @@ def update_feature(broker, name, level, upgrade_type=1, version=1, **fields):
 
 def test_a_new_cluster_has_the_features_of_the_latest_release():
     broker = DirectBroker()
-    assert finalized_levels(broker) == {
+    assert read_finalized_levels(broker) == {
         "metadata.version": 30,
         "kraft.version": 1,
         "group.version": 1,
@@ -184,7 +184,7 @@ def test_levels_of_features_are_changed_as_kafka_changes_them(name, level, upgra
     answer = update_feature(broker, name, level, upgrade_type)
     if reason is None:
         assert (answer.error_code, answer.error_message) == (0, None)
-        assert finalized_levels(broker).get(name, 0) == level
+        assert read_finalized_levels(broker).get(name, 0) == level
     else:
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert answer.error_message.startswith("The update failed for all features since the following feature had")
@@ -194,10 +194,10 @@ def test_levels_of_features_are_changed_as_kafka_changes_them(name, level, upgra
 def test_a_level_is_not_changed_by_a_validation_and_stays_over_a_restart(tmp_path):
     broker = DirectBroker(str(tmp_path / "d"))
     assert update_feature(broker, "share.version", 0, 2, validate_only=True).error_code == 0
-    assert finalized_levels(broker)["share.version"] == 1
+    assert read_finalized_levels(broker)["share.version"] == 1
     assert update_feature(broker, "share.version", 0, 2).error_code == 0
     broker.kill()
-    assert "share.version" not in finalized_levels(broker)
+    assert "share.version" not in read_finalized_levels(broker)
 
 
 @pytest.mark.parametrize(
@@ -257,10 +257,10 @@ def test_a_topic_takes_internal_segment_bytes():
     topic = types.CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[config])
     assert broker.send("CreateTopics", 5, topics=[topic], timeout_ms=1000).topics[0].error_code == ErrorCode.NONE
     assert broker.state.topics["t"].partitions[0].log.settings.segment_bytes == 300
-    described = message("DescribeConfigsRequest").DescribeConfigsResource(
+    resource = message("DescribeConfigsRequest").DescribeConfigsResource(
         resource_type=2, resource_name="t", configuration_keys=None
     )
-    rows = broker.send("DescribeConfigs", 4, resources=[described]).results[0].configs
+    rows = broker.send("DescribeConfigs", 4, resources=[resource]).results[0].configs
     names = {row.name for row in rows}
     assert "segment.bytes" in names
     assert "internal.segment.bytes" not in names

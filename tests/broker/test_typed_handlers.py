@@ -29,14 +29,14 @@ def test_mypy_knows_the_messages_of_every_handler(tmp_path):
     lines = [*(f"import {module}" for module, _ in handlers), *(f"reveal_type({'.'.join(one)})" for one in handlers)]
     path = tmp_path / "handlers_under_mypy.py"
     path.write_text(WRONG + "\n".join(lines))
-    said = said_by_mypy(path)
-    wrong = [line for line in said if " error: " in line]
+    output = said_by_mypy(path)
+    wrong = [line for line in output if " error: " in line]
     assert [line.partition(": ")[0] for line in wrong] == ["7", "8", "9", "10"], "\n".join(wrong)
-    shown = [line for line in said if "Revealed" in line]
-    assert len(shown) == len(apis)
-    untyped = [
+    revealed_lines = [line for line in output if "Revealed" in line]
+    assert len(revealed_lines) == len(apis)
+    untyped_handlers = [
         api.name
-        for api, line in zip(apis, shown, strict=True)
+        for api, line in zip(apis, revealed_lines, strict=True)
         if f"RequestOf[{MESSAGES}.{api.name}Request, {MESSAGES}.{api.name}Response]" not in line
     ]
-    assert untyped == []
+    assert untyped_handlers == []

@@ -14,7 +14,7 @@ import urllib.request
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
-from tests.broker.polling import polled_by_librdkafka
+from tests.broker.polling import poll_with_librdkafka
 
 from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
@@ -149,7 +149,7 @@ def test_groups_and_transactions_over_http(call, broker):
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["orders"])
-    record = polled_by_librdkafka(consumer)
+    record = poll_with_librdkafka(consumer)
     consumer.commit(message=record, asynchronous=False)
     group = call("GET", "/groups")["g"]
     assert group["offsets"] == {"orders-0": 1}

@@ -28,7 +28,7 @@ def broker():
 
 def consumer(broker: Broker, group: str, *topics: str, **config: Any) -> confluent.Consumer:
     names = {key.replace("_", "."): value for key, value in config.items()}
-    made = confluent.Consumer(
+    consumer = confluent.Consumer(
         {
             "bootstrap.servers": f"{broker.host}:{broker.port}",
             "group.id": group,
@@ -38,17 +38,17 @@ def consumer(broker: Broker, group: str, *topics: str, **config: Any) -> conflue
         }
         | names
     )
-    made.subscribe(list(topics or ("orders",)))
-    return made
+    consumer.subscribe(list(topics or ("orders",)))
+    return consumer
 
 
-def wait_for(condition: Callable[[], bool], *polled: confluent.Consumer) -> None:
+def wait_for(condition: Callable[[], bool], *polled_consumers: confluent.Consumer) -> None:
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < SECONDS, "it does not come"
-        for one in polled:
+        for one in polled_consumers:
             one.poll(0.02)
-        if not polled:
+        if not polled_consumers:
             time.sleep(0.02)
 
 
@@ -72,9 +72,9 @@ def test_members_share_evenly_and_one_takes_over(broker):
 
 def test_all_records_are_read_once_and_offsets_go_on(broker):
     first = consumer(broker, "read", enable_auto_commit=False)
-    seen: list[int] = []
-    wait_for(lambda: len(seen) == 60 or _read(first, seen))
-    assert sorted(seen) == list(range(60))
+    values: list[int] = []
+    wait_for(lambda: len(values) == 60 or _read(first, values))
+    assert sorted(values) == list(range(60))
     first.commit(asynchronous=False)
     first.close()
     second = consumer(broker, "read")
@@ -83,10 +83,10 @@ def test_all_records_are_read_once_and_offsets_go_on(broker):
     second.close()
 
 
-def _read(member: confluent.Consumer, seen: list[int]) -> bool:
+def _read(member: confluent.Consumer, values: list[int]) -> bool:
     record = member.poll(0.1)
     if record is not None and record.error() is None:
-        seen.append(int(record.value()))
+        values.append(int(record.value()))
     return False
 
 
@@ -95,11 +95,11 @@ def test_the_assignor_is_the_brokers(broker, assignor):
     member = consumer(broker, f"by-{assignor}", group_remote_assignor=assignor)
     wait_for(lambda: counts(member) == [6], member)
     admin = AdminClient({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0})
-    described = admin.describe_consumer_groups([f"by-{assignor}"])[f"by-{assignor}"].result(SECONDS)
-    assert (described.state.name, described.partition_assignor) == ("STABLE", assignor)
-    assert len(described.members[0].assignment.topic_partitions) == 6
-    listed = {one.group_id: one.type.name for one in admin.list_consumer_groups().result(SECONDS).valid}
-    assert listed[f"by-{assignor}"] == "CONSUMER"
+    description = admin.describe_consumer_groups([f"by-{assignor}"])[f"by-{assignor}"].result(SECONDS)
+    assert (description.state.name, description.partition_assignor) == ("STABLE", assignor)
+    assert len(description.members[0].assignment.topic_partitions) == 6
+    types_by_group = {one.group_id: one.type.name for one in admin.list_consumer_groups().result(SECONDS).valid}
+    assert types_by_group[f"by-{assignor}"] == "CONSUMER"
     member.close()
 
 

@@ -12,7 +12,7 @@ import confluent_kafka as confluent
 import kafka
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.broker.polling import polled_by_kafka_python
+from tests.broker.polling import poll_with_kafka_python
 
 from kafkaframes.broker import Broker, Clock
 
@@ -36,7 +36,7 @@ def quiet(broker: Broker, **config: Any) -> dict[str, Any]:
 
 
 def consumer(broker: Broker, group: str, **config: Any) -> confluent.Consumer:
-    made = confluent.Consumer(
+    consumer = confluent.Consumer(
         quiet(
             broker,
             group_id=group,
@@ -46,18 +46,18 @@ def consumer(broker: Broker, group: str, **config: Any) -> confluent.Consumer:
             **config,
         )
     )
-    made.subscribe(["orders"])
-    return made
+    consumer.subscribe(["orders"])
+    return consumer
 
 
-def wait_for(condition: Callable[[], bool], *polled: confluent.Consumer) -> None:
+def wait_for(condition: Callable[[], bool], *polled_consumers: confluent.Consumer) -> None:
     """Poll until the condition holds."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < SECONDS, "it does not come"
-        for one in polled:
+        for one in polled_consumers:
             one.poll(0.02)
-        if not polled:
+        if not polled_consumers:
             time.sleep(0.02)
 
 
@@ -81,16 +81,16 @@ def test_a_new_group_waits_for_nothing_before_its_first_record():
         for number in range(3):
             member = confluent.Consumer(quiet(broker, group_id=f"soon-{number}", auto_offset_reset="earliest"))
             member.subscribe(["orders"])
-            seen: list[Any] = []
+            values: list[Any] = []
 
-            def has_read(member=member, seen=seen) -> bool:
+            def has_read(member=member, values=values) -> bool:
                 broker.clock.advance(0)
                 record = member.poll(0.02)
-                seen.extend([] if record is None else [record.value()])
-                return bool(seen)
+                values.extend([] if record is None else [record.value()])
+                return bool(values)
 
             wait_for(has_read)
-            assert seen == [b"x"]
+            assert values == [b"x"]
             member.close()
 
 
@@ -154,9 +154,9 @@ def test_committed_offsets_come_back_with_their_metadata(broker):
     first = consumer(broker, "offsets", enable_auto_commit=False)
     where = [confluent.TopicPartition("orders", 1, 3, "why"), confluent.TopicPartition("orders", 2, 0)]
     first.commit(offsets=where, asynchronous=False)
-    found = first.committed([confluent.TopicPartition("orders", number) for number in range(4)], SECONDS)
-    assert [one.offset for one in found] == [confluent.OFFSET_INVALID, 3, 0, confluent.OFFSET_INVALID]
-    assert found[1].metadata == "why"
+    offsets = first.committed([confluent.TopicPartition("orders", number) for number in range(4)], SECONDS)
+    assert [one.offset for one in offsets] == [confluent.OFFSET_INVALID, 3, 0, confluent.OFFSET_INVALID]
+    assert offsets[1].metadata == "why"
     first.close()
 
 
@@ -164,12 +164,12 @@ def test_an_administrator_lists_describes_and_deletes(broker):
     member = consumer(broker, "seen")
     wait_for(lambda: counts(member) == [4], member)
     admin = AdminClient(quiet(broker))
-    described = admin.describe_consumer_groups(["seen"])["seen"].result(SECONDS)
-    assert (described.state.name, described.partition_assignor) == ("STABLE", "range")
-    (only,) = described.members
+    description = admin.describe_consumer_groups(["seen"])["seen"].result(SECONDS)
+    assert (description.state.name, description.partition_assignor) == ("STABLE", "range")
+    (only,) = description.members
     assert len(only.assignment.topic_partitions) == 4
-    listed = {one.group_id: one.state.name for one in admin.list_consumer_groups().result(SECONDS).valid}
-    assert listed["seen"] == "STABLE"
+    states_by_group = {one.group_id: one.state.name for one in admin.list_consumer_groups().result(SECONDS).valid}
+    assert states_by_group["seen"] == "STABLE"
     with pytest.raises(confluent.KafkaException, match="NON_EMPTY_GROUP"):
         admin.delete_consumer_groups(["seen"])["seen"].result(SECONDS)
     member.close()
@@ -196,12 +196,12 @@ def test_aiokafka_shares_reads_and_goes_on_where_it_was(broker):
         try:
             while not len(first.assignment()) == len(second.assignment()) == 2:
                 await asyncio.sleep(0.02)
-            seen: set[int] = set()
-            while len(seen) < 20:
+            values: set[int] = set()
+            while len(values) < 20:
                 for one in (first, second):
                     for records in (await one.getmany(timeout_ms=50)).values():
-                        seen |= {int(record.value) for record in records}
-            assert seen == set(range(20))
+                        values |= {int(record.value) for record in records}
+            assert values == set(range(20))
             await first.commit()
             await second.commit()
         finally:
@@ -230,13 +230,13 @@ def test_kafka_python_reads_commits_and_goes_on(broker, api_version):
             session_timeout_ms=60_000,
         )
 
-    first, found = polled_by_kafka_python(new, 20)
-    assert {int(record.value) for record in found} == set(range(20))
+    first, records = poll_with_kafka_python(new, 20)
+    assert {int(record.value) for record in records} == set(range(20))
     first.commit()
     first.close()
     wait_for(lambda: is_empty(broker, f"python-{api_version}"))
     second = new()
     assert not second.poll(500)
-    committed = [second.committed(kafka.TopicPartition("orders", number)) for number in range(4)]
-    assert sum(committed) == 20
+    committed_offsets = [second.committed(kafka.TopicPartition("orders", number)) for number in range(4)]
+    assert sum(committed_offsets) == 20
     second.close()

@@ -32,15 +32,15 @@ def produce(broker: Broker, first: int, count: int) -> None:
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_a_group_is_upgraded_and_downgraded_while_it_reads(broker, assignor):
     classic = {"group_protocol": "classic", "partition_assignment_strategy": assignor, "heartbeat_interval_ms": 50}
-    group, seen = f"group-{assignor}", set()
+    group, values = f"group-{assignor}", set()
     old = consumer(broker, group, "orders", auto_commit_interval_ms=50, session_timeout_ms=6000, **classic)
 
-    def has_read(wanted, *consumers):
+    def has_read(expected_values, *consumers):
         for one in consumers:
             message = one.poll(0.02)
             if message is not None and message.error() is None:
-                seen.add(message.value())
-        return wanted <= seen
+                values.add(message.value())
+        return expected_values <= values
 
     first = 0 if assignor == "range" else 100
     batches = [{str(number).encode() for number in range(first + at, first + at + 12)} for at in (0, 12, 24)]

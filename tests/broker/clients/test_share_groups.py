@@ -37,30 +37,30 @@ def produce(broker: Broker, first: int, last: int) -> None:
 
 
 def member(broker: Broker) -> Any:
-    made = confluent.ShareConsumer(
+    consumer = confluent.ShareConsumer(
         {"bootstrap.servers": f"{broker.host}:{broker.port}", "group.id": "g", "log_level": 0}
     )
-    made.subscribe(["orders"])
-    return made
+    consumer.subscribe(["orders"])
+    return consumer
 
 
-def read(seen: list[int], wanted: int, *members: Any) -> None:
+def read(values: list[int], count: int, *members: Any) -> None:
     """Poll until so many records were seen."""
     began = time.monotonic()
-    while len(seen) < wanted:
+    while len(values) < count:
         assert time.monotonic() - began < SECONDS
         for one in members:
-            seen += [int(record.value()) for record in one.poll(0.05) or () if record.error() is None]
+            values += [int(record.value()) for record in one.poll(0.05) or () if record.error() is None]
 
 
 def test_every_record_is_given_to_one_member_of_two(broker):
     produce(broker, 0, 50)
     members = [member(broker), member(broker)]
-    seen: list[int] = []
-    read(seen, 50, *members)
+    values: list[int] = []
+    read(values, 50, *members)
     produce(broker, 50, 100)
-    read(seen, 100, *members)
-    assert sorted(seen) == list(range(100))
+    read(values, 100, *members)
+    assert sorted(values) == list(range(100))
 
     def is_accepted() -> bool:
         for one in members:

@@ -28,9 +28,9 @@ def config(broker: Broker, **more: Any) -> dict[str, Any]:
 
 
 def transactional(broker: Broker, name: str = "tx", **more: Any) -> confluent.Producer:
-    made = confluent.Producer(config(broker, transactional_id=name, **more))
-    made.init_transactions(SECONDS)
-    return made
+    producer = confluent.Producer(config(broker, transactional_id=name, **more))
+    producer.init_transactions(SECONDS)
+    return producer
 
 
 def write(producer: confluent.Producer, *values: bytes, topic: str = "t", ends: str = "commit") -> None:
@@ -53,16 +53,16 @@ def read(broker: Broker, isolation: str, topic: str = "t", partition: int = 0) -
         )
     )
     consumer.assign([confluent.TopicPartition(topic, partition, 0)])
-    found, began = [], time.monotonic()
+    values, began = [], time.monotonic()
     while time.monotonic() - began < SECONDS:
         record = consumer.poll(0.2)
         if record is not None and record.error() is not None:
             assert record.error().code() == confluent.KafkaError._PARTITION_EOF
             break
         if record is not None:
-            found.append(record.value())
+            values.append(record.value())
     consumer.close()
-    return found
+    return values
 
 
 def test_read_committed_shows_what_was_committed_and_nothing_else(broker):
