@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from tests.interop.clients_page import PAGE, PROPERTY, merged, rows_of
+from tests.interop.clients_page import PAGE, PROPERTY, merge_rows, rows_of
 
 OLD = [("Sarama", "1.40.0", "codecs", "passed", "2026-01-01"), ("aiokafka", "0.14.0", "admin", "x", "2026-01-01")]
 
@@ -20,10 +20,10 @@ def empty_page():
 
 
 def test_a_row_takes_the_place_of_the_same_client_and_version():
-    page = merged(empty_page(), OLD)
+    page = merge_rows(empty_page(), OLD)
     new = ("Sarama", "1.40.0", "codecs; admin", "passed", "2026-02-02")
     newest = ("Sarama", "1.61.1", "codecs", "passed", "2026-02-02")
-    rows = merged(page, [new, newest]).splitlines()
+    rows = merge_rows(page, [new, newest]).splitlines()
     start = rows.index("| --- | --- | --- | --- | --- |") + 1
     assert rows[start : start + 3] == [f"| {' | '.join(row)} |" for row in (OLD[1], newest, new)]
 
@@ -39,4 +39,4 @@ def test_rows_say_what_was_seen_what_failed_and_what_was_not_asked():
 
 def test_the_page_is_as_a_run_leaves_it():
     page = PAGE.read_text()
-    assert merged(page, []) == page
+    assert merge_rows(page, []) == page

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.direct import DirectBroker
 from tests.interop.coordinator_script import Player
-from tests.interop.streams_script import SETTINGS, Streams, owned
+from tests.interop.streams_script import SETTINGS, Streams, owned_tasks
 
 from kafkaframes.broker import Broker
 from kafkaframes.errors import ErrorCode
@@ -49,7 +49,7 @@ def test_internal_topics_are_made_and_a_crash_loses_nothing(broker):
     broker.kill()
     broker.start()
     streams = asking(broker)
-    again = streams.beat("after", "g", "m", ready.member_epoch, **owned({"0": [0, 1], "1": [0, 1]}))
+    again = streams.beat("after", "g", "m", ready.member_epoch, **owned_tasks({"0": [0, 1], "1": [0, 1]}))
     assert (again.error_code, again.member_epoch, again.active_tasks) == (0, ready.member_epoch, None)
     streams.player.close()
 

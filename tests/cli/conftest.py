@@ -11,19 +11,19 @@ from kafkaframes.records.build import build_end_transaction
 
 
 @pytest.fixture
-def closed_catalogs(monkeypatch):
+def close_catalogs(monkeypatch):
     """pyiceberg leaves connections to SQLite to the garbage collector, which warns."""
     catalogs = pytest.importorskip("pyiceberg.catalog.sql")
-    opened = []
+    opened_catalogs = []
     init = catalogs.SqlCatalog.__init__
 
-    def noting(self, *given, **named):
-        init(self, *given, **named)
-        opened.append(self)
+    def noting(self, *arguments, **options):
+        init(self, *arguments, **options)
+        opened_catalogs.append(self)
 
     monkeypatch.setattr(catalogs.SqlCatalog, "__init__", noting)
     yield
-    for catalog in opened:
+    for catalog in opened_catalogs:
         catalog.close()
 
 

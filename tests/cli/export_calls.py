@@ -12,7 +12,7 @@ def ask(*arguments):
     return call("export", *arguments)
 
 
-def damaged_log(tmp_path):
+def write_damaged_log(tmp_path):
     log = tmp_path / "log" / "t-0"
     log.mkdir(parents=True)
     raw = bytearray(kafkaframes.build_records([{"value": b"v" * 40}] * 10, batch_records=5))

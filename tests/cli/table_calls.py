@@ -33,13 +33,13 @@ def ask(*args):
     return result
 
 
-def told(*args):
+def run_json(*args):
     result = ask(*args, "--json")
     assert result.exit_code == 0, (result.output, result.exception)
     return json.loads(result.stdout)
 
 
-def refused(*args):
+def run_refused(*args):
     result = ask(*args)
     assert isinstance(result.exception, KafkaframesError), result.output
     return str(result.exception)
@@ -49,17 +49,17 @@ def rows(form, place, *, dead=False):
     """Return a table's rows by partition and offset, as any reader sees them."""
     if form == "iceberg":
         catalog = catalogs.SqlCatalog("kafkaframes", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
-        found = catalog.load_table("kafka.records" + ("_dead_letters" if dead else "")).scan().to_arrow()
+        table = catalog.load_table("kafka.records" + ("_dead_letters" if dead else "")).scan().to_arrow()
     elif form == "delta":
-        found = deltalake.DeltaTable(str(place) + ("-dead-letters" if dead else "")).to_pyarrow_table()
+        table = deltalake.DeltaTable(str(place) + ("-dead-letters" if dead else "")).to_pyarrow_table()
     else:
         files = ds.dataset(str(place) + ("-dead-letters" if dead else ""), partitioning="hive")
         parts = [fragment.to_table(schema=None) for fragment in files.get_fragments()]
         hive = [ds.get_partition_keys(fragment.partition_expression) for fragment in files.get_fragments()]
-        found = [dict(row, **keys) for part, keys in zip(parts, hive, strict=True) for row in part.to_pylist()]
-        names = dict.fromkeys(name for row in found for name in row)
-        found = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in found])
-    return sorted(found.to_pylist(), key=lambda row: (row["partition"], row["offset"]))
+        table = [dict(row, **keys) for part, keys in zip(parts, hive, strict=True) for row in part.to_pylist()]
+        names = dict.fromkeys(name for row in table for name in row)
+        table = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in table])
+    return sorted(table.to_pylist(), key=lambda row: (row["partition"], row["offset"]))
 
 
 def as_json(values):

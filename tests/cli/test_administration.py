@@ -185,11 +185,11 @@ def test_a_share_group_shows_its_start_offsets(run, servers):
 
 def test_groups_without_a_description_are_listed_once(run, servers, monkeypatch):
     calls = []
-    listed = Admin.list_groups
+    list_groups = Admin.list_groups
 
     def count(self, *arguments, **options):
         calls.append(arguments)
-        return listed(self, *arguments, **options)
+        return list_groups(self, *arguments, **options)
 
     run("topics create listed-once --partitions 1")
     names = [f"once-{number}" for number in range(4)]
@@ -278,12 +278,12 @@ def test_a_preferred_leader_is_elected_again():
 
         run("topics create elections --partitions 1 --replication-factor 3")
         (row,) = rows_of(run, "topics describe elections")
-        preferred = row["leader"]
-        other = next(int(number) for number in row["replicas"].split(",") if int(number) != preferred)
+        preferred_leader = row["leader"]
+        other = next(int(number) for number in row["replicas"].split(",") if int(number) != preferred_leader)
         broker.move_leader("elections", 0, other)
         assert [row["elected"] for row in rows_of(run, "topics elect")] == ["yes"]
         (row,) = rows_of(run, "topics describe elections")
-        assert row["leader"] == preferred
+        assert row["leader"] == preferred_leader
         assert rows_of(run, "topics elect") == []
         run(f"topics reassign elections:0={other}")
         (row,) = rows_of(run, "topics describe elections --replicas")

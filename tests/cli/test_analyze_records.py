@@ -42,9 +42,9 @@ def test_records_of_a_version_that_own_specs_have(tmp_path):
     request = class_of(own)
     row = request.PartitionProduceData(index=0, records=kafkaframes.build_records({"value": [b"v"] * 7}))
     topic = request.TopicProduceData(topic_id=UUID(int=7), partition_data=[row])
-    sent = encode_request(request(acks=1, topic_data=[topic]), new, correlation_id=1, client_id="me")
+    sent_frame = encode_request(request(acks=1, topic_data=[topic]), new, correlation_id=1, client_id="me")
     talk = Conversation(("10.0.0.1", 50000), ("10.0.0.2", 9092))
-    packets = [file_header("test"), talk.opening(START), *talk.data(CLIENT, framed(sent), START)]
+    packets = [file_header("test"), talk.opening(START), *talk.data(CLIENT, framed(sent_frame), START)]
     (tmp_path / "own.pcapng").write_bytes(b"".join(packets))
     arguments = ["analyze", "records", "--json", str(tmp_path / "own.pcapng")]
     for more, count in ((["--specs", str(tmp_path / "specs")], 7), ([], 0)):
@@ -63,15 +63,15 @@ def test_records_of_a_capture_are_those_that_calls_count():
         path = str(DATA / "captures" / name)
         result = CliRunner().invoke(cli, ["analyze", "records", "--json", path])
         assert result.exit_code == status, result.output
-        found = {row["source"]: row for row in map(json.loads, result.stdout.splitlines())}
-        counted = {"produced": 0, "fetched": 0}
+        rows_by_source = {row["source"]: row for row in map(json.loads, result.stdout.splitlines())}
+        counts = {"produced": 0, "fetched": 0}
         for batch in CaptureBatches([path], CaptureOptions(table="records", columns=("apiName",))):
             for api in batch.column("apiName").to_pylist():
-                counted["produced" if api == "Produce" else "fetched"] += 1
+                counts["produced" if api == "Produce" else "fetched"] += 1
         # A control batch is left out; it has one record.
-        assert {source: row["records"] + row["left_out"] for source, row in found.items()} == counted
-        assert min(counted.values()) > 100
-        for row in found.values():
+        assert {source: row["records"] + row["left_out"] for source, row in rows_by_source.items()} == counts
+        assert min(counts.values()) > 100
+        for row in rows_by_source.values():
             assert row["totals"][2] < row["totals"][0] < row["totals"][1]
     both = CliRunner().invoke(cli, ["analyze", "records", path])
     assert "Records produced:" in both.output
@@ -80,9 +80,9 @@ def test_records_of_a_capture_are_those_that_calls_count():
 
 def test_what_is_no_capture_is_refused_by_name(tmp_path):
     log = DATA / "request-logs" / "broker-4.3.1-trace.log.gz"
-    found = CliRunner().invoke(cli, ["analyze", "records", str(log)])
-    assert isinstance(found.exception, OptionError)
-    assert "a request log has no records" in str(found.exception)
+    result = CliRunner().invoke(cli, ["analyze", "records", str(log)])
+    assert isinstance(result.exception, OptionError)
+    assert "a request log has no records" in str(result.exception)
     plain = tmp_path / "requests.log"
     plain.write_bytes(gzip.decompress(log.read_bytes()))
     assert isinstance(CliRunner().invoke(cli, ["analyze", "records", str(plain)]).exception, OptionError)

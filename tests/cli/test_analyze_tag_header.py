@@ -20,5 +20,5 @@ def test_the_command_prints_tables_and_json():
     assert [row["kind"] for row in rows] == ["header", "field", "message"]
     assert rows[0]["written"] == "aa02"
     assert set(rows[2]["filled"]) == set(SCHEMES)
-    refused = runner.invoke(command, ["--message", "SaslHandshakeRequest"])
-    assert "no version has tagged fields" in str(refused.exception)
+    result = runner.invoke(command, ["--message", "SaslHandshakeRequest"])
+    assert "no version has tagged fields" in str(result.exception)

@@ -27,9 +27,9 @@ CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
 def test_the_command_on_real_traffic(names, status):
     result = ask("audit", *(DATA / name for name in names), "--target", "4.0.1", "--json")
     assert result.exit_code == status, result.output
-    found = json.loads(result.stdout)
-    assert found["exitStatus"] == status
-    assert found["clients"]
+    report = json.loads(result.stdout)
+    assert report["exitStatus"] == status
+    assert report["clients"]
 
 
 def test_an_unknown_release_lists_those_known():

@@ -60,7 +60,7 @@ def each(suffix: str, change: Callable[[bytearray, random.Random], bytes | bytea
     return mutilate
 
 
-def put(place: int, form: str, value: int):
+def put_number(place: int, form: str, value: int):
     """Write a number over a field of the first batch, and of another one in the middle."""
 
     def change(data: bytearray, chance: random.Random) -> bytearray:
@@ -84,12 +84,12 @@ def noise(data: bytearray, chance: random.Random) -> bytearray:
     return data
 
 
-def swapped(log: Path, chance: random.Random) -> None:
+def swap_bytes(log: Path, chance: random.Random) -> None:
     for path in files(log, ".log"):
         path.with_suffix(".log.swap").write_bytes(path.read_bytes())
 
 
-def renamed(log: Path, chance: random.Random) -> None:
+def rename_files(log: Path, chance: random.Random) -> None:
     for path in files(log, ".log"):
         path.rename(path.with_name(f"{2**63 - 1:020}.log"))
 
@@ -114,31 +114,31 @@ WAYS: dict[str, Callable[[Path, random.Random], None]] = {
     "segments twice": each(".log", lambda data, chance: data + data),
     "segments backwards": each(".log", lambda data, chance: data[::-1]),
     "without the first batch's start": each(".log", lambda data, chance: data[7:]),
-    "largest offsets": each(".log", put(OFFSET, ">q", 2**63 - 1)),
-    "negative offsets": each(".log", put(OFFSET, ">q", -5)),
-    "largest lengths": each(".log", put(LENGTH, ">i", 2**31 - 1)),
-    "negative lengths": each(".log", put(LENGTH, ">i", -1)),
-    "lengths of zero": each(".log", put(LENGTH, ">i", 0)),
-    "negative epochs": each(".log", put(EPOCH, ">i", -(2**31))),
-    "unknown formats": each(".log", put(MAGIC, ">b", 9)),
-    "wrong checksums": each(".log", put(CRC, ">I", 7)),
-    "unknown codecs": each(".log", put(ATTRIBUTES, ">h", 7)),
-    "all flags": each(".log", put(ATTRIBUTES, ">h", -1)),
-    "last offsets that wrap": each(".log", put(LAST_DELTA, ">i", -(2**31))),
-    "largest last offsets": each(".log", put(LAST_DELTA, ">i", 2**31 - 1)),
-    "earliest timestamps": each(".log", put(TIME, ">q", -(2**63))),
-    "largest timestamps": each(".log", put(TIME, ">q", 2**63 - 1)),
-    "negative producers": each(".log", put(PRODUCER, ">q", -(2**63))),
-    "largest counts": each(".log", put(COUNT, ">i", 2**31 - 1)),
-    "negative counts": each(".log", put(COUNT, ">i", -1)),
+    "largest offsets": each(".log", put_number(OFFSET, ">q", 2**63 - 1)),
+    "negative offsets": each(".log", put_number(OFFSET, ">q", -5)),
+    "largest lengths": each(".log", put_number(LENGTH, ">i", 2**31 - 1)),
+    "negative lengths": each(".log", put_number(LENGTH, ">i", -1)),
+    "lengths of zero": each(".log", put_number(LENGTH, ">i", 0)),
+    "negative epochs": each(".log", put_number(EPOCH, ">i", -(2**31))),
+    "unknown formats": each(".log", put_number(MAGIC, ">b", 9)),
+    "wrong checksums": each(".log", put_number(CRC, ">I", 7)),
+    "unknown codecs": each(".log", put_number(ATTRIBUTES, ">h", 7)),
+    "all flags": each(".log", put_number(ATTRIBUTES, ">h", -1)),
+    "last offsets that wrap": each(".log", put_number(LAST_DELTA, ">i", -(2**31))),
+    "largest last offsets": each(".log", put_number(LAST_DELTA, ">i", 2**31 - 1)),
+    "earliest timestamps": each(".log", put_number(TIME, ">q", -(2**63))),
+    "largest timestamps": each(".log", put_number(TIME, ">q", 2**63 - 1)),
+    "negative producers": each(".log", put_number(PRODUCER, ">q", -(2**63))),
+    "largest counts": each(".log", put_number(COUNT, ">i", 2**31 - 1)),
+    "negative counts": each(".log", put_number(COUNT, ">i", -1)),
     "indexes noise": each("index", noise),
     "indexes cut": each("index", lambda data, chance: data[:5]),
     "checkpoints text": each("checkpoint", lambda data, chance: b"\xff\xfe no numbers\n"),
     "properties noise": each("meta.properties", lambda data, chance: b"\xff=\nversion=x\n\x00"),
     "snapshots noise": each(".snapshot", noise),
     "metadata noise": each("partition.metadata", lambda data, chance: b"version: 0\ntopic_id: ?"),
-    "half-finished swaps": swapped,
-    "the largest base offset": renamed,
+    "half-finished swaps": swap_bytes,
+    "the largest base offset": rename_files,
     "directories for indexes": directory_for_file(".index"),
     "directories for segments": directory_for_file(".log"),
 }
@@ -149,11 +149,11 @@ def test_mutilated_logs_end_in_words(tmp_path, number, way):
     log = tmp_path / "log"
     shutil.copytree(LOGS[number % len(LOGS)], log)
     WAYS[way](log, random.Random(number))
-    for name, asked in COMMANDS.items():
-        result = CliRunner().invoke(cli, list(map(str, asked(log, tmp_path / f"out-{name}"))))
+    for name, make_arguments in COMMANDS.items():
+        result = CliRunner().invoke(cli, list(map(str, make_arguments(log, tmp_path / f"out-{name}"))))
         error = result.exception
-        known = error is None or isinstance(error, SystemExit | KafkaframesError | OSError)
-        assert known, f"{name}: {error!r}"
+        is_expected = error is None or isinstance(error, SystemExit | KafkaframesError | OSError)
+        assert is_expected, f"{name}: {error!r}"
         assert result.exit_code in STATUSES.get(name, (0, 1, 2)), f"{name}: {result.output[-500:]}"
         assert "Traceback" not in result.output
         assert "Usage:" not in result.output, f"{name} was not run: {result.output}"
@@ -227,16 +227,18 @@ def test_a_destination_without_a_name_is_refused_in_words(tmp_path, monkeypatch,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("asked", [["export", LOGS[0], "--to", ""], ["table", LOGS[0], "--to", "parquet", ""]], ids=str)
-def test_an_empty_destination_is_not_the_working_directory(tmp_path, monkeypatch, asked):
+@pytest.mark.parametrize(
+    "arguments", [["export", LOGS[0], "--to", ""], ["table", LOGS[0], "--to", "parquet", ""]], ids=str
+)
+def test_an_empty_destination_is_not_the_working_directory(tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
-    assert isinstance(CliRunner().invoke(cli, list(map(str, asked))).exception, OptionError)
+    assert isinstance(CliRunner().invoke(cli, list(map(str, arguments))).exception, OptionError)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["report", "dump-log", "audit"])
 def test_a_pipe_or_a_link_that_is_named_stays_what_it_is(tmp_path, command):
-    asked = {
+    arguments_by_command = {
         "report": ["report", LOGS[0], "--json", *HERE, "-o"],
         "audit": ["audit", LOGS[0], "--target", "4.3", "-o"],
     }
@@ -244,8 +246,8 @@ def test_a_pipe_or_a_link_that_is_named_stays_what_it_is(tmp_path, command):
     (tmp_path / "link").symlink_to("file")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     for name in ("pipe", "link"):
-        told = [*asked.get(command, ["dump-log", files(LOGS[0], ".log")[0], "-o"]), tmp_path / name]
-        CliRunner().invoke(cli, list(map(str, told)))
+        arguments = [*arguments_by_command.get(command, ["dump-log", files(LOGS[0], ".log")[0], "-o"]), tmp_path / name]
+        CliRunner().invoke(cli, list(map(str, arguments)))
     assert os.read(reader, 1) == (tmp_path / "file").read_bytes()[:1]
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "link").is_symlink()

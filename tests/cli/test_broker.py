@@ -22,17 +22,17 @@ def test_an_address_is_a_port_or_a_host_and_a_port():
 def test_a_setting_comes_over_the_file_and_an_unknown_one_is_named(tmp_path):
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=3\nlog.dirs=/data\nzookeeper.connect=z:2181\n")
-    known, unknown = _settings(str(file), ("num.partitions=5",))
-    assert (known["num.partitions"], known["log.dirs"], unknown) == ("5", "/data", ("zookeeper.connect",))
+    settings, unknown = _settings(str(file), ("num.partitions=5",))
+    assert (settings["num.partitions"], settings["log.dirs"], unknown) == ("5", "/data", ("zookeeper.connect",))
     with pytest.raises(OptionError, match="a key that has a meaning here"):
         _settings(None, ("no.such.key=1",))
 
 
 def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
-    given = {"serve": (), "data_dir": str(tmp_path)}
-    assert "gone when it stops" in _nature(Broker(), given)[0]
+    broker_options = {"serve": (), "data_dir": str(tmp_path)}
+    assert "gone when it stops" in _nature(Broker(), broker_options)[0]
     broker = Broker(data_dir=str(tmp_path / "own"), durability="fsync")
-    lines = _nature(broker, given)
+    lines = _nature(broker, broker_options)
     assert f"data in {tmp_path}" in lines[0]
     assert "on the disk" in lines[1]
     assert _remarks(broker, ("zookeeper.connect",))[-1] == "without a meaning here: zookeeper.connect"
@@ -44,9 +44,9 @@ def test_an_address_that_is_none_is_refused_before_anything_listens():
 
 
 def test_the_request_log_may_not_lie_in_any_directory_that_is_served(tmp_path):
-    served = [tmp_path / name for name in ("a", "b")]
-    options = [part for one in served for part in ("--serve", str(one))]
-    for one in served:
+    served_dirs = [tmp_path / name for name in ("a", "b")]
+    options = [part for one in served_dirs for part in ("--serve", str(one))]
+    for one in served_dirs:
         one.mkdir()
         result = ask("broker", *options, "--request-log", str(one / "requests.log"))
         assert isinstance(result.exception, OptionError)
@@ -57,7 +57,7 @@ def test_a_broker_whose_lines_nobody_reads_serves_on(monkeypatch):
     """Who starts one reads its first line, where it listens, and often closes the pipe behind it."""
     reading, writing = os.pipe()
     os.close(reading)
-    with open(writing, "w", encoding="utf-8") as closed:
-        monkeypatch.setattr(sys, "stderr", closed)
+    with open(writing, "w", encoding="utf-8") as closed_file:
+        monkeypatch.setattr(sys, "stderr", closed_file)
         _announce(Broker(), {"serve": (), "data_dir": None, "storage": {}}, ())
-        print("goes nowhere from now on", file=closed, flush=True)
+        print("goes nowhere from now on", file=closed_file, flush=True)

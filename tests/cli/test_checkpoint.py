@@ -20,16 +20,16 @@ def call(*arguments: str) -> str:
 
 
 def test_where_a_query_stands(checkpoint):  # noqa: F811
-    found = read_checkpoint(checkpoint)
-    assert (found.planned, found.done, found.is_in_flight) == (0, 0, False)
-    assert found.operators == ("stateStoreSave",)
-    assert found.sources[0].planned == found.sources[0].done == {"in": {"0": 21, "1": 29}}
-    assert found.sources[0].begins == {"in": {"0": 0, "1": 0}}
-    assert starting_offsets(found) == {}
-    told = call("show", str(checkpoint))
-    assert "micro-batch 0 done" in told
-    assert 'source 0: up to {"in": {"0": 21, "1": 29}}' in told
-    assert "startingOffsets" not in told
+    state = read_checkpoint(checkpoint)
+    assert (state.planned, state.done, state.is_in_flight) == (0, 0, False)
+    assert state.operators == ("stateStoreSave",)
+    assert state.sources[0].planned == state.sources[0].done == {"in": {"0": 21, "1": 29}}
+    assert state.sources[0].begins == {"in": {"0": 0, "1": 0}}
+    assert starting_offsets(state) == {}
+    result = call("show", str(checkpoint))
+    assert "micro-batch 0 done" in result
+    assert 'source 0: up to {"in": {"0": 21, "1": 29}}' in result
+    assert "startingOffsets" not in result
 
 
 def test_a_first_micro_batch_in_flight_says_what_must_be_given(first_in_flight):  # noqa: F811
@@ -53,9 +53,9 @@ def test_a_copy_for_the_connector_has_its_note(first_in_flight, tmp_path):  # no
 def test_topics_get_other_names_in_a_copy_and_the_original_stays(checkpoint, tmp_path):  # noqa: F811
     before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
     call("convert", str(checkpoint), str(tmp_path / "to"), "--for", "kafka", "--topic", "in=out")
-    made = read_checkpoint(tmp_path / "to")
-    assert made.sources[0].planned == {"out": {"0": 21, "1": 29}}
-    assert made.sources[0].begins == {"out": {"0": 0, "1": 0}}
+    new_state = read_checkpoint(tmp_path / "to")
+    assert new_state.sources[0].planned == {"out": {"0": 21, "1": 29}}
+    assert new_state.sources[0].begins == {"out": {"0": 0, "1": 0}}
     assert {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()} == before
     delta = next((tmp_path / "to" / "state").rglob("1.delta"))
     assert delta.read_bytes() == (CONNECTOR / delta.relative_to(tmp_path / "to")).read_bytes()

@@ -13,25 +13,25 @@ from kafkaframes.errors import OptionError
 
 
 def test_compact(source, tmp_path):  # noqa: F811
-    said = run("compact", source, "--dry-run")
-    assert "2 a later record of the key" in said.stdout
-    assert "would go" in said.stdout
-    said = run("compact", source, "--to", tmp_path / "out", "--prove-gone", "0x7a7a")
-    assert said.exit_code == 0
-    assert "gone: no record has the key; 4 files were read" in said.stdout
+    result = run("compact", source, "--dry-run")
+    assert "2 a later record of the key" in result.stdout
+    assert "would go" in result.stdout
+    result = run("compact", source, "--to", tmp_path / "out", "--prove-gone", "0x7a7a")
+    assert result.exit_code == 0
+    assert "gone: no record has the key; 4 files were read" in result.stdout
     assert keys(tmp_path / "out" / "users-0") == [b"a", b"b", b"c", b"z"]
-    said = run("compact", tmp_path / "out", "--prove-gone", "c", "--json")
-    assert said.exit_code == 1
-    assert json.loads(said.stdout)["proof"]["found"] == [[str(tmp_path / "out/users-0" / f"{0:020}.log"), 4]]
+    result = run("compact", tmp_path / "out", "--prove-gone", "c", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["proof"]["found"] == [[str(tmp_path / "out/users-0" / f"{0:020}.log"), 4]]
 
 
 def test_processes_share_out_a_large_partition(source, tmp_path, monkeypatch):  # noqa: F811
-    plans, split = [], convert.choose_split
+    plans, choose_split = [], convert.choose_split
     for name, above_bytes, jobs in (("alone", 1 << 30, 1), ("shared", 0, 2)):
         monkeypatch.setattr(
             convert,
             "choose_split",
-            lambda *given, most=above_bytes: replace(split(*given), above_bytes=most, here_bytes=0),
+            lambda *arguments, most=above_bytes: replace(choose_split(*arguments), above_bytes=most, here_bytes=0),
         )
         plans.append(run("compact", source, "--dry-run", "--workers", jobs, "--scratch", tmp_path).stdout)
         run("compact", source, "--to", tmp_path / name, "--workers", jobs)

@@ -48,11 +48,11 @@ def test_rows_are_aligned_and_a_missing_value_is_empty_or_null(capsys):
 
 
 @pytest.fixture
-def refused():
+def refused_address():
     """An address at which nobody listens, and at which nobody else can."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound_socket.getsockname()[1]}"
 
 
 COMMANDS = (
@@ -61,10 +61,10 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_refused_port_is_told_at_once_and_not_waited_for_as_long_as_kafkas_clients_do(refused, command):
-    result = ask(*command.split(), "-b", refused, "--timeout", "0", stdin=b"")
+def test_a_refused_port_is_told_at_once_and_not_waited_for_as_long_as_kafkas_clients_do(refused_address, command):
+    result = ask(*command.split(), "-b", refused_address, "--timeout", "0", stdin=b"")
     assert isinstance(result.exception, NetworkError)
-    assert f"{refused} cannot be reached" in str(result.exception)
+    assert f"{refused_address} cannot be reached" in str(result.exception)
     assert "--timeout waits longer" in str(result.exception)
 
 
@@ -91,18 +91,18 @@ def test_quiet_commands_wait_without_a_word_wherever_the_flag_stands(words):
 
 def test_a_broker_that_is_being_started_is_waited_for(monkeypatch):
     """It is started once the command has said that it waits."""
-    taken = socket.socket()
-    taken.bind(("127.0.0.1", 0))
-    port = taken.getsockname()[1]
+    bound_socket = socket.socket()
+    bound_socket.bind(("127.0.0.1", 0))
+    port = bound_socket.getsockname()[1]
     broker = Broker(port=port)
 
-    told = []
+    lines = []
 
     def then_start(line: str) -> None:
         note(line)
-        told.append(line)
-        if len(told) == 1:
-            taken.close()
+        lines.append(line)
+        if len(lines) == 1:
+            bound_socket.close()
             broker.start().create_topic("late")
 
     monkeypatch.setattr(connecting, "note", then_start)
@@ -132,8 +132,8 @@ def test_a_port_that_wants_sasl_is_told_at_once():
 @pytest.mark.parametrize("what", ["topics", "groups"])
 def test_where_there_is_nothing_to_list_that_is_said_beside_an_empty_result(what):
     with Broker() as broker:
-        told = ask(what, "list", "-b", broker.bootstrap_servers)
-        assert (told.exit_code, told.stdout, told.stderr) == (0, "", f"no {what}\n")
+        result = ask(what, "list", "-b", broker.bootstrap_servers)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"no {what}\n")
         assert ask("--quiet", what, "list", "-b", broker.bootstrap_servers).output == ""
         as_json = ask(what, "list", "-b", broker.bootstrap_servers, "--json")
         assert (as_json.stdout, as_json.stderr) == ("[]\n", "")

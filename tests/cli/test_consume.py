@@ -32,15 +32,15 @@ def test_mistakes_are_one_line(run):
 
 def test_a_budget_holds_where_fetched_batches_are_opened(run, monkeypatch):
     """They are opened on the client's own thread."""
-    seen = []
+    budgets = []
     read = FetchedBatches.read
 
-    def noting(self, *given, **named):
-        seen.append(current_budget())
-        return read(self, *given, **named)
+    def noting(self, *arguments, **options):
+        budgets.append(current_budget())
+        return read(self, *arguments, **options)
 
     monkeypatch.setattr(FetchedBatches, "read", noting)
     run("topics create budget")
     run("produce budget", stdin=b"a\n")
     assert run("consume budget -e --budget 3m").stdout == "a\n"
-    assert set(seen) == {3 << 20}
+    assert set(budgets) == {3 << 20}

@@ -8,9 +8,9 @@ from kafkaframes.errors import OptionError
 
 
 def test_convert(tmp_path):
-    said = run("convert", LOGS / "zk-0102-v1", "--record-format", "v2", "--to", tmp_path / "out")
-    assert said.exit_code == 0
-    assert f"done: {tmp_path / 'out'}" in said.output
+    result = run("convert", LOGS / "zk-0102-v1", "--record-format", "v2", "--to", tmp_path / "out")
+    assert result.exit_code == 0
+    assert f"done: {tmp_path / 'out'}" in result.output
     assert records(tmp_path / "out") == untyped(records(LOGS / "zk-0102-v1"))
     again = run("convert", LOGS / "zk-0102-v1", "--record-format", "v2", "--to", tmp_path / "out")
     assert "done before" in again.output
@@ -20,19 +20,19 @@ def test_a_format_is_a_target_too(tmp_path):
     old = LOGS / "zk-0102-v1"
     assert run("convert", old, "--to", "v2", "--to", tmp_path / "out").exit_code == 0
     assert "done before" in run("convert", old, "--record-format", "v2", "--to", tmp_path / "out").output
-    for wrong, said in (
+    for wrong, message in (
         (("--to", tmp_path / "new"), "give --record-format: v0, v1, v2"),
         (("--to", "v2"), "give --to DIR"),
         (("--to", "v2", "--to", "a", "--to", "b"), "give --to DIR once, not a, b"),
     ):
-        with pytest.raises(OptionError, match=said):
+        with pytest.raises(OptionError, match=message):
             run("convert", old, *wrong)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_losses_are_said(tmp_path):
     transactions = LOGS / "kraft-4x-transactions"
-    said = run(
+    result = run(
         "convert",
         transactions,
         "--record-format",
@@ -44,5 +44,5 @@ def test_losses_are_said(tmp_path):
         "--to",
         tmp_path / "out",
     )
-    assert "warning: lost: " in said.stderr
-    assert "control batches" in said.stderr
+    assert "warning: lost: " in result.stderr
+    assert "control batches" in result.stderr

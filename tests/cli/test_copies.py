@@ -23,10 +23,10 @@ def test_the_same_partition_in_two_directories_is_two_copies(brokers):
 
 
 def test_a_renamed_directory_is_a_copy_only_where_a_path_leads_to_it(brokers, tmp_path):
-    renamed = (tmp_path / "b" / "t-0").rename(tmp_path / "b" / f"t-0.{'0' * 32}-stray")
+    stray_dir = (tmp_path / "b" / "t-0").rename(tmp_path / "b" / f"t-0.{'0' * 32}-stray")
     assert not has_copies(discover(brokers), brokers)
-    named = [brokers[0], str(renamed)]
-    assert has_copies(discover(named), named)
+    paths = [brokers[0], str(stray_dir)]
+    assert has_copies(discover(paths), paths)
 
 
 def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(brokers, tmp_path, capsys):
@@ -39,7 +39,7 @@ def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(bro
 
 
 def test_many_decisions_of_one_check_are_counted():
-    made = [Decision("missing", TopicPartition("t", 0), n, n + 1, f"offset {n}") for n in range(MAX_DECISIONS + 3)]
-    lines = decision_lines([*made, Decision("damaged", TopicPartition("t", 0), 1, 2, "x")])
+    decisions = [Decision("missing", TopicPartition("t", 0), n, n + 1, f"offset {n}") for n in range(MAX_DECISIONS + 3)]
+    lines = decision_lines([*decisions, Decision("damaged", TopicPartition("t", 0), 1, 2, "x")])
     assert len(lines) == MAX_DECISIONS + 2
     assert lines[-1] == "missing: and 3 more"

@@ -55,10 +55,10 @@ def test_every_byte_of_every_message_belongs_to_one_run(name):
     cls = message(name)
     version = cls.spec.valid_versions.highest
     data = make_value(cls, version, 2, unknown_tags=True).encode(version)
-    annotated = annotate_body(data, cls, version)
-    assert annotated.error is None
-    ends = [0, *(run.end for run in annotated.runs)]
-    assert [run.start for run in annotated.runs] == ends[:-1]
+    annotated_body = annotate_body(data, cls, version)
+    assert annotated_body.error is None
+    ends = [0, *(run.end for run in annotated_body.runs)]
+    assert [run.start for run in annotated_body.runs] == ends[:-1]
     assert ends[-1] == len(data)
 
 

@@ -14,15 +14,20 @@ def test_with_and_without_its_size_from_a_file_or_stdin(tmp_path):
     raw = bytes.fromhex(HEARTBEAT)
     (tmp_path / "raw").write_bytes(raw)
     (tmp_path / "hex").write_text(raw.hex(":"))
-    expected = json.loads(run("decode", HEARTBEAT, "--json")[1])
-    assert expected["HeartbeatRequest"] == {"groupId": "g", "generationId": 5, "memberId": "m", "groupInstanceId": None}
+    expected_json = json.loads(run("decode", HEARTBEAT, "--json")[1])
+    assert expected_json["HeartbeatRequest"] == {
+        "groupId": "g",
+        "generationId": 5,
+        "memberId": "m",
+        "groupInstanceId": None,
+    }
     for arguments, stdin in (
         ((str(tmp_path / "raw"),), None),
         ((str(tmp_path / "hex"),), None),
         ((raw[4:].hex(),), None),
         (("-",), raw),
     ):
-        assert json.loads(run("decode", *arguments, "--json", stdin=stdin)[1]) == expected
+        assert json.loads(run("decode", *arguments, "--json", stdin=stdin)[1]) == expected_json
 
 
 def test_responses_and_bodies_are_told():

@@ -60,8 +60,8 @@ def test_one_thing_can_be_asked_for(ask, monkeypatch):
 
 
 def test_kernels_that_are_not_compiled_are_noted_and_refused_folders_named(ask, monkeypatch, tmp_path):
-    refused = places.Folder(tmp_path, "a test", "somebody else may write to it", False)
-    monkeypatch.setattr(places, "list_folders", lambda: (refused,))
+    refused_folder = places.Folder(tmp_path, "a test", "somebody else may write to it", False)
+    monkeypatch.setattr(places, "list_folders", lambda: (refused_folder,))
     output = ask().output
     assert "0 of " in output
     assert "kafkaframes kernels warm" in output
@@ -83,6 +83,6 @@ def test_a_session_that_is_not_ours_may_run_another_python(monkeypatch, tmp_path
     (tmp_path / "python3").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    (found,) = doctor.check_workers()
-    assert str(tmp_path / "python3") in found.result
-    assert "PYSPARK_PYTHON=" in found.advice
+    (check,) = doctor.check_workers()
+    assert str(tmp_path / "python3") in check.result
+    assert "PYSPARK_PYTHON=" in check.advice

@@ -78,33 +78,35 @@ def test_damage_is_said_on_standard_error_and_by_the_exit_status():
 
 
 def test_indexes_are_what_a_directory_gives_with_an_index_flag():
-    said = run(str(LOGS / "kraft-4x-transactions"), "--index-sanity-check")
-    assert said.count("passed sanity check.") == 40
-    assert ".log\n" not in said
+    output = run(str(LOGS / "kraft-4x-transactions"), "--index-sanity-check")
+    assert output.count("passed sanity check.") == 40
+    assert ".log\n" not in output
     assert "producerId: " in run(str(LOGS / "kraft-4x-transactions"), "--kind", "snapshot")
 
 
 def test_a_reader_that_had_enough_is_no_error(log_dir):
     shell = f"{sys.executable} -m kafkaframes dump-log {LOGS} --replicas all --print-data-log | head -n 1"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {shell}"], capture_output=True, timeout=250, env=os.environ)
-    assert done.stdout.startswith(b"Dumping ")
-    assert done.stderr == b""
+    process = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shell}"], capture_output=True, timeout=250, env=os.environ
+    )
+    assert process.stdout.startswith(b"Dumping ")
+    assert process.stderr == b""
 
 
 def test_internal_topics_in_words():
     case = LOGS / "kraft-4x-transactions"
-    said = run(str(case / "__consumer_offsets-0"), "--offsets-decoder")
-    assert 'key: {"type":"1","data":{"group":"' in said
-    assert "payload: <DELETE>" in said
-    said = run(str(case / "__transaction_state-0"), "--transaction-log-decoder", "--style", "3.9")
-    assert "key: transaction_metadata::transactionalId=" in said
-    said = run(str(case / "__cluster_metadata-0"), "--cluster-metadata-decoder")
-    assert 'LeaderChange: {"version":0,"leaderId":1,' in said
+    output = run(str(case / "__consumer_offsets-0"), "--offsets-decoder")
+    assert 'key: {"type":"1","data":{"group":"' in output
+    assert "payload: <DELETE>" in output
+    output = run(str(case / "__transaction_state-0"), "--transaction-log-decoder", "--style", "3.9")
+    assert "key: transaction_metadata::transactionalId=" in output
+    output = run(str(case / "__cluster_metadata-0"), "--cluster-metadata-decoder")
+    assert 'LeaderChange: {"version":0,"leaderId":1,' in output
     with pytest.raises(OptionError, match="one decoder"):
         run(str(case), "--offsets-decoder", "--cluster-metadata-decoder")
 
 
 def test_help_has_the_formats_and_examples():
-    said = run("--help")
+    help_text = run("--help")
     for word in ("--deep-iteration", "--skip-record-metadata", "--format jsonl", "-f '%t/%p@%o", "--max-message-size"):
-        assert word in said
+        assert word in help_text

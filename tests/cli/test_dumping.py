@@ -44,17 +44,17 @@ def test_csv_and_its_base64(log_dir):
 def test_an_arrow_stream_keeps_the_bytes(log_dir, tmp_path):
     out = tmp_path / "records.arrow"
     run(log_dir, "--format", "arrow", "--output", str(out))
-    found = pa.ipc.open_stream(out.read_bytes()).read_all().to_pylist()
-    assert [row["key"] for row in found] == [b"a", None, b"b\xff"]
-    assert [row["value"] for row in found] == [b'say "hi", ok', b"", None]
-    assert found[0]["headers"] == [{"key": "h", "value": b"1"}, {"key": "n", "value": None}]
-    assert found[2]["timestamp"] is None
-    assert {(row["topic"], row["partition"]) for row in found} == {("orders", 2)}
+    rows = pa.ipc.open_stream(out.read_bytes()).read_all().to_pylist()
+    assert [row["key"] for row in rows] == [b"a", None, b"b\xff"]
+    assert [row["value"] for row in rows] == [b'say "hi", ok', b"", None]
+    assert rows[0]["headers"] == [{"key": "h", "value": b"1"}, {"key": "n", "value": None}]
+    assert rows[2]["timestamp"] is None
+    assert {(row["topic"], row["partition"]) for row in rows} == {("orders", 2)}
 
 
 def test_kcats_format(log_dir):
-    said = run_bytes(log_dir, "-f", r"%t/%p@%o %T [%k] %K %S %h %%\t\x21\n", "-c", "2")
-    assert said == b"orders/2@0 1760000000000 [a] 1 12 h=1,n=NULL %\t!\norders/2@1 1760000000500 [] -1 0  %\t!\n"
+    output = run_bytes(log_dir, "-f", r"%t/%p@%o %T [%k] %K %S %h %%\t\x21\n", "-c", "2")
+    assert output == b"orders/2@0 1760000000000 [a] 1 12 h=1,n=NULL %\t!\norders/2@1 1760000000500 [] -1 0  %\t!\n"
     assert run_bytes(log_dir, "-f", "%R", "-c", "1") == (12).to_bytes(4, "big")
 
 

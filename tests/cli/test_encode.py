@@ -13,11 +13,11 @@ HEARTBEAT = "00000017 000c0004 00000007 00026d65 00 0267 00000005 026d 00 00"
 
 def test_encode_is_the_inverse():
     form = '{"groupId": "g", "generationId": 5, "memberId": "m", "groupInstanceId": null}'
-    framed = ("--frame", "--correlation-id", "7", "--client-id", "me")
-    assert run("encode", "HeartbeatRequest", "4", form, *framed)[1].strip() == HEARTBEAT.replace(" ", "")
+    frame_options = ("--frame", "--correlation-id", "7", "--client-id", "me")
+    assert run("encode", "HeartbeatRequest", "4", form, *frame_options)[1].strip() == HEARTBEAT.replace(" ", "")
     assert run("encode", "HeartbeatRequest", "4", "-", stdin=form)[1].strip() == HEARTBEAT.replace(" ", "")[34:]
-    tagged = run("encode", "HeartbeatRequest", "4", form, "--tag", "5=ff")[1].strip()
-    assert tagged.endswith("00" + "01" + "05" + "01" + "ff")
+    tagged_hex = run("encode", "HeartbeatRequest", "4", form, "--tag", "5=ff")[1].strip()
+    assert tagged_hex.endswith("00" + "01" + "05" + "01" + "ff")
     response = '{"throttleTimeMs": 0, "errorCode": 0}'
     assert (
         run("encode", "HeartbeatResponse", "4", response, "--header")[1].strip() == "0000000000" + "000000000000" + "00"

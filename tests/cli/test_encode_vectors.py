@@ -11,8 +11,8 @@ def test_it_says_what_it_has_written_and_refuses_a_directory_in_use(tmp_path, mo
         patch.setattr(
             vectors, "write_vectors", lambda directory, specs: {"messages.jsonl.gz": 12_345, "varints.jsonl": 7}
         )
-        said = ask("vectors", tmp_path / "out").output
-    assert said.splitlines() == [
+        output = ask("vectors", tmp_path / "out").output
+    assert output.splitlines() == [
         "  12,345  messages.jsonl.gz",
         "       7  varints.jsonl",
         f"written into {tmp_path / 'out'}: README.md explains them",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from tests.cli.export_calls import ask, damaged_log, files
+from tests.cli.export_calls import ask, files, write_damaged_log
 from tests.processes import processes
 from tests.spark.truth import LOGS, SHOP, rows_of
 
@@ -25,9 +25,9 @@ from kafkaframes.storage.log.discover import discover
 def test_export_in_processes_is_kafkas_truth(tmp_path):
     result = ask(LOGS, "--to", tmp_path / "out", "--workers", "2", "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert (told["records"], told["complete"]) == (17_418, True)
-    assert "__consumer_offsets" in told["internal_topics"]
+    report = json.loads(result.stdout)
+    assert (report["records"], report["complete"]) == (17_418, True)
+    assert "__consumer_offsets" in report["internal_topics"]
     for topic in ("orders", "payments"):
         truth = [(partition, offset, stamp) for partition, offset, stamp, *_ in rows_of(SHOP, topic)]
         found = []
@@ -89,9 +89,9 @@ def test_an_export_that_is_killed_shows_nothing_partial_and_goes_on(big_log, tmp
     assert not any(map(_is_alive, workers)), "workers outlived the process that started them"
     assert ask(big_log, "--to", to, "--workers", "1").exit_code == 0
     assert ask(big_log, "--to", tmp_path / "at-once", "--workers", "1").exit_code == 0
-    whole, expected = files(to), files(tmp_path / "at-once")
+    whole, expected_files = files(to), files(tmp_path / "at-once")
     assert (to / "_SUCCESS").exists()
-    assert whole == expected
+    assert whole == expected_files
     assert sum(len(table) for table in whole.values()) == 16 * 16 * 500
     assert all(whole[name] == table for name, table in half.items())
     assert not list((to / "_kafkaframes").glob("tmp/*"))
@@ -108,7 +108,7 @@ def test_the_command_runs_on_spark(spark, tmp_path, monkeypatch):
 @pytest.mark.spark
 def test_verify_on_spark_is_the_same_report(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    log = damaged_log(tmp_path)
+    log = write_damaged_log(tmp_path)
     here = verify(discover([str(log), str(SHOP)])).as_json()
     result = CliRunner().invoke(cli, ["verify", str(log), str(SHOP), "--master", "local[2]", "--json"])
     assert result.exit_code == cli_verify.EXIT_DAMAGED

@@ -1,7 +1,7 @@
 """What ``export`` does with its options, its mistakes and damage."""
 
 import pytest
-from tests.cli.export_calls import ask, damaged_log
+from tests.cli.export_calls import ask, write_damaged_log
 from tests.spark.truth import SHOP, rows_of
 
 from kafkaframes.errors import KafkaframesError
@@ -13,11 +13,13 @@ def test_filters_and_options(tmp_path):
         "--end", "110", "--option", "includeHeaders=false",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    listed = sorted((tmp_path / "out" / "topic=orders").glob("*/*.csv"))
-    lines = [line for path in listed for line in path.read_text().splitlines()]
-    assert sum(line.startswith('"key","value","offset","timestamp","timestampType"') for line in lines) == len(listed)
+    csv_files = sorted((tmp_path / "out" / "topic=orders").glob("*/*.csv"))
+    lines = [line for path in csv_files for line in path.read_text().splitlines()]
+    assert sum(line.startswith('"key","value","offset","timestamp","timestampType"') for line in lines) == len(
+        csv_files
+    )
     truth = [row for row in rows_of(SHOP, "orders") if 100 <= row[1] < 110]
-    assert len(lines) - len(listed) == len(truth) > 0
+    assert len(lines) - len(csv_files) == len(truth) > 0
 
 
 @pytest.mark.parametrize(
@@ -40,12 +42,12 @@ def test_mistakes_are_told(arguments, message, tmp_path):
 
 
 def test_damage_is_an_exit_status(tmp_path):
-    result = ask(damaged_log(tmp_path), "--to", tmp_path / "out")
+    result = ask(write_damaged_log(tmp_path), "--to", tmp_path / "out")
     assert result.exit_code == 1
     assert "the codec's number is unknown to Kafka" in result.stderr
     assert "15 records" in result.stdout
     assert (tmp_path / "out" / "_SUCCESS").exists()
-    result = ask(damaged_log(tmp_path / "b"), "--to", tmp_path / "strict", "--option", "mode=FAILFAST")
+    result = ask(write_damaged_log(tmp_path / "b"), "--to", tmp_path / "strict", "--option", "mode=FAILFAST")
     assert result.exit_code == 1
     assert "not exported: the codec's number" in result.stderr
     assert "1 segment is missing" in result.stdout

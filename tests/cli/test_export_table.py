@@ -13,7 +13,7 @@ from kafkaframes.errors import KafkaframesError
 
 deltalake = pytest.importorskip("deltalake")
 catalogs = pytest.importorskip("pyiceberg.catalog.sql")
-pytestmark = pytest.mark.usefixtures("closed_catalogs")
+pytestmark = pytest.mark.usefixtures("close_catalogs")
 FORMATS = ("delta", "iceberg")
 
 
@@ -21,7 +21,7 @@ def ask(*args):
     return CliRunner().invoke(cli, ["export", *map(str, args)])
 
 
-def refused(*args):
+def refusal_of(*args):
     """Return what the error of a command says."""
     result = ask(*args)
     assert isinstance(result.exception, KafkaframesError), result.output
@@ -34,14 +34,14 @@ def test_a_table_is_made_and_told_of(form, tmp_path):
     assert result.exit_code == 0, result.output
     assert "1,183 records" in result.output
     assert "1 commit" in result.output
-    again = refused(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments")
+    again = refusal_of(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments")
     assert "--incremental adds what is new" in again
     third = ask(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments", "--incremental")
     assert "nothing new" in third.output
-    told = json.loads(ask(SHOP, "--to", tmp_path / "t", "--format", form, "--incremental", "--json").stdout)
-    assert told["table"]["offsets"]["payments"] == {"0": 722, "1": 757}
-    assert told["table"]["offsets"]["customers"] == {"0": 2200}
-    assert told["table"]["commits"] == 1
+    report = json.loads(ask(SHOP, "--to", tmp_path / "t", "--format", form, "--incremental", "--json").stdout)
+    assert report["table"]["offsets"]["payments"] == {"0": 722, "1": 757}
+    assert report["table"]["offsets"]["customers"] == {"0": 2200}
+    assert report["table"]["commits"] == 1
 
 
 def test_processes_write_the_same(tmp_path, monkeypatch):
@@ -59,9 +59,9 @@ def test_spark_writes_the_same(form, spark, tmp_path, monkeypatch):
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session of all tests is used
     result = ask(SHOP, "--to", tmp_path / "t", "--format", form, "--master", "local[2]", "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["records"] == 13_818
-    assert told["table"]["commits"] == 1
+    report = json.loads(result.stdout)
+    assert report["records"] == 13_818
+    assert report["table"]["commits"] == 1
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -69,20 +69,20 @@ def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
     package = {"delta": "deltalake", "iceberg": "pyiceberg"}[form]
     load = builtins.__import__
 
-    def without(name, *given, **named):
+    def without(name, *arguments, **options):
         if name.partition(".")[0] == package:
             raise ImportError(f"No module named {name!r}")
-        return load(name, *given, **named)
+        return load(name, *arguments, **options)
 
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
-    assert f"pip install 'kafkaframes[{form}]'" in refused(SHOP, "--to", tmp_path / "t", "--format", form)
+    assert f"pip install 'kafkaframes[{form}]'" in refusal_of(SHOP, "--to", tmp_path / "t", "--format", form)
     assert not (tmp_path / "t").exists()
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (("--format", "parquet", "--incremental"), "--incremental is for tables"),
         (("--format", "delta", "--catalog", "x"), "--catalog is for --format iceberg"),
@@ -95,22 +95,22 @@ def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
         (("--format", "csv", "--option", "isolation=read_committed"), "an export takes"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(flags, told, tmp_path):
-    assert told in refused(SHOP, "--to", tmp_path / "t", *flags)
+def test_options_that_do_not_fit_are_refused(flags, message, tmp_path):
+    assert message in refusal_of(SHOP, "--to", tmp_path / "t", *flags)
     assert not list(tmp_path.glob("t/**/*.parquet"))
 
 
 def test_a_destination_is_needed():
-    assert "--to DIR, or" in refused(SHOP, "--format", "delta")
+    assert "--to DIR, or" in refusal_of(SHOP, "--format", "delta")
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_directory_with_other_files_is_refused(form, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious").write_text("")
-    assert "holds other files, and no table" in refused(SHOP, "--to", tmp_path / "mine", "--format", form)
+    assert "holds other files, and no table" in refusal_of(SHOP, "--to", tmp_path / "mine", "--format", form)
     assert ask(SHOP, "--to", tmp_path / "files", "--topic", "payments").exit_code == 0
-    assert "holds other files" in refused(SHOP, "--to", tmp_path / "files", "--format", form)
+    assert "holds other files" in refusal_of(SHOP, "--to", tmp_path / "files", "--format", form)
 
 
 def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):

@@ -53,27 +53,29 @@ def test_the_rows_are_those_of_a_search_in_plain_python(rows, text, ignores_case
 
     def has(row):
         key, value, headers = row
-        looked = ([key] if "key" in places else []) + ([value] if "value" in places else [])
-        looked += [part for k, v in headers for part in (k.encode(), v)] if "headers" in places else []
-        return any(one is not None and pattern.search(one) for one in looked)
+        searched_parts = ([key] if "key" in places else []) + ([value] if "value" in places else [])
+        searched_parts += [part for k, v in headers for part in (k.encode(), v)] if "headers" in places else []
+        return any(one is not None and pattern.search(one) for one in searched_parts)
 
-    found = matching(batch, Pattern.of(text, ignores_case=ignores_case), places).column("row").to_pylist()
-    assert found == [number for number, row in enumerate(rows) if number >= skip and has(row)]
+    matching_rows = matching(batch, Pattern.of(text, ignores_case=ignores_case), places).column("row").to_pylist()
+    assert matching_rows == [number for number, row in enumerate(rows) if number >= skip and has(row)]
 
 
 def test_a_search_over_a_log_is_that_of_its_records():
     records = kafkaframes.read_records(SHOP, control_records=False).read_all().to_pylist()
-    wanted = [row for row in records if re.search(rb"order-1\d", (row["key"] or b"") + b"\0" + (row["value"] or b""))]
+    expected_records = [
+        row for row in records if re.search(rb"order-1\d", (row["key"] or b"") + b"\0" + (row["value"] or b""))
+    ]
     result = ask(r"order-1\d", SHOP, "--in", "key", "--in", "value", "--json")
-    found = [json.loads(line) for line in result.stdout.splitlines()]
-    assert result.exit_code == (0 if wanted else 1)
-    assert [(one["topic"], one["partition"], one["offset"]) for one in found] == [
-        (row["topic"], row["partition"], row["offset"]) for row in wanted
+    printed_records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == (0 if expected_records else 1)
+    assert [(one["topic"], one["partition"], one["offset"]) for one in printed_records] == [
+        (row["topic"], row["partition"], row["offset"]) for row in expected_records
     ]
-    assert [one["value"] for one in found] == [
-        None if row["value"] is None else base64.b64encode(row["value"]).decode() for row in wanted
+    assert [one["value"] for one in printed_records] == [
+        None if row["value"] is None else base64.b64encode(row["value"]).decode() for row in expected_records
     ]
-    assert ask(r"order-1\d", SHOP, "--in", "key", "--in", "value", "--count").stdout == f"{len(wanted)}\n"
+    assert ask(r"order-1\d", SHOP, "--in", "key", "--in", "value", "--count").stdout == f"{len(expected_records)}\n"
 
 
 @pytest.fixture

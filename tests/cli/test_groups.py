@@ -48,8 +48,8 @@ def streams():
     with Broker(config=SETTINGS) as broker:
         broker.create_topic("in", 2)
         streams = Streams(Player("127.0.0.1", broker.port))
-        joined = streams.join("join", "counts")
-        streams.beat("ready", "counts", "m", joined.member_epoch)
+        heartbeat = streams.join("join", "counts")
+        streams.beat("ready", "counts", "m", heartbeat.member_epoch)
         yield broker
         streams.player.close()
 
@@ -62,10 +62,10 @@ def groups(broker, command):
 
 
 def test_a_streams_group_has_its_type_state_members_and_tasks(streams):
-    (listed,) = json.loads(groups(streams, "list --json"))
-    assert (listed["group"], listed["type"]) == ("counts", "streams")
+    (group_row,) = json.loads(groups(streams, "list --json"))
+    assert (group_row["group"], group_row["type"]) == ("counts", "streams")
     (state,) = json.loads(groups(streams, "describe counts --state --json"))
-    assert (state["state"].lower(), state["members"]) == (listed["state"].lower(), 1)
+    assert (state["state"].lower(), state["members"]) == (group_row["state"].lower(), 1)
     (member,) = json.loads(groups(streams, "describe counts --members --json"))
     assert (member["member"], member["process"]) == ("m", "process-m")
     assert (member["active"], member["standby"], member["warmup"]) == ("0:[0,1];1:[0,1]", "", "")

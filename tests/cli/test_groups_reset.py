@@ -23,13 +23,13 @@ def test_resets_as_kafka_consumer_groups_has_them(run, tmp_path):
     assert at("--topic", "moved", "--to-offset", "4") == [4, 4]
     assert at("--topic", "moved:0", "--to-datetime", "2020-01-01") == [0, 4]
     assert at("--topic", "moved:0", "--to-datetime", "2999-01-01") == [10, 4]
-    exported = run("groups reset mover --all-topics --to-current --export").output
-    assert exported == '"mover","moved",0,10\n"mover","moved",1,4\n'
+    exported_csv = run("groups reset mover --all-topics --to-current --export").output
+    assert exported_csv == '"mover","moved",0,10\n"mover","moved",1,4\n'
     assert at("--all-topics", "--to-earliest") == [0, 0]
-    said = run("groups reset mover --all-topics --to-latest --dry-run").output
-    assert "mover: moved-0 would be at 10" in said
+    output = run("groups reset mover --all-topics --to-latest --dry-run").output
+    assert "mover: moved-0 would be at 10" in output
     assert at("moved:0=1") == [1, 0]
-    (tmp_path / "offsets.csv").write_text(exported)
+    (tmp_path / "offsets.csv").write_text(exported_csv)
     assert at("--from-file", str(tmp_path / "offsets.csv")) == [10, 4]
     run("groups delete-offsets mover moved:1")
     assert [

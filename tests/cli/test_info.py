@@ -35,14 +35,14 @@ def test_info_deep_counts_records():
     (directory,) = map(json.loads, result.stdout.splitlines())
     assert directory["clean_shutdown"] is True
     manifest = json.loads((LOGS / "kraft-4x-transactions.json").read_text())["partitions"]
-    counted = {f"{one['topic']}-{one['partition']}": one for one in directory["partitions"] if not one["state"]}
+    partitions = {f"{one['topic']}-{one['partition']}": one for one in directory["partitions"] if not one["state"]}
     for name, truth in manifest.items():
         if name.startswith("__cluster_metadata"):
             continue  # its snapshots are counted in the manifest
-        assert counted[name]["batches"] == truth["batches"]
-        assert counted[name]["records"] == truth["records"]
-        assert counted[name]["control_records"] == truth["control_records"]
-        assert len(counted[name]["segments"]) == truth["segments"]
+        assert partitions[name]["batches"] == truth["batches"]
+        assert partitions[name]["records"] == truth["records"]
+        assert partitions[name]["control_records"] == truth["control_records"]
+        assert len(partitions[name]["segments"]) == truth["segments"]
 
 
 def test_info_by_topic_and_of_one_segment():

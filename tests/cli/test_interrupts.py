@@ -32,11 +32,11 @@ def log(tmp_path_factory):
 
 
 @pytest.fixture
-def started(log, tmp_path):
+def start_recompression(log, tmp_path):
     """Start a recompression in a process group of its own, and give it when so many partitions have been begun."""
     running = []
 
-    def start(*options, begun=1):
+    def start(*options, partition_count=1):
         arguments = ["recompress", log, "--codec", "zstd", "--level", "22", "--to", tmp_path / "out", *options]
         errors = (tmp_path.parent / "errors.txt").open("w+")
         process = subprocess.Popen(
@@ -44,7 +44,7 @@ def started(log, tmp_path):
         )
         running.append((process, errors))
         deadline = time.monotonic() + 250
-        while len({path.parent.name for path in tmp_path.rglob("*.log*")}) < begun:
+        while len({path.parent.name for path in tmp_path.rglob("*.log*")}) < partition_count:
             assert process.poll() is None, "it was done before it could be stopped"
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -58,7 +58,7 @@ def started(log, tmp_path):
         errors.close()
 
 
-def said(process, errors):
+def read_outcome(process, errors):
     """Return the exit status, and the lines that are no log lines of Spark's."""
     status = process.wait(250)
     errors.seek(0)
@@ -84,32 +84,34 @@ def wait_until_gone(process):
     [(signal.SIGINT, 130, ["kafkaframes: interrupted"]), (signal.SIGTERM, 143, [])],
     ids=["ctrl-c", "kill"],
 )
-def test_what_was_begun_is_gone(started, tmp_path, options, number, status, lines):
-    process, errors = started(*options)
+def test_what_was_begun_is_gone(start_recompression, tmp_path, options, number, status, lines):
+    process, errors = start_recompression(*options)
     if number == signal.SIGINT:  # a terminal sends it to all
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    assert said(process, errors) == (status, lines)
+    assert read_outcome(process, errors) == (status, lines)
     wait_until_gone(process)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lost_process_is_told_in_a_line(started, tmp_path):
-    process, errors = started("--workers", "2")
+def test_a_lost_process_is_told_in_a_line(start_recompression, tmp_path):
+    process, errors = start_recompression("--workers", "2")
     victim = next(pid for pid, args in group_of(process) if "spawn_main" in args)
     os.kill(victim, signal.SIGKILL)
-    status, lines = said(process, errors)
+    status, lines = read_outcome(process, errors)
     assert status == 2
     assert [line.split(",")[0] for line in lines] == ["kafkaframes: a worker process was killed"]
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spark
-def test_ctrl_c_ends_spark(started, tmp_path):
-    process, errors = started("--master", "local[2]", begun=3)  # a task that ended has sent its accumulators
+def test_ctrl_c_ends_spark(start_recompression, tmp_path):
+    process, errors = start_recompression(
+        "--master", "local[2]", partition_count=3
+    )  # a task that ended has sent its accumulators
     os.killpg(process.pid, signal.SIGINT)
-    status, lines = said(process, errors)
+    status, lines = read_outcome(process, errors)
     assert (status, lines.count("kafkaframes: interrupted")) == (130, 1)  # a JVM that ends may say more
     assert "Traceback (most recent call last):" not in lines  # of ours: one that the JVM logs has words before it
     assert not [line for line in lines if "cleanly shutdown Spark JVM" in line]
@@ -130,7 +132,7 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             os.killpg(process.pid, signal.SIGINT)
-            status, lines = said(process, errors)
+            status, lines = read_outcome(process, errors)
             assert (status, lines.count("kafkaframes: interrupted")) == (130, 1)
             assert not [line for line in lines if "Traceback" in line]
             wait_until_gone(process)
@@ -140,8 +142,8 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_after_a_kill_that_nothing_survives_the_next_run_begins_anew(started, log, tmp_path):
-    process, _ = started()
+def test_after_a_kill_that_nothing_survives_the_next_run_begins_anew(start_recompression, log, tmp_path):
+    process, _ = start_recompression()
     process.kill()
     process.wait()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.kafkaframes-lock", "out.kafkaframes-unfinished"]

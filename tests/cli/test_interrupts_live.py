@@ -32,11 +32,11 @@ def bootstrap():
 # it has done.
 
 
-def said(process, out, servers):
+def read_error_line(process, out, servers):
     return process.stderr.readline()
 
 
-def printed(process, out, servers):
+def read_output_line(process, out, servers):
     assert process.stdout.readline()
     return ""
 
@@ -60,48 +60,48 @@ def has_copied(process, out, servers):
 RECORD = "record --listen 127.0.0.1:0 --upstream {servers} -o {out}/trace.pcapng"
 # command -> its arguments, what it is waited for by, its exit status, and its last line on standard error
 WAITING = {
-    "consume": ("consume t -b {servers}", printed, 130, "kafkaframes: interrupted"),
+    "consume": ("consume t -b {servers}", read_output_line, 130, "kafkaframes: interrupted"),
     "produce": ("produce lines -b {servers}", has_sent, 130, "kafkaframes: interrupted"),
-    "record": (RECORD, said, 0, "{out}/trace.pcapng: 0 connections, 0 B recorded"),
-    "grep": ("grep SKU-7984 {log} --follow", printed, 130, "kafkaframes: interrupted"),
-    "broker": ("broker --port 0", said, 0, "stopping"),
+    "record": (RECORD, read_error_line, 0, "{out}/trace.pcapng: 0 connections, 0 B recorded"),
+    "grep": ("grep SKU-7984 {log} --follow", read_output_line, 130, "kafkaframes: interrupted"),
+    "broker": ("broker --port 0", read_error_line, 0, "stopping"),
     "mirror": ("mirror --from {servers} --to {out}/copy --follow", has_copied, 0, ""),
 }
 
 
 @pytest.fixture(scope="module")
-def stopped(bootstrap, tmp_path_factory):
+def stopped_commands(bootstrap, tmp_path_factory):
     """Start every command, wait until each is at its work, and send Ctrl-C: name -> status, lines on stderr."""
-    started, outs = {}, {}
+    processes, outs = {}, {}
     pipe = subprocess.PIPE
     for name, (words, *_) in WAITING.items():
         out = outs[name] = tmp_path_factory.mktemp(name)
-        given = words.format(servers=bootstrap, out=out, log=EXAMPLES).split()
-        started[name] = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *given], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+        arguments = words.format(servers=bootstrap, out=out, log=EXAMPLES).split()
+        processes[name] = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
             start_new_session=True,
         )  # fmt: skip
     try:
         lines = {}
-        for name, process in started.items():
+        for name, process in processes.items():
             lines[name] = WAITING[name][1](process, outs[name], bootstrap)
             assert process.poll() is None, lines[name] + process.stderr.read()
             os.killpg(process.pid, signal.SIGINT)
-        for name, process in started.items():
+        for name, process in processes.items():
             lines[name] += process.communicate(timeout=100)[1]
-        texts = {name: lines[name].replace(str(outs[name]), "{out}") for name in started}
-        return {name: (started[name].returncode, texts[name].splitlines()) for name in started}
+        texts = {name: lines[name].replace(str(outs[name]), "{out}") for name in processes}
+        return {name: (processes[name].returncode, texts[name].splitlines()) for name in processes}
     finally:
-        for process in started.values():
+        for process in processes.values():
             process.kill()
             process.communicate()
 
 
 @pytest.mark.parametrize("name", WAITING)
-def test_a_command_that_waits_is_stopped_by_ctrl_c(stopped, name):
-    _, _, wanted, line = WAITING[name]
-    status, lines = stopped[name]
-    assert (status, lines[-1] if lines else "") == (wanted, line)
+def test_a_command_that_waits_is_stopped_by_ctrl_c(stopped_commands, name):
+    _, _, expected_status, line = WAITING[name]
+    status, lines = stopped_commands[name]
+    assert (status, lines[-1] if lines else "") == (expected_status, line)
     assert not [one for one in lines if "Traceback" in one]
 
 

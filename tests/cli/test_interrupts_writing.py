@@ -59,10 +59,10 @@ class Hook:
     def watch(self, below: Path, *, at: int = 0) -> None:
         self.below, self.count, self.at = str(below), 0, at
 
-    def _heard(self, event: str, given: tuple[object, ...]) -> None:
+    def _heard(self, event: str, arguments: tuple[object, ...]) -> None:
         if not self.below or event not in ("open", "os.rename", "os.mkdir"):
             return
-        if not str(given[0]).startswith(self.below) or (event == "open" and not int(str(given[2])) & WRITES):
+        if not str(arguments[0]).startswith(self.below) or (event == "open" and not int(str(arguments[2])) & WRITES):
             return
         self.count += 1
         if self.count == self.at:
@@ -71,9 +71,9 @@ class Hook:
 
 @pytest.fixture(scope="module")
 def hook():
-    made = Hook()
-    yield made
-    made.below = ""  # a hook cannot be taken away
+    hook = Hook()
+    yield hook
+    hook.below = ""  # a hook cannot be taken away
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +115,13 @@ def test_nothing_half_done_is_left(hook, log, tmp_path, command):
         place = tmp_path / name
         place.mkdir()
         hook.watch(place, at=of(count))
-        done = ask(make(log, place / out))
+        result = ask(make(log, place / out))
         hook.below = ""
         assert hook.count >= of(count), name
-        assert (done.exit_code, done.stderr.splitlines()[-1:]) == INTERRUPTED, name
-        left = [one.name for one in place.iterdir()]
-        assert left in ([], [out]), name
-        assert not left or files(place / out).keys() == whole.keys(), name
+        assert (result.exit_code, result.stderr.splitlines()[-1:]) == INTERRUPTED, name
+        remaining_names = [one.name for one in place.iterdir()]
+        assert remaining_names in ([], [out]), name
+        assert not remaining_names or files(place / out).keys() == whole.keys(), name
         assert not (place / out).is_file() or files(place / out) == whole, name
 
 
@@ -133,9 +133,9 @@ def test_what_was_interrupted_goes_on(hook, log, tmp_path, command):
         out = tmp_path / name / "out"
         out.parent.mkdir()
         hook.watch(out.parent, at=of(count))
-        done = ask(make(log, out))
+        result = ask(make(log, out))
         hook.below = ""
-        assert (done.exit_code, done.stderr.splitlines()[-1:]) in STOPPED.get(command, [INTERRUPTED]), name
+        assert (result.exit_code, result.stderr.splitlines()[-1:]) in STOPPED.get(command, [INTERRUPTED]), name
         again = ask(make(log, out))
         assert again.exit_code == 0, (name, again.output, again.exception)
         assert rows_in(command, out) == 60, name

@@ -21,9 +21,9 @@ def test_path_is_the_folder_of_the_cache_or_a_reason(tmp_path, monkeypatch):
     monkeypatch.setenv(places.CACHE_VARIABLE, str(tmp_path / "kernels"))
     assert ask("kernels", "path").output.strip() == str(places.cache_folder())
     monkeypatch.setattr(places, "cache_folder", lambda: None)
-    refused = ask("kernels", "path")
-    assert refused.exit_code == 1
-    assert f"set {places.CACHE_VARIABLE}" in refused.output
+    result = ask("kernels", "path")
+    assert result.exit_code == 1
+    assert f"set {places.CACHE_VARIABLE}" in result.output
 
 
 def test_warm_drops_what_is_a_month_out_of_use_and_compiles_nothing_of_an_empty_room(tmp_path, monkeypatch):

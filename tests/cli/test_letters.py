@@ -70,5 +70,5 @@ def test_the_cluster_may_stand_before_the_subcommand(broker, group):
 
 def test_what_stands_behind_the_subcommand_comes_first(broker):
     assert ask("topics", "-b", "127.0.0.1:1", "list", "-b", broker.bootstrap_servers).exit_code == 0
-    said = ask("topics", "-X", "no.such=1", "list", "-X", "client.id=me", "-b", broker.bootstrap_servers)
-    assert "no.such" in str(said.exception)
+    result = ask("topics", "-X", "no.such=1", "list", "-X", "client.id=me", "-b", broker.bootstrap_servers)
+    assert "no.such" in str(result.exception)

@@ -38,8 +38,8 @@ def write_log(path, *segments):
 def log(tmp_path):
     """One record is committed; a transaction of producer 7 is open from offset 2 on, and hides 1,001 records."""
     plain = bytes(build_records({"value": [b"x" * 100] * 1000}, base_offset=3))
-    committed = data(0, 5, [b"a"]) + marker(1, 5, commit=True)
-    return write_log(tmp_path / "logs", (0, committed + data(2, 7, [b"open"])), (3, plain))
+    committed_records = data(0, 5, [b"a"]) + marker(1, 5, commit=True)
+    return write_log(tmp_path / "logs", (0, committed_records + data(2, 7, [b"open"])), (3, plain))
 
 
 def table(log, tmp_path, *words):
@@ -59,9 +59,14 @@ def test_a_table_names_what_an_open_transaction_hides(log, tmp_path):
     result = table(log, tmp_path, "--json")
     last = json.loads(result.output.splitlines()[-1])
     assert (result.exit_code, last["complete"]) == (1, False)
-    (hidden,) = last["open_transactions"]
-    assert (hidden["topic"], hidden["partition"], hidden["producer_id"], hidden["first_offset"]) == ("t", 0, 7, 2)
-    assert (hidden["end_offset"], hidden["records"]) == (1003, HIDDEN)
+    (hidden_transaction,) = last["open_transactions"]
+    assert (
+        hidden_transaction["topic"],
+        hidden_transaction["partition"],
+        hidden_transaction["producer_id"],
+        hidden_transaction["first_offset"],
+    ) == ("t", 0, 7, 2)
+    assert (hidden_transaction["end_offset"], hidden_transaction["records"]) == (1003, HIDDEN)
 
 
 def test_a_table_of_everything_is_complete(log, tmp_path):
@@ -84,14 +89,19 @@ def test_a_scan_has_a_note_of_hidden_records(log, caplog):
     assert note.records == 3
 
 
-def keyed(base, producer, value):
+def keyed_record(base, producer, value):
     return data(base, producer, [value], [b"k"])
 
 
 def test_compact_keeps_the_committed_value_whatever_the_index_says(tmp_path):
     """With an empty index the aborted value used to win, so that the committed one was removed."""
-    first = keyed(0, 1, b"committed") + marker(1, 1, commit=True) + keyed(2, 2, b"aborted") + marker(3, 2, commit=False)
-    source = write_log(tmp_path / "logs", (0, first), (4, keyed(4, 1, b"active") + marker(5, 1, commit=True)))
+    first = (
+        keyed_record(0, 1, b"committed")
+        + marker(1, 1, commit=True)
+        + keyed_record(2, 2, b"aborted")
+        + marker(3, 2, commit=False)
+    )
+    source = write_log(tmp_path / "logs", (0, first), (4, keyed_record(4, 1, b"active") + marker(5, 1, commit=True)))
     (source / "t-0" / f"{0:020}.txnindex").write_bytes(b"")
     result = ask("compact", source, "--topic", "t", "--to", tmp_path / "new")
     assert result.exit_code == 0, result.output
@@ -102,8 +112,10 @@ def test_compact_keeps_the_committed_value_whatever_the_index_says(tmp_path):
 
 @pytest.mark.parametrize("index", [b"", b"\0" * 17, None], ids=["empty", "torn", "missing"])
 def test_a_table_has_no_aborted_record_and_names_the_index(tmp_path, index):
-    aborted = data(0, 1, [b"no"]) + marker(1, 1, commit=False) + data(2, 2, [b"yes"]) + marker(3, 2, commit=True)
-    source = write_log(tmp_path / "logs", (0, aborted))
+    aborted_records = (
+        data(0, 1, [b"no"]) + marker(1, 1, commit=False) + data(2, 2, [b"yes"]) + marker(3, 2, commit=True)
+    )
+    source = write_log(tmp_path / "logs", (0, aborted_records))
     if index is not None:
         (source / "t-0" / f"{0:020}.txnindex").write_bytes(index)
     result = table(source, tmp_path)

@@ -22,12 +22,12 @@ def test_an_error_of_the_machine_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(module.atexit, "register", lambda _: None)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exit_info:
             module.main()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     assert capsys.readouterr().err == "kafkaframes: Input/output error (at /dev/broken)\n"
 
 
@@ -51,10 +51,10 @@ module.main()
 
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_a_signal_that_python_swallows_stops_a_command_all_the_same(name, status):
-    ended = subprocess.run([sys.executable, "-c", SWALLOWING.format(name=name)], capture_output=True, timeout=200)
-    assert ended.returncode == status
-    assert b"ignored" not in ended.stderr
-    assert b"Traceback" not in ended.stderr
+    process = subprocess.run([sys.executable, "-c", SWALLOWING.format(name=name)], capture_output=True, timeout=200)
+    assert process.returncode == status
+    assert b"ignored" not in process.stderr
+    assert b"Traceback" not in process.stderr
 
 
 # As SWALLOWING, where the signal that is sent again comes while the hook that sends it has not returned.
@@ -72,9 +72,9 @@ threading.Thread.start = slow
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_a_signal_is_sent_again_when_it_can_be_heard(name, status):
     code = SLOW + SWALLOWING.format(name=name)
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
-    assert ended.returncode == status
-    assert b"ignored" not in ended.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert process.returncode == status
+    assert b"ignored" not in process.stderr
 
 
 # A signal in the time after the command: while threads are waited for (again and again: one that comes just before the
@@ -107,21 +107,21 @@ module.main()
 @pytest.mark.parametrize("when", ["threads", "exit", "modules"])
 def test_a_signal_after_the_command_changes_nothing_that_was_said(when, name):
     script = AFTER.format(name=name, when=when)
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=50)
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=50)
     status = 128 + signal.Signals[name] if when == "threads" else 0
-    assert (ended.returncode, ended.stdout, ended.stderr) == (status, b"done\n", b"")
+    assert (process.returncode, process.stdout, process.stderr) == (status, b"done\n", b"")
 
 
 def test_the_help_has_every_command_under_its_heading():
     lines = ask("--help").output.splitlines()
     headings = [f"{heading}:" for heading in SECTIONS]
-    shown = [
+    shown_lines = [
         line.strip() if line in headings else line.split()[0]
         for line in lines
         if line in headings or line[2:3].isalpha()
     ]
-    expected = [text for heading, rows in SECTIONS.items() for text in (f"{heading}:", *rows)]
-    assert shown[shown.index(headings[0]) :] == expected
+    expected_lines = [text for heading, rows in SECTIONS.items() for text in (f"{heading}:", *rows)]
+    assert shown_lines[shown_lines.index(headings[0]) :] == expected_lines
     assert len(COMMANDS) == sum(map(len, SECTIONS.values()))
 
 
@@ -135,12 +135,12 @@ def test_each_line_of_the_help_fits_a_terminal():
 @pytest.mark.parametrize("command", ["info", "verify", "broker"])
 def test_a_closed_standard_output_is_one_clear_line(command, tmp_path):
     words = f"exec {shlex.quote(sys.executable)} -m kafkaframes {command} {shlex.quote(str(tmp_path))} >&-"
-    done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, timeout=120)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "standard output is closed" in done.stderr
+    process = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert "standard output is closed" in process.stderr
 
 
 def test_a_closed_standard_error_loses_no_result(tmp_path):
     words = f"exec {shlex.quote(sys.executable)} -m kafkaframes info {shlex.quote(str(tmp_path))} 2>&-"
-    done = subprocess.run(["sh", "-c", words], stdout=subprocess.PIPE, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (2, "")
+    process = subprocess.run(["sh", "-c", words], stdout=subprocess.PIPE, text=True, timeout=120)
+    assert (process.returncode, process.stdout) == (2, "")

@@ -17,7 +17,7 @@ LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 
 
 @pytest.mark.parametrize(
-    ("typed", "hint"),
+    ("typed_command", "hint"),
     [
         ("infos", "did you mean info"),
         ("Verfy", "did you mean verify"),
@@ -25,10 +25,10 @@ LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
         ("xyzzy", "there are info"),
     ],
 )
-def test_a_misspelt_command_is_answered_with_the_nearest(typed, hint):
-    result = CliRunner().invoke(cli, [typed, "x"])
+def test_a_misspelt_command_is_answered_with_the_nearest(typed_command, hint):
+    result = CliRunner().invoke(cli, [typed_command, "x"])
     assert result.exit_code == 2
-    assert f"no command {typed}: " in result.stderr
+    assert f"no command {typed_command}: " in result.stderr
     assert hint in result.stderr
 
 
@@ -40,8 +40,8 @@ def test_a_misspelt_command_is_answered_with_the_nearest(typed, hint):
 def test_a_pipe_that_closes_is_no_error(command):
     name, *options = command
     words = f'"{sys.executable}" -m kafkaframes {name} "{LOG}" {" ".join(options)} | head -n 1; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", words], capture_output=True, check=False, timeout=250)
-    assert (done.returncode, done.stderr) == (0, b"")
+    process = subprocess.run(["bash", "-c", words], capture_output=True, check=False, timeout=250)
+    assert (process.returncode, process.stderr) == (0, b"")
 
 
 def test_a_broker_whose_last_words_nobody_reads_ends_with_0():
@@ -72,5 +72,5 @@ def test_a_broker_whose_last_words_nobody_reads_ends_with_0():
 )
 def test_shells_complete_commands_and_the_names_of_files(words, kinds):
     *before, incomplete = words.split()
-    completed = ShellComplete(cli, {}, "kafkaframes", "_COMPLETE").get_completions(before, incomplete)
-    assert [item.type for item in completed] == kinds
+    completions = ShellComplete(cli, {}, "kafkaframes", "_COMPLETE").get_completions(before, incomplete)
+    assert [item.type for item in completions] == kinds

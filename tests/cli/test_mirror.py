@@ -6,8 +6,8 @@ from kafkaframes.cli.main import cli
 
 
 def test_the_commands_help_names_every_way(tmp_path):
-    said = CliRunner().invoke(cli, ["mirror", "--help"]).output
+    help_text = CliRunner().invoke(cli, ["mirror", "--help"]).output
     for option in ("--from", "--to", "--topic", "--follow", "--dry-run", "--state", "--on-damage", "--json"):
-        assert option in said
+        assert option in help_text
     wrong = CliRunner().invoke(cli, ["mirror", "--from", "a:1", "--to", "b", "--from-property", "x"])
     assert "--from-property x: must be KEY=VALUE" in str(wrong.exception)

@@ -31,10 +31,10 @@ def test_what_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch, comman
         (log / f"{0:020}.{kind}").write_bytes(kafkaframes.build_records([{"value": b"x"}]) if kind == "log" else b"")
     real = os.open
 
-    def failing(path, *given, **more):
+    def failing(path, *arguments, **more):
         if str(path).endswith(".log"):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(path, *given, **more)
+        return real(path, *arguments, **more)
 
     monkeypatch.setattr(os, "open", failing)
     options = ["-o", str(tmp_path / "r.html")] if command == "report" else []
@@ -47,10 +47,10 @@ def test_what_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch, comman
 def test_numbers_in_json_have_units_and_null_for_none(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{0:020}.log").touch()
-    (said,) = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path), "--json"]).stdout)["partitions"]
-    assert said["first_timestamp_ms"] is None
-    assert said["segments"][0]["last_offset"] is None
-    assert -1 not in [*said.values(), *said["segments"][0].values()]
+    (partition_row,) = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path), "--json"]).stdout)["partitions"]
+    assert partition_row["first_timestamp_ms"] is None
+    assert partition_row["segments"][0]["last_offset"] is None
+    assert -1 not in [*partition_row.values(), *partition_row["segments"][0].values()]
     whole = json.loads(CliRunner().invoke(cli, ["report", str(LOG), "--json"]).stdout)
     assert None in [one["first_timestamp_ms"] for one in whole["partitions"]]
     assert -1 not in [one[name] for one in whole["partitions"] for name in ("first_timestamp_ms", "last_timestamp_ms")]

@@ -18,9 +18,9 @@ from kafkaframes.records.limits import current_budget
 
 def test_a_store_has_an_option_only_where_one_was_given():
     assert SourceSettings().storage == {}
-    found = SourceSettings(key_files=("one.pem", "id=two.pem"), follow_links=True).storage
-    assert found == {"key_files": ("one.pem", "id=two.pem"), "follow_links": True}
-    assert spark_storage(found) == {"keyFile": "one.pem,id=two.pem", "followLinks": "true"}
+    storage = SourceSettings(key_files=("one.pem", "id=two.pem"), follow_links=True).storage
+    assert storage == {"key_files": ("one.pem", "id=two.pem"), "follow_links": True}
+    assert spark_storage(storage) == {"keyFile": "one.pem,id=two.pem", "followLinks": "true"}
     assert spark_storage({}) == {}
 
 
@@ -49,18 +49,18 @@ def test_options_are_added_in_their_order():
 def test_a_command_that_reads_is_handed_its_store_and_the_links_it_leaves_out_are_named(tmp_path):
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "link").symlink_to(tmp_path)
-    given = []
+    storages = []
 
     @click.command()
     @click.argument("paths", nargs=-1)
     @reads("paths")
     def command(paths, storage):
-        given.append(storage)
+        storages.append(storage)
 
-    said = CliRunner().invoke(command, [str(tmp_path / "log"), "--key-file", "k.pem"])
-    assert f"left out: {tmp_path}/log/link is a symbolic link" in said.stderr
+    result = CliRunner().invoke(command, [str(tmp_path / "log"), "--key-file", "k.pem"])
+    assert f"left out: {tmp_path}/log/link is a symbolic link" in result.stderr
     assert CliRunner().invoke(command, [str(tmp_path / "log"), "--follow-links"]).stderr == ""
-    assert given == [{"key_files": ("k.pem",)}, {"follow_links": True}]
+    assert storages == [{"key_files": ("k.pem",)}, {"follow_links": True}]
     for number in range(30):
         (tmp_path / "log" / f"link-{number}").symlink_to(tmp_path)
     lines = CliRunner().invoke(command, [str(tmp_path / "log")]).stderr.splitlines()
@@ -68,16 +68,16 @@ def test_a_command_that_reads_is_handed_its_store_and_the_links_it_leaves_out_ar
 
 
 def test_a_budget_holds_while_the_command_runs():
-    seen = []
+    budgets = []
 
     @click.command()
     @opens_batches
     def command():
-        seen.append(current_budget())
+        budgets.append(current_budget())
 
     before = current_budget()
     CliRunner().invoke(command, ["--budget", "3m"], catch_exceptions=False)
-    assert (seen, current_budget()) == ([3 << 20], before)
+    assert (budgets, current_budget()) == ([3 << 20], before)
 
 
 @pytest.fixture(name="folder")
@@ -91,15 +91,15 @@ def test_decode_takes_own_specs_before_the_catalogs(folder):
     heartbeat = encode_request(message("HeartbeatRequest")(group_id="g"), 4)
     assert "HeartbeatRequest.MemberId" in ask("decode", heartbeat.hex(), "--specs", str(folder)).output
     response = encode_response(message("GreetResponse", specs=folder)(mood=3), 1)
-    shown = ask("decode", response.hex(), "--api", "Greet", "--version", "1", "--specs", str(folder)).output
-    assert "GreetResponse.Mood" in shown
+    output = ask("decode", response.hex(), "--api", "Greet", "--version", "1", "--specs", str(folder)).output
+    assert "GreetResponse.Mood" in output
 
 
 def test_audit_names_own_apis_and_redact_keeps_them(folder, tmp_path):
     trace = write_traffic(tmp_path / "own.pcapng", folder)
-    audited = ask("audit", trace, "--target", "4.0.1", "--json", "--specs", str(folder)).output
+    output = ask("audit", trace, "--target", "4.0.1", "--json", "--specs", str(folder)).output
     assert {"Greet 0", "Greet 1", "Heartbeat 5"} <= {
-        one["what"] for client in json.loads(audited)["clients"] for one in client["findings"]
+        one["what"] for client in json.loads(output)["clients"] for one in client["findings"]
     }
     out = tmp_path / "share.pcapng"
     assert "4 calls" in ask("redact", trace, "-o", str(out), "--specs", str(folder)).output

@@ -78,19 +78,19 @@ def test_every_command_is_in_the_tables():
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "command_words",
     [*({**{name: [*name.split(), *rest] for name, rest in MISSING.items()}, **MORE}).items()],
     ids=lambda one: one[0],
 )
-def test_a_missing_path_has_the_same_words(asked, tmp_path, monkeypatch, capsys):
+def test_a_missing_path_has_the_same_words(command_words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
-    gone = str(tmp_path / "gone")
-    arguments = [word.replace(GONE, gone) for word in asked[1]]
+    gone_path = str(tmp_path / "gone")
+    arguments = [word.replace(GONE, gone_path) for word in command_words[1]]
     monkeypatch.setattr("sys.argv", ["kafkaframes", *arguments])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main()
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     errors = capsys.readouterr().err
     assert "kafkaframes: " in errors
     assert "no such file or directory (at " in errors

@@ -47,9 +47,9 @@ def test_a_value_comes_from_the_environment_or_from_a_file(secrets, monkeypatch)
 )
 def test_a_placeholder_without_a_value_is_refused(text, reason, secrets, monkeypatch):
     monkeypatch.delenv("NOT_SET_HERE", raising=False)
-    with pytest.raises(OptionError, match=reason) as raised:
+    with pytest.raises(OptionError, match=reason) as error:
         resolve_placeholders({"sasl.password": text.replace("PATH:m", f"{secrets}:m")})
-    assert "p=w#1" not in str(raised.value)
+    assert "p=w#1" not in str(error.value)
 
 
 def test_a_file_that_others_may_read_is_refused(secrets):

@@ -65,9 +65,9 @@ def test_one_is_singular(name, tail, log, monkeypatch):
     segment.write_bytes(segment.read_bytes() + tail)
     names = {"LOG": "log", "SPEC": "GreetRequest.json"}
     result = run([names.get(word, word) for word in COMMANDS[name]])
-    said = f"{result.output}{result.exception or ''}"
-    assert said
-    assert ONE.findall(said) == []
+    output = f"{result.output}{result.exception or ''}"
+    assert output
+    assert ONE.findall(output) == []
 
 
 def test_one_dead_letter_is_singular(log, monkeypatch):
@@ -107,7 +107,7 @@ def test_two_open_transactions_in_one_segment_are_two(tmp_path):
 def test_sources_write_counts_with_the_helper():
     """A count before a plural noun in an f-string has to come from ``count_text``."""
     pattern = re.compile(rf"\{{([^{{}}]*(?:len\(|count|:,)[^{{}}]*)\}} ({NOUNS})\b")
-    found = []
+    lines = []
     for folder in ("cli", "capture", "scan", "jobs"):
         for path in sorted((SOURCES / folder).rglob("*.py")):
             if path.is_relative_to(SOURCES / "jobs" / "dump"):  # Kafka's words
@@ -117,5 +117,5 @@ def test_sources_write_counts_with_the_helper():
                     continue
                 if ":,.0f}" in line:  # a rate
                     continue
-                found += [f"{path.relative_to(SOURCES)}:{number}: {one[0]}" for one in pattern.finditer(line)]
-    assert found == []
+                lines += [f"{path.relative_to(SOURCES)}:{number}: {one[0]}" for one in pattern.finditer(line)]
+    assert lines == []

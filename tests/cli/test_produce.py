@@ -77,12 +77,12 @@ def test_a_record_that_is_too_large_late_in_a_file_is_named_by_its_number(run, f
         path.write_text("".join((json.dumps({"value": one}) if form == "jsonl" else one) + "\n" for one in values))
     run(f"topics create large-{form} --partitions 1")
     unit = "row" if form == "parquet" else "line"
-    written = r"(nothing is|the first [\d,]+ records are) written"
-    said = rf"^{unit} 15001: a record of about \d+ bytes; .*max_request_size.*; {written}"
+    written_pattern = r"(nothing is|the first [\d,]+ records are) written"
+    message = rf"^{unit} 15001: a record of about \d+ bytes; .*max_request_size.*; {written_pattern}"
     flags = [] if form == "lines" else ["--format", form]
-    with pytest.raises(OptionError, match=said) as raised:
+    with pytest.raises(OptionError, match=message) as error:
         run(f"produce large-{form}", str(path), *flags)
-    count = "".join(filter(str.isdigit, str(raised.value).rpartition(";")[2]))
+    count = "".join(filter(str.isdigit, str(error.value).rpartition(";")[2]))
     assert run(f"consume large-{form} -e").output.split() == values[: int(count or 0)]
 
 

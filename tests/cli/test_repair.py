@@ -41,16 +41,16 @@ def test_a_repaired_log_is_sound_and_says_what_it_lost(log, tmp_path):
 @pytest.mark.parametrize("how", [[], ["--as-kafka"]], ids=["every good batch", "as kafka"])
 def test_the_records_that_were_read_and_written_are_counted(log, tmp_path, how):
     result = run(log, "--to", tmp_path / "out", *how)
-    held = verify(discover(str(tmp_path / "out"))).records
-    assert f"{held:,} records read, {held:,} written: those of all good batches" in result.output
+    record_count = verify(discover(str(tmp_path / "out"))).records
+    assert f"{record_count:,} records read, {record_count:,} written: those of all good batches" in result.output
     again = json.loads(run(log, "--to", tmp_path / "out", *how, "--json").output)
-    assert sum(one["records_written"] for one in again["partitions"]) == held
+    assert sum(one["records_written"] for one in again["partitions"]) == record_count
 
 
 def test_a_repair_that_loses_a_record_is_no_repair(log, tmp_path, monkeypatch):
     monkeypatch.setattr(repair_module, "_write", lambda task: task.repair.records_read - 1)
-    failed = run(log, "--to", tmp_path / "out")
-    assert "does not add up" in str(failed.exception)
+    result = run(log, "--to", tmp_path / "out")
+    assert "does not add up" in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 
@@ -112,9 +112,9 @@ def test_the_result_does_not_lie_in_the_log(log, tmp_path):
     before = sorted(log.rglob("*"))
     (tmp_path / "link").symlink_to(log)
     for target in (log / "out", log, tmp_path / "link" / "out"):
-        refused = run(log, "--to", target).exception
-        assert isinstance(refused, OptionError)
-        assert "lies in the source" in str(refused)
+        error = run(log, "--to", target).exception
+        assert isinstance(error, OptionError)
+        assert "lies in the source" in str(error)
     assert isinstance(run(log, "--in-place", "--backup", log / "backup").exception, OptionError)
     assert sorted(log.rglob("*")) == before
 
@@ -122,8 +122,8 @@ def test_the_result_does_not_lie_in_the_log(log, tmp_path):
 def test_killed_between_the_two_renames_the_next_run_puts_the_repaired_log_in_place(log, tmp_path):
     assert run(log, "--to", tmp_path / "log.kafkaframes-repaired").exit_code == 0
     log.rename(tmp_path / "backup")
-    refused = run(log, "--in-place", "--backup", tmp_path / "backup").exception
-    assert "has been rewritten" in str(refused)
+    error = run(log, "--in-place", "--backup", tmp_path / "backup").exception
+    assert "has been rewritten" in str(error)
     assert verify(discover(str(log))).is_sound
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]
 

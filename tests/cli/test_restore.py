@@ -21,20 +21,20 @@ def ran(*arguments):
 
 
 def test_it_says_what_was_done_and_how_to_go_on(tmp_path):
-    done = ran(EXAMPLE, "--to", tmp_path / "new", "--topic", "orders", "--node-id", 7)
-    assert done.exit_code == 0, done.output
-    assert "orders-2" in done.output
-    assert f"log.dirs={tmp_path / 'new'}" in done.output
-    assert "controller.quorum.voters=7@localhost:9093" in done.output
-    assert "retention.ms=-1 for orders" in done.output
+    result = ran(EXAMPLE, "--to", tmp_path / "new", "--topic", "orders", "--node-id", 7)
+    assert result.exit_code == 0, result.output
+    assert "orders-2" in result.output
+    assert f"log.dirs={tmp_path / 'new'}" in result.output
+    assert "controller.quorum.voters=7@localhost:9093" in result.output
+    assert "retention.ms=-1 for orders" in result.output
     again = ran(EXAMPLE, "--to", tmp_path / "new", "--topic", "orders", "--node-id", 7, "--json")
     assert json.loads(again.output)["done_before"]
 
 
 def test_a_plan_is_shown_and_nothing_written(tmp_path):
-    planned = ran(EXAMPLE, "--to", tmp_path / "new", "--dry-run")
-    assert "nothing was written" in planned.output
-    assert ran(EXAMPLE, "--dry-run").output == planned.output
+    result = ran(EXAMPLE, "--to", tmp_path / "new", "--dry-run")
+    assert "nothing was written" in result.output
+    assert ran(EXAMPLE, "--dry-run").output == result.output
     assert list(tmp_path.iterdir()) == []
     assert "give --to DIR" in str(ran(EXAMPLE).exception)
 
@@ -46,11 +46,11 @@ def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):
     data = bytearray(Path(segment.path).read_bytes())
     data[100] ^= 1
     (tmp_path / "old" / "orders-0" / Path(segment.path).name).write_bytes(data)
-    refused = ran(tmp_path / "old", "--to", tmp_path / "new")
-    assert isinstance(refused.exception, KafkaframesError)
-    skipped = ran(tmp_path / "old", "--to", tmp_path / "new", "--on-damage", "drop")
-    assert skipped.exit_code == 1
-    assert "bytes 0 to" in skipped.output
+    refused_result = ran(tmp_path / "old", "--to", tmp_path / "new")
+    assert isinstance(refused_result.exception, KafkaframesError)
+    skipping_result = ran(tmp_path / "old", "--to", tmp_path / "new", "--on-damage", "drop")
+    assert skipping_result.exit_code == 1
+    assert "bytes 0 to" in skipping_result.output
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):
 def test_the_ids_of_an_existing_cluster_are_taken(tmp_path, text):
     topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
     (tmp_path / "ids").write_text(text.format(topic_id))
-    done = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
-    assert done.exit_code == 0, done.output
-    (found,) = discover(str(tmp_path / "new"))
-    assert {(one.topic, one.metadata.topic_id) for one in found.partitions} == {("orders", topic_id)}
-    assert [one.leader_epoch for one in found.partitions[0].leader_epochs] == [0]
-    assert found.meta is None
+    result = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
+    assert result.exit_code == 0, result.output
+    (log_dir,) = discover(str(tmp_path / "new"))
+    assert {(one.topic, one.metadata.topic_id) for one in log_dir.partitions} == {("orders", topic_id)}
+    assert [one.leader_epoch for one in log_dir.partitions[0].leader_epochs] == [0]
+    assert log_dir.meta is None
     assert not (tmp_path / "new" / "bootstrap.checkpoint").exists()
     assert '"orders",0,1026' in (tmp_path / "new" / "group-offsets.csv").read_text()
 
@@ -80,12 +80,12 @@ def test_the_ids_of_an_existing_cluster_are_taken(tmp_path, text):
     ],
 )
 def test_options_that_say_nothing_are_refused(tmp_path, option, value):
-    refused = ran(EXAMPLE, "--to", tmp_path / "new", option, value)
-    assert isinstance(refused.exception, OptionError)
+    result = ran(EXAMPLE, "--to", tmp_path / "new", option, value)
+    assert isinstance(result.exception, OptionError)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_holds_no_ids_is_refused(tmp_path):
     (tmp_path / "ids").write_text("this is no list of topics")
-    refused = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
-    assert isinstance(refused.exception, OptionError)
+    result = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
+    assert isinstance(result.exception, OptionError)

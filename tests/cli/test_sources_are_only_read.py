@@ -80,9 +80,9 @@ REFUSALS = ("which is only read", "is a directory", "no earlier output", "exists
 def test_a_destination_in_the_source_is_refused(log, command, place):
     place = "orders-0" if place == "." and "of a" in command else place
     before = content(log)
-    result, said = ask(*WRITING[command](log, log / place))
+    result, output = ask(*WRITING[command](log, log / place))
     assert result.exit_code != 0
-    assert any(words in said for words in REFUSALS), said
+    assert any(words in output for words in REFUSALS), output
     assert content(log) == before
 
 
@@ -97,8 +97,8 @@ def test_a_destination_beside_a_partition_of_a_log_directory_is_refused(log, mon
 
 def test_redact_writes_beside_captures_not_among_them(tmp_path):
     capture = shutil.copy(CAPTURE, tmp_path)
-    _, said = ask("redact", tmp_path, "-o", tmp_path / "new.pcapng")
-    assert "which is only read" in said
+    _, output = ask("redact", tmp_path, "-o", tmp_path / "new.pcapng")
+    assert "which is only read" in output
     assert ask("redact", capture, "-o", tmp_path / "new.pcapng")[0].exit_code == 0
 
 
@@ -110,7 +110,7 @@ def test_a_link_is_no_way_around(log, tmp_path):
 
 
 @pytest.fixture
-def linked(log, tmp_path):
+def linked_log(log, tmp_path):
     """A log with links: to a key file, to a partition elsewhere, and to where it stands."""
     (tmp_path / "secret.pem").write_text("secret")
     other = tmp_path / "elsewhere" / "moved-0"
@@ -124,25 +124,25 @@ def linked(log, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["convert", "compact", "repair", "restore", "export"])
-def test_links_are_not_followed_but_named(linked, tmp_path, command):
+def test_links_are_not_followed_but_named(linked_log, tmp_path, command):
     to = tmp_path / "out"
-    result, said = ask(*WRITING[command](linked, to))
-    assert result.exit_code == 0, said
+    result, output = ask(*WRITING[command](linked_log, to))
+    assert result.exit_code == 0, output
     for name in ("key.pem", "orders-0/key.pem", "moved-0", "loop"):
-        assert f"left out: {linked}/{name} is a symbolic link" in said
+        assert f"left out: {linked_log}/{name} is a symbolic link" in output
     assert not [path for path in to.rglob("*") if path.name in ("key.pem", "loop") or "moved" in path.name]
 
 
 @pytest.mark.parametrize("command", ["convert", "export", "info", "verify"])
-def test_links_are_followed_where_that_is_asked_for(linked, tmp_path, command):
-    asked = WRITING.get(command, lambda log, to: [command, log])(linked, tmp_path / "out")
-    result, said = ask(*asked, "--follow-links")
-    assert result.exit_code == 0, said
-    assert "symbolic link" not in said
+def test_links_are_followed_where_that_is_asked_for(linked_log, tmp_path, command):
+    arguments = WRITING.get(command, lambda log, to: [command, log])(linked_log, tmp_path / "out")
+    result, output = ask(*arguments, "--follow-links")
+    assert result.exit_code == 0, output
+    assert "symbolic link" not in output
     if command in ("convert", "export"):
         assert [path for path in (tmp_path / "out").rglob("*") if "moved" in path.name]
     if command == "info":
-        assert "moved" in said
+        assert "moved" in output
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_topics_are_chosen_alike(log, tmp_path, options, topics):
     info = json.loads(ask("info", log, "--json", *options)[0].stdout)
     assert {f"{one['topic']}-{one['partition']}" for one in info["partitions"]} == topics
     assert json.loads(ask("verify", log, "--json", *options)[0].stdout)["partitions"] == len(topics)
-    dumped = ask("dump-log", log, "-f", "%t-%p\\n", *options)[0].stdout
-    assert set(dumped.split()) == topics
+    dumped_text = ask("dump-log", log, "-f", "%t-%p\\n", *options)[0].stdout
+    assert set(dumped_text.split()) == topics
     report = json.loads(ask("report", log, "--json", *options)[0].stdout)
     assert {one["name"] for one in report["topics"]} == {name[:-2] for name in topics}
     if "--partition" not in options:
@@ -168,6 +168,6 @@ def test_topics_are_chosen_alike(log, tmp_path, options, topics):
 
 @pytest.mark.parametrize("command", ["info", "verify", "dump-log", "report"])
 def test_a_topic_that_is_not_there_is_named_with_the_nearest(log, command):
-    result, said = ask(command, log, "--topic", "order")
+    result, output = ask(command, log, "--topic", "order")
     assert result.exit_code != 0
-    assert "no topic order: did you mean orders?" in said
+    assert "no topic order: did you mean orders?" in output

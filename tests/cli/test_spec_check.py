@@ -14,9 +14,9 @@ def test_exit_status_and_words(spec_here, tmp_path):
     tmp_path.joinpath("new.json").write_text(source("FooRequest", A, {**A, "name": "B"}))
     tmp_path.joinpath("note.json").write_text(source("FooRequest", A, validVersions="1-3"))
     assert spec_here("check", "old.json", "same.json").exit_code == 0
-    broken = spec_here("check", "old.json", "new.json")
-    assert broken.exit_code == 1
-    assert "B: int32 was not in this version in 0-3 (field-added)" in broken.output
+    result = spec_here("check", "old.json", "new.json")
+    assert result.exit_code == 1
+    assert "B: int32 was not in this version in 0-3 (field-added)" in result.output
     assert spec_here("check", "old.json", "note.json").exit_code == 0
     assert spec_here("check", "old.json", "note.json", "--strict").exit_code == 1
     row = json.loads(spec_here("check", "old.json", "new.json", "--json").output)

@@ -27,10 +27,10 @@ def test_lint_finds_an_untagged_error_in_a_rewritten_response_and_by_a_flag_in_a
     second = {"name": "SecondErrorCode", "type": "int16", "versions": "3+"}
     new = {**CODE, "tag": 0, "taggedVersions": "3+"}
     tmp_path.joinpath("new.json").write_text(source("FooResponse", new, second, type="response"))
-    found = spec_here("lint", "new.json")
-    assert "SecondErrorCode: mandatory in version 3, although other errors" in found.output
-    assert "(untagged-error)" in found.output
-    assert (found.exit_code, spec_here("lint", "new.json", "--strict").exit_code) == (0, 1)
+    result = spec_here("lint", "new.json")
+    assert "SecondErrorCode: mandatory in version 3, although other errors" in result.output
+    assert "(untagged-error)" in result.output
+    assert (result.exit_code, spec_here("lint", "new.json", "--strict").exit_code) == (0, 1)
     tmp_path.joinpath("plain.json").write_text(source("FooResponse", CODE, second, type="response"))
     assert "untagged-error" not in spec_here("lint", "plain.json").output
     by_flag = spec_here("lint", "plain.json", "--tagged-errors", "--strict")

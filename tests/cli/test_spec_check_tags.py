@@ -20,10 +20,10 @@ def test_a_proposal_that_takes_a_tag_fails_and_says_which_is_free(tmp_path):
     mood = {"name": "Mood", "type": "int8", "versions": "3+", "tag": 3, "taggedVersions": "3+"}
     path = tmp_path / "ApiVersionsResponse.json"
     path.write_text(json.dumps(spec | {"fields": [*own, mood]}))
-    said = run("tags", "--specs", str(path), status=1)
+    output = run("tags", "--specs", str(path), status=1)
     clash = "ApiVersionsResponse tag 3 (Mood): ZkMigrationReady (bool) has it since 3.4.1; 4 is free"
-    assert clash in said.replace("\n", " ")
-    (mine,) = [line for line in said.splitlines() if "Mood" in line and "int8" in line]
+    assert clash in output.replace("\n", " ")
+    (mine,) = [line for line in output.splitlines() if "Mood" in line and "int8" in line]
     assert "3.4.1" not in mine  # the release that has the number has another field
     path.write_text(json.dumps(spec | {"fields": [*spec["fields"], mood | {"tag": 4}]}))
     assert "5 tags" in run("tags", "--specs", str(path))

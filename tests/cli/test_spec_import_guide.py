@@ -16,6 +16,6 @@ def test_the_command_writes_a_file_or_an_index(tmp_path):
 def test_the_command_takes_own_specs(tmp_path):
     spec = {"type": "data", "name": "Greeting", "validVersions": "0", "flexibleVersions": "0+", "fields": []}
     (tmp_path / "Greeting.json").write_text(json.dumps(spec))
-    said = CliRunner().invoke(cli, ["spec", "guide", "-o", str(tmp_path / "a.html"), "--specs", str(tmp_path)])
-    assert said.exit_code == 0, said.output
+    result = CliRunner().invoke(cli, ["spec", "guide", "-o", str(tmp_path / "a.html"), "--specs", str(tmp_path)])
+    assert result.exit_code == 0, result.output
     assert '"name":"Greeting","own":true' in (tmp_path / "a.html").read_text()

@@ -30,8 +30,8 @@ def classes_in(stub):
 def test_a_build_writes_the_stub_of_every_message_with_the_standard_library_alone(tmp_path):
     stub = tmp_path / "kafka.pyi"
     stub.write_text("of another release")
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", WRITE, TOOL, stub], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run([sys.executable, "-I", "-S", "-c", WRITE, TOOL, stub], capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (0, "")
     assert list(tmp_path.iterdir()) == [stub]
     assert classes_in(stub) == set(catalog.names())
 

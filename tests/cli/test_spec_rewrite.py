@@ -20,7 +20,7 @@ def run(*arguments):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def rewritten_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kip") / "new"
     code, text, _ = run("spec", "rewrite", "kip-636", "--to", folder)
     assert code == 0, text
@@ -31,8 +31,8 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_text_names_every_field_what_is_left_the_numbers_and_the_verdict(written):
-    folder, text = written
+def test_the_text_names_every_field_what_is_left_the_numbers_and_the_verdict(rewritten_dir):
+    folder, text = rewritten_dir
     assert "OffsetDeleteResponse 0 -> 1, flexible now\n  ErrorCode: tag 0\n" in text
     assert "left: SaslHandshakeResponse: the document leaves it out" in text
     assert "codes tagged                            119     111" in text
@@ -40,20 +40,22 @@ def test_the_text_names_every_field_what_is_left_the_numbers_and_the_verdict(wri
     assert len(contents(folder)) == 192
 
 
-def test_the_files_are_taken_by_lint_check_show_import_and_messages(written, tmp_path):
-    folder, _ = written
+def test_the_files_are_taken_by_lint_check_show_import_and_messages(rewritten_dir, tmp_path):
+    folder, _ = rewritten_dir
     code, text, _ = run("spec", "lint", folder)
     assert (code, text.splitlines()[-1].split(",")[1]) == (0, " 0 errors")
     assert "tag 0, default 0" in run("spec", "show", folder / "HeartbeatResponse.json", "5")[1]
     assert run("spec", "import", folder, "-o", tmp_path)[0] == 0
     cls = message("HeartbeatResponse", specs=folder)
     assert (cls().encode(5).hex(), cls(error_code=27).encode(5).hex()) == ("0000000000", "00000000" + "01" + "0002001b")
-    shown = run("decode", "00000001000000000001000200" + "1b", "--api", "12", "--version", "5", "--specs", folder)
-    assert "HeartbeatResponse.ErrorCode" in shown[1], shown
+    decode_result = run(
+        "decode", "00000001000000000001000200" + "1b", "--api", "12", "--version", "5", "--specs", folder
+    )
+    assert "HeartbeatResponse.ErrorCode" in decode_result[1], decode_result
 
 
-def test_the_same_again_and_a_rewrite_of_it_are_the_same_bytes(written, tmp_path):
-    folder, _ = written
+def test_the_same_again_and_a_rewrite_of_it_are_the_same_bytes(rewritten_dir, tmp_path):
+    folder, _ = rewritten_dir
     before = contents(folder)
     assert run("spec", "rewrite", "kip-636", "--to", folder)[0] == 0
     assert contents(folder) == before
@@ -76,8 +78,8 @@ def test_reports(tmp_path):
     assert sum(row["default"] == "null (was empty)" for row in rows) == 27
 
 
-def test_nothing_is_written_into_the_source_or_among_other_files(written, tmp_path):
-    folder, _ = written
+def test_nothing_is_written_into_the_source_or_among_other_files(rewritten_dir, tmp_path):
+    folder, _ = rewritten_dir
     before = contents(folder)
     for target in (folder, folder / "within"):
         assert isinstance(run("spec", "rewrite", "kip-636", "--from", folder, "--to", target)[2], OptionError)
@@ -117,11 +119,11 @@ def test_what_is_not_changed_is_written_as_it_was(tmp_path):
     code, text, _ = run("spec", "rewrite", "kip-636", "--from", source, "--to", tmp_path / "new")
     assert code == 0, text
     assert (tmp_path / "new/Other.json").read_text() == other
-    written = (tmp_path / "new/GreetResponse.json").read_text()
-    assert written.startswith("// ours {\n{\n")
-    assert '"default": "0x7fffffff"' in written
-    assert '"default": "false"' in written
+    written_text = (tmp_path / "new/GreetResponse.json").read_text()
+    assert written_text.startswith("// ours {\n{\n")
+    assert '"default": "0x7fffffff"' in written_text
+    assert '"default": "false"' in written_text
 
 
-def test_the_catalogs_oldest_apis_lose_the_listener_that_kafka_4_refuses(written):
-    assert not any(b"zkBroker" in text for text in contents(written[0]).values())
+def test_the_catalogs_oldest_apis_lose_the_listener_that_kafka_4_refuses(rewritten_dir):
+    assert not any(b"zkBroker" in text for text in contents(rewritten_dir[0]).values())

@@ -12,7 +12,7 @@ from kafkaframes.errors import OptionError, SpecError
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "share-groups-broker43.pcap.zst"
 
 
-def written(tmp_path, *lines):
+def rewrite_from_file(tmp_path, *lines):
     file = tmp_path / "mine.py"
     file.write_text("def rewrite(kip):\n" + "".join(f"    {line}\n" for line in lines))
     return file
@@ -20,18 +20,18 @@ def written(tmp_path, *lines):
 
 def test_from_a_file_to_specs_to_bytes(tmp_path):
     """A text of ten bytes for each topic of Metadata 13: eleven bytes more, and five answers have three topics."""
-    file = written(tmp_path, 'kip.add("MetadataResponse.Topics.Owner", "string")')
+    file = rewrite_from_file(tmp_path, 'kip.add("MetadataResponse.Topics.Owner", "string")')
     text = ask_spec("new-kip", file, "--to", tmp_path / "new")
     assert text.splitlines()[:2] == ["MetadataRequest 13 -> 14", "MetadataResponse 13 -> 14"]
     assert "compatible (spec check): 2 messages changed; 192 specs" in text
     assert ask("spec", "lint", tmp_path / "new").exit_code == 0
     value = "MetadataResponse.Topics.Owner=10..10"
-    weighed = ask_spec("propose", tmp_path / "new", CAPTURE, "--value", value)
-    assert "added Topics.Owner: string" in weighed
-    (row,) = [line for line in weighed.splitlines() if line.startswith("Metadata 13 response")]
-    _, _, _, count, before, after, saved, *_ = row.split()
-    assert (int(count), int(saved)) == (5, int(before) - int(after))
-    assert int(saved) == -11 * 3
+    comparison = ask_spec("propose", tmp_path / "new", CAPTURE, "--value", value)
+    assert "added Topics.Owner: string" in comparison
+    (row,) = [line for line in comparison.splitlines() if line.startswith("Metadata 13 response")]
+    _, _, _, count, before, after, saved_bytes, *_ = row.split()
+    assert (int(count), int(saved_bytes)) == (5, int(before) - int(after))
+    assert int(saved_bytes) == -11 * 3
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_from_a_file_to_specs_to_bytes(tmp_path):
     ],
 )
 def test_what_cannot_be_is_said_and_nothing_is_written(tmp_path, line, error, reason):
-    result = ask("spec", "new-kip", written(tmp_path, line), "--to", tmp_path / "new")
+    result = ask("spec", "new-kip", rewrite_from_file(tmp_path, line), "--to", tmp_path / "new")
     assert isinstance(result.exception, error)
     assert reason in str(result.exception)
     assert not (tmp_path / "new").exists()

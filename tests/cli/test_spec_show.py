@@ -22,9 +22,9 @@ def test_show_all_versions_and_both_halves():
 
 def test_show_bnf_and_json():
     assert "COMPACT_ARRAY of INT32" in run("show", "FetchRequest", "13", "--bnf")
-    shown = json.loads(run("show", "ApiVersionsResponse", "3", "--json"))
-    tagged = [field for field in shown["fields"] if "tag" in field]
-    assert [field["tag"] for field in tagged] == [0, 1, 2, 3]
+    description = json.loads(run("show", "ApiVersionsResponse", "3", "--json"))
+    tagged_fields = [field for field in description["fields"] if "tag" in field]
+    assert [field["tag"] for field in tagged_fields] == [0, 1, 2, 3]
     assert json.loads(run("show", "ApiVersionsResponse", "--json"))["validVersions"] == "0-5"
 
 

@@ -29,7 +29,7 @@ for line in sys.stdin:
 def _inner():
     """Return the commands of commands: analyze records, topics create, ..."""
     context = click.Context(cli)
-    groups = {name: found for name in COMMANDS if isinstance(found := cli.get_command(context, name), click.Group)}
+    groups = {name: command for name in COMMANDS if isinstance(command := cli.get_command(context, name), click.Group)}
     return [(name, one) for name, group in groups.items() for one in group.list_commands(context)]
 
 
@@ -37,7 +37,7 @@ INNER = _inner()
 
 
 @pytest.fixture(scope="module")
-def asked():
+def imports_by_command():
     """Ask every command for its help and for what it has not, in one process; who brings something in is told."""
     questions = [["--help"], ["no-such-command"], ["--no-such-option"]]
     questions += [[name, "--help"] for name in COMMANDS]
@@ -46,28 +46,28 @@ def asked():
     questions += [["convert"], ["kernels", "warm", "--help"], ["kernels", "pack"], ["kernels", "path"]]
     text = "".join(json.dumps(question) + "\n" for question in questions)
     command = [sys.executable, "-c", RUN % (HEAVY,)]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=250, check=False)
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert len(answers) == len(questions), done.stderr
+    process = subprocess.run(command, input=text, capture_output=True, text=True, timeout=250, check=False)
+    answers = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("[")]
+    assert len(answers) == len(questions), process.stderr
     return dict(zip(map(tuple, questions), answers, strict=True))
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_help_imports_nothing_that_reads_logs(asked, name):
-    assert asked[(name, "--help") if name else ("--help",)] == [0, []]
+def test_help_imports_nothing_that_reads_logs(imports_by_command, name):
+    assert imports_by_command[(name, "--help") if name else ("--help",)] == [0, []]
 
 
 @pytest.mark.parametrize("names", INNER, ids=" ".join)
-def test_help_of_a_commands_command_imports_nothing_either(asked, names):
-    assert asked[(*names, "--help")] == [0, []]
+def test_help_of_a_commands_command_imports_nothing_either(imports_by_command, names):
+    assert imports_by_command[(*names, "--help")] == [0, []]
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_a_wrong_flag_imports_nothing_that_reads_logs(asked, name):
-    assert asked[(name, "--no-such-option") if name else ("--no-such-option",)] == [2, []]
+def test_a_wrong_flag_imports_nothing_that_reads_logs(imports_by_command, name):
+    assert imports_by_command[(name, "--no-such-option") if name else ("--no-such-option",)] == [2, []]
 
 
-def test_other_mistakes_import_nothing_either(asked):
+def test_other_mistakes_import_nothing_either(imports_by_command):
     for question in (("no-such-command",), ("convert",), ("kernels", "pack")):
-        assert asked[question] == [2, []]
-    assert asked["kernels", "path"] == [0, []]
+        assert imports_by_command[question] == [2, []]
+    assert imports_by_command["kernels", "path"] == [0, []]

@@ -37,8 +37,8 @@ def test_the_figures_are_those_of_kafkas_truth(spark, tmp_path):
         Dropped("control records (transaction markers)", len(markers), len(markers), sum(m["size"] for m in markers)),
     )
     assert "__consumer_offsets" in summary.internal_topics
-    written = spark.read.parquet(summary.output)
-    assert written.count() == summary.records == summary.records_read == 17_418
+    written_frame = spark.read.parquet(summary.output)
+    assert written_frame.count() == summary.records == summary.records_read == 17_418
     text = "\n".join(part if isinstance(part, str) else part.title for part in cli_summarize.render(summary))
     assert "17,418 records read, 17,418 written" in text
 
@@ -70,15 +70,15 @@ def test_names_with_brackets_are_printed_as_they_are():
     from rich.console import Console
 
     console = Console(width=150)
-    with console.capture() as printed:
+    with console.capture() as capture:
         for part in cli_summarize.render(summary):
             console.print(part)
     for text in ("[red]topic", "why [bold]", "out[x]", "?"):
-        assert text in printed.get()
+        assert text in capture.get()
 
 
-@pytest.mark.parametrize(("whole", "left"), [(False, False), (True, True)], ids=["half", "whole"])
-def test_what_was_begun_is_gone_after_ctrl_c(whole, left, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("whole", "is_left"), [(False, False), (True, True)], ids=["half", "whole"])
+def test_what_was_begun_is_gone_after_ctrl_c(whole, is_left, tmp_path, monkeypatch):
     def stopped(*_, **__):
         (tmp_path / "out" / "_temporary").mkdir(parents=True)
         if whole:
@@ -88,4 +88,4 @@ def test_what_was_begun_is_gone_after_ctrl_c(whole, left, tmp_path, monkeypatch)
     monkeypatch.setattr(cli_summarize, "spark_at", stopped)
     result = run(SHOP, "--to", tmp_path / "out")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "kafkaframes: interrupted")
-    assert (tmp_path / "out").exists() is left
+    assert (tmp_path / "out").exists() is is_left

@@ -52,8 +52,8 @@ def test_jobs_that_write_a_log_write_what_a_broker_would_serve(tmp_path, words, 
     result = ask(*words, path.parent, "--to", tmp_path / "new")
     assert result.exit_code == 0, result.output
     assert "finished swap file" in result.output
-    written = sorted(file.name for file in (tmp_path / "new" / "orders-0").iterdir() if file.suffix != ".index")
-    assert [file for file in written if not file.endswith(".timeindex")] == [name(0), name(20)]
+    written_files = sorted(file.name for file in (tmp_path / "new" / "orders-0").iterdir() if file.suffix != ".index")
+    assert [file for file in written_files if not file.endswith(".timeindex")] == [name(0), name(20)]
     read = kafkaframes.scan_log(tmp_path / "new").select("offset").to_arrow().column(0).to_pylist()
     assert read == list(offsets)
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from click.testing import CliRunner
-from tests.cli.table_calls import BAD, FORMATS, ORDERS, as_json, ask, refused, rows, send, told
+from tests.cli.table_calls import BAD, FORMATS, ORDERS, as_json, ask, rows, run_json, run_refused, send
 from tests.spark.truth import SHOP
 
 from kafkaframes.cli.main import cli
@@ -21,7 +21,7 @@ from kafkaframes.records.limits import current_budget
 
 deltalake = pytest.importorskip("deltalake")
 fastavro = pytest.importorskip("fastavro")
-pytestmark = pytest.mark.usefixtures("closed_catalogs")
+pytestmark = pytest.mark.usefixtures("close_catalogs")
 
 
 class KilledError(BaseException):
@@ -37,22 +37,22 @@ def test_json_of_a_topic_becomes_columns_and_a_second_run_goes_on(form, broker, 
     flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "json")
     send(broker, topic, [*as_json(ORDERS[:20]), BAD, None])
     send(broker, topic, as_json(ORDERS[20:30]), partition=1)
-    first = told(*flags)
+    first = run_json(*flags)
     assert first["table"]["commits"] == 1
     assert first["table"]["offsets"] == {topic: {"0": 22, "1": 10}}
     assert first["table"]["dead_letters"]["records"] == 1
-    found = rows(form, place)
-    assert [row["id"] for row in found] == [*range(20), None, *range(20, 30)]
-    assert [row["tombstone"] for row in found].count(True) == 1
-    assert found[3]["lines"] == [{"sku": "a", "count": 2}]
-    assert found[3]["amount"] == 1.5
+    table_rows = rows(form, place)
+    assert [row["id"] for row in table_rows] == [*range(20), None, *range(20, 30)]
+    assert [row["tombstone"] for row in table_rows].count(True) == 1
+    assert table_rows[3]["lines"] == [{"sku": "a", "count": 2}]
+    assert table_rows[3]["amount"] == 1.5
     (bad,) = rows(form, place, dead=True)
     assert (bad["topic"], bad["partition"], bad["offset"], bad["value"]) == (topic, 0, 20, BAD)
     assert "no JSON" in bad["reason"]
 
-    assert told(*flags)["table"]["commits"] == 0
+    assert run_json(*flags)["table"]["commits"] == 0
     send(broker, topic, [b'{"id": "x"}', *as_json(ORDERS[30:])], partition=1)
-    second = told(*flags)
+    second = run_json(*flags)
     assert second["table"]["offsets"] == {topic: {"0": 22, "1": 21}}
     assert [row["id"] for row in rows(form, place) if row["id"] is not None] == list(range(40))
     assert [row["offset"] for row in rows(form, place, dead=True)] == [20, 10]
@@ -63,7 +63,7 @@ def test_json_of_a_topic_becomes_columns_and_a_second_run_goes_on(form, broker, 
 def test_raw_keeps_bytes_headers_and_partitions(form, broker, topic, tmp_path):
     with Producer(broker.bootstrap_servers) as producer:
         producer.send(topic, b"v", key=b"k", headers=[("h", b"1")], partition=1).result()
-    told(topic, "-b", broker.bootstrap_servers, "--to", form, tmp_path / "t")
+    run_json(topic, "-b", broker.bootstrap_servers, "--to", form, tmp_path / "t")
     (row,) = rows(form, tmp_path / "t")
     assert (row["key"], row["value"], row["partition"], row["offset"]) == (b"k", b"v", 1, 0)
     assert row["headers"] == [{"key": "h", "value": b"1"}]
@@ -74,21 +74,21 @@ def test_latest_holds_a_row_for_each_key(form, value, broker, topic, tmp_path):
     place = tmp_path / "t"
     flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "latest", "--value", value)
     send(broker, topic, as_json([{"n": n} for n in range(6)]), keys=[b"a", b"b", b"a", b"c", None, b"b"])
-    told(*flags)
+    run_json(*flags)
     assert {row["key"]: row["offset"] for row in rows(form, place)} == {b"a": 2, b"b": 5, b"c": 3}
     (bad,) = rows(form, place, dead=True)
     assert (bad["offset"], bad["reason"]) == (4, "no key: a table of the latest value by key needs one")
     send(broker, topic, [b'{"n": 7}', None, None, b'{"n": 8}'], keys=[b"d", b"a", b"unknown", b"c"])
-    assert told(*flags)["table"]["offsets"][topic]["0"] == 10
-    found = {row["key"]: row for row in rows(form, place)}
-    assert {key: row["offset"] for key, row in found.items()} == {b"b": 5, b"c": 9, b"d": 6}
-    shown = found[b"c"]["n"] if value == "json" else json.loads(found[b"c"]["value"])["n"]
-    assert shown == 8
+    assert run_json(*flags)["table"]["offsets"][topic]["0"] == 10
+    rows_by_key = {row["key"]: row for row in rows(form, place)}
+    assert {key: row["offset"] for key, row in rows_by_key.items()} == {b"b": 5, b"c": 9, b"d": 6}
+    latest_number = rows_by_key[b"c"]["n"] if value == "json" else json.loads(rows_by_key[b"c"]["value"])["n"]
+    assert latest_number == 8
     send(broker, topic, [None], keys=[b"never there"])  # a commit that changes no row still says how far it came
-    assert told(*flags)["table"]["offsets"][topic]["0"] == 11
-    assert told(*flags)["table"]["commits"] == 0
+    assert run_json(*flags)["table"]["offsets"][topic]["0"] == 11
+    assert run_json(*flags)["table"]["commits"] == 0
     send(broker, topic, [b'{"n": 9}'], keys=[b"b"], partition=1)  # as after the topic was given more partitions
-    told(*flags)
+    run_json(*flags)
     assert {row["key"]: (row["partition"], row["offset"]) for row in rows(form, place)}[b"b"] == (1, 0)
 
 
@@ -101,10 +101,10 @@ def test_only_what_was_committed_comes_into_a_table(broker, topic, tmp_path):
         producer.begin_transaction()
         producer.send(topic, b"open", partition=0).result()
         flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
-        assert told(*flags)["table"]["offsets"][topic]["0"] == 4
+        assert run_json(*flags)["table"]["offsets"][topic]["0"] == 4
         assert [row["offset"] for row in rows("delta", tmp_path / "t")] == [0]
         producer.commit_transaction()
-    assert told(*flags)["table"]["offsets"][topic]["0"] == 6
+    assert run_json(*flags)["table"]["offsets"][topic]["0"] == 6
     assert [row["offset"] for row in rows("delta", tmp_path / "t")] == [0, 4]
 
 
@@ -126,26 +126,26 @@ def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broke
     place = tmp_path / "t"
     flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "json")
     send(broker, topic, as_json(ORDERS[:3]))
-    told(*flags)
+    run_json(*flags)
     send(broker, topic, [*as_json(ORDERS[3:6]), BAD])
     with monkeypatch.context() as patch:
-        make, seen = Committer.make, []
+        make, commits = Committer.make, []
 
         def killed(self, commit, state):
-            is_last = (step == "committed" and len(seen) == 1) or step == "files written"
+            is_last = (step == "committed" and len(commits) == 1) or step == "files written"
             if is_last and step == "files written":
                 raise KilledError
             make(self, commit, state)
-            seen.append(commit)
+            commits.append(commit)
             if is_last or step == "dead letters committed":
                 raise KilledError
 
         patch.setattr(Committer, "make", killed)
-        patch.setattr(running.TableExport, "_discard", lambda *given, **named: None)  # a kill tidies nothing up
+        patch.setattr(running.TableExport, "_discard", lambda *arguments, **options: None)  # a kill tidies nothing up
         with pytest.raises(KilledError):
             ask(*flags)
     send(broker, topic, [*as_json(ORDERS[6:8]), BAD])
-    told(*flags)
+    run_json(*flags)
     assert [row["id"] for row in rows(form, place)] == list(range(8))
     assert [row["offset"] for row in rows(form, place, dead=True)] == [6, 9]
 
@@ -158,12 +158,12 @@ def test_a_parquet_commit_whose_files_were_not_moved_yet_is_finished_by_the_next
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--mode", "json")
     send(broker, topic, as_json(ORDERS[:4]))
     with monkeypatch.context() as patch:
-        patch.setattr(ParquetTable, "_move", lambda *given: (_ for _ in ()).throw(KilledError))
-        patch.setattr(running.TableExport, "_discard", lambda *given, **named: None)
+        patch.setattr(ParquetTable, "_move", lambda *arguments: (_ for _ in ()).throw(KilledError))
+        patch.setattr(running.TableExport, "_discard", lambda *given, **options: None)
         with pytest.raises(KilledError):
             ask(*flags)
     assert not list(tmp_path.glob("t/topic=*/**/*.parquet"))
-    assert told(*flags)["table"]["commits"] == 0
+    assert run_json(*flags)["table"]["commits"] == 0
     assert [row["id"] for row in rows("parquet", tmp_path / "t")] == list(range(4))
 
 
@@ -172,12 +172,12 @@ def test_offsets_that_retention_took_are_an_error_or_a_gap_that_is_told(broker, 
 
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
     send(broker, topic, [b"1", b"2"])
-    told(*flags)
+    run_json(*flags)
     send(broker, topic, [b"3", b"4"])
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_records({TopicPartition(topic, 0): 3})
-    assert "--allow-loss" in refused(*flags)
-    assert told(*flags, "--allow-loss")["table"]["gaps"] == [{"topic": topic, "partition": 0, "first": 2, "end": 3}]
+    assert "--allow-loss" in run_refused(*flags)
+    assert run_json(*flags, "--allow-loss")["table"]["gaps"] == [{"topic": topic, "partition": 0, "first": 2, "end": 3}]
     assert [row["offset"] for row in rows("delta", tmp_path / "t")] == [0, 1, 3]
 
 
@@ -186,19 +186,19 @@ def test_a_topic_that_was_made_anew_is_not_put_behind_the_old_one(broker, topic,
 
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
     send(broker, topic, [b"1"])
-    told(*flags)
+    run_json(*flags)
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_topics([topic])
     broker.create_topic(topic, partitions=2)
     send(broker, topic, [b"2", b"3"])
-    assert "made anew" in refused(*flags)
+    assert "made anew" in run_refused(*flags)
 
 
 # ---------------------------------------------------------------------------------------------------------- logs
 
 
 def test_a_log_directory_becomes_the_table_that_export_makes(tmp_path):
-    told(SHOP, "--to", "delta", tmp_path / "t", "--topic", "payments", "--isolation", "read_uncommitted")
+    run_json(SHOP, "--to", "delta", tmp_path / "t", "--topic", "payments", "--isolation", "read_uncommitted")
     export = ["export", SHOP, "--to", tmp_path / "t", "--format", "delta", "--topic", "payments", "--incremental"]
     again = CliRunner().invoke(cli, [*map(str, export), "--json"])
     assert json.loads(again.stdout)["table"]["commits"] == 0
@@ -206,9 +206,9 @@ def test_a_log_directory_becomes_the_table_that_export_makes(tmp_path):
 
 
 def test_values_of_a_log_that_are_no_json_are_all_told(tmp_path):
-    found = told(SHOP, "--to", "parquet", tmp_path / "t", "--topic", "customers", "--mode", "json")
-    good, bad = rows("parquet", tmp_path / "t"), found["table"]["dead_letters"]["records"]
-    assert found["records"] == len(good) + bad
+    report = run_json(SHOP, "--to", "parquet", tmp_path / "t", "--topic", "customers", "--mode", "json")
+    good, bad = rows("parquet", tmp_path / "t"), report["table"]["dead_letters"]["records"]
+    assert report["records"] == len(good) + bad
     assert good
 
 
@@ -258,9 +258,9 @@ def test_avro_by_a_registry_and_a_schema_that_grows(form, broker, topic, tmp_pat
     subject = f"/subjects/{topic}-value/versions/latest"
     registry.answers["/schemas/ids/7"] = {"schema": json.dumps(V1)}
     registry.answers[subject] = {"id": 7, "schema": json.dumps(V1)}
-    broken = avro(V1, 7, {"id": 3, "offset": 3})[:-1]
-    send(broker, topic, [avro(V1, 7, {"id": n, "offset": n}) for n in range(3)] + [b"\2xxxxx", b"\0", broken])
-    told(*flags)
+    broken_value = avro(V1, 7, {"id": 3, "offset": 3})[:-1]
+    send(broker, topic, [avro(V1, 7, {"id": n, "offset": n}) for n in range(3)] + [b"\2xxxxx", b"\0", broken_value])
+    run_json(*flags)
     assert [(row["id"], row["value_offset"]) for row in rows(form, place)] == [(0, 0), (1, 1), (2, 2)]
     reasons = [row["reason"] for row in rows(form, place, dead=True)]
     assert "the first byte is 2" in reasons[0]
@@ -275,7 +275,7 @@ def test_avro_by_a_registry_and_a_schema_that_grows(form, broker, topic, tmp_pat
         topic,
         [avro(V2, 9, {"id": 8, "offset": 8, "note": "new"}), avro(V1, 7, {"id": 9, "offset": 9}), b"\0" * 9],
     )
-    told(*flags)
+    run_json(*flags)
     assert [row["note"] for row in rows(form, place)] == [None, None, None, "new", None]
     assert "knows no schema 0" in rows(form, place, dead=True)[-1]["reason"]
 
@@ -286,7 +286,7 @@ def test_a_registry_that_does_not_answer_ends_the_run_and_its_password_is_not_to
     with pytest.raises(NetworkError) as error:
         raise ask(*flags, "http://me:hush@127.0.0.1:9/").exception
     assert "hush" not in str(error.value)
-    assert f"no subject {topic}-value" in refused(*flags, registry.url)
+    assert f"no subject {topic}-value" in run_refused(*flags, registry.url)
     assert not (tmp_path / "t").exists()
 
 
@@ -295,7 +295,7 @@ def test_avro_by_files_of_ids_and_without_a_prefix(broker, topic, tmp_path):
     (tmp_path / "v2.avsc").write_text(json.dumps(V2))
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta")
     send(broker, topic, [avro(V1, 7, {"id": 1, "offset": 1}), avro(V1, 8, {"id": 1, "offset": 1})])
-    told(
+    run_json(
         *flags,
         tmp_path / "a",
         "--mode",
@@ -307,7 +307,9 @@ def test_avro_by_files_of_ids_and_without_a_prefix(broker, topic, tmp_path):
     )
     assert [(row["id"], row["note"]) for row in rows("delta", tmp_path / "a")] == [(1, None)]
     assert "schema 8 is not among those given" in rows("delta", tmp_path / "a", dead=True)[0]["reason"]
-    told(*flags, tmp_path / "b", "--mode", "avro", "--schema", tmp_path / "v1.avsc")  # with a prefix that none expects
+    run_json(
+        *flags, tmp_path / "b", "--mode", "avro", "--schema", tmp_path / "v1.avsc"
+    )  # with a prefix that none expects
     assert len(rows("delta", tmp_path / "b", dead=True)) == 2
 
 
@@ -331,9 +333,9 @@ def order(**fields):
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     pool.AddSerializedFile(descriptors().SerializeToString())
-    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))(**fields)
-    made.at.FromMilliseconds(1_500)
-    return made.SerializeToString()
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))(**fields)
+    order.at.FromMilliseconds(1_500)
+    return order.SerializeToString()
 
 
 def test_protobuf_by_a_registry(broker, topic, tmp_path, registry):
@@ -349,7 +351,7 @@ def test_protobuf_by_a_registry(broker, topic, tmp_path, registry):
         [prefix + b"\2\2" + value, prefix + b"\0" + value, prefix + b"\2\2" + value[:-1], prefix + b"\x08"],
     )
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--registry", registry.url)
-    told(*flags, "--mode", "protobuf", "--message", "shop.Order")
+    run_json(*flags, "--mode", "protobuf", "--message", "shop.Order")
     (row,) = rows("delta", tmp_path / "t")
     assert (row["id"], row["name"], int(row["big"]), row["tags"]) == (5, "x", 2**64 - 1, ["a", "b"])
     assert row["at"].timestamp() == 1.5
@@ -368,9 +370,9 @@ def test_protobuf_by_protocs_descriptors(broker, topic, tmp_path):
     (tmp_path / "order.desc").write_bytes(files.SerializeToString())
     send(broker, topic, [order(id=6, name="y")])
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "iceberg", tmp_path / "t", "--mode", "protobuf")
-    told(*flags, "--schema", tmp_path / "order.desc", "--message", "shop.Order")
+    run_json(*flags, "--schema", tmp_path / "order.desc", "--message", "shop.Order")
     assert [row["id"] for row in rows("iceberg", tmp_path / "t")] == [6]
-    wrong = refused(*flags, "--schema", tmp_path / "order.desc", "--message", "shop.Nothing")
+    wrong = run_refused(*flags, "--schema", tmp_path / "order.desc", "--message", "shop.Nothing")
     assert "no message 'shop.Nothing'" in wrong
 
 
@@ -381,14 +383,16 @@ def test_protobuf_by_protocs_descriptors(broker, topic, tmp_path):
 
 
 def test_a_budget_is_the_jobs_that_write_the_table(topic, broker, tmp_path, monkeypatch):
-    seen = []
+    budgets = []
     write = running.write_data_file
 
     def noting(job):
-        seen.append(current_budget())
+        budgets.append(current_budget())
         return write(job)
 
     monkeypatch.setattr(running, "write_data_file", noting)
     send(broker, topic, [b"1"])
-    told(topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--budget", "3m", "--workers", "1")
-    assert seen == [3 << 20]
+    run_json(
+        topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--budget", "3m", "--workers", "1"
+    )
+    assert budgets == [3 << 20]

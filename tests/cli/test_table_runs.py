@@ -1,10 +1,10 @@
 """What ``table`` does: sources that are topics or paths, settings that do not fit, and commits until a signal."""
 
 import pytest
-from tests.cli.table_calls import BAD, ORDERS, as_json, ask, refused, rows, send, told
+from tests.cli.table_calls import BAD, ORDERS, as_json, ask, rows, run_json, run_refused, send
 
 deltalake = pytest.importorskip("deltalake")
-pytestmark = pytest.mark.usefixtures("closed_catalogs")
+pytestmark = pytest.mark.usefixtures("close_catalogs")
 
 
 def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
@@ -13,15 +13,15 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
 
     from kafkaframes.cli import table
 
-    place, sent, told_of = tmp_path / "t", [], []
+    place, sent_values, told_of = tmp_path / "t", [], []
     tell = table._report
 
-    def then_send(outcome, **named):
+    def then_send(outcome, **options):
         told_of.append(outcome.summary.records)
-        tell(outcome, **named)
-        if len(sent) < 2:
-            sent.append(None)
-            send(broker, topic, as_json(ORDERS[len(sent) * 2 : len(sent) * 2 + 2]))
+        tell(outcome, **options)
+        if len(sent_values) < 2:
+            sent_values.append(None)
+            send(broker, topic, as_json(ORDERS[len(sent_values) * 2 : len(sent_values) * 2 + 2]))
         else:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -35,18 +35,18 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     assert told_of == [2, 2, 2]
     assert [row["id"] for row in rows("delta", place)] == list(range(6))
     assert len(deltalake.DeltaTable(str(place)).file_uris()) == 2  # two of the three were put together
-    assert told(topic, "-b", broker.bootstrap_servers, *flags[:5])["table"]["commits"] == 0
+    assert run_json(topic, "-b", broker.bootstrap_servers, *flags[:5])["table"]["commits"] == 0
 
 
 def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
-    said = refused("orders", "--to", "delta", tmp_path / "t")
-    assert "-b HOST:PORT" in said
-    assert "$KAFKA_BOOTSTRAP_SERVERS" in said
+    message = run_refused("orders", "--to", "delta", tmp_path / "t")
+    assert "-b HOST:PORT" in message
+    assert "$KAFKA_BOOTSTRAP_SERVERS" in message
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (("--mode", "avro"), "--schema FILE or --registry URL"),
         (("--mode", "protobuf"), "--schema FILE or --registry URL"),
@@ -63,17 +63,17 @@ def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
         (("--option", "mode=FAILFAST"), "--option is for a log directory"),
     ],
 )
-def test_flags_that_do_not_fit_are_refused_before_anything_is_read(flags, said, tmp_path):
-    assert said in refused("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", *flags)
+def test_flags_that_do_not_fit_are_refused_before_anything_is_read(flags, message, tmp_path):
+    assert message in run_refused("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", *flags)
     assert not (tmp_path / "t").exists()
 
 
 def test_nothing_to_infer_columns_from(broker, topic, tmp_path):
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--mode", "json")
     send(broker, topic, [BAD])
-    assert "set --schema" in refused(*flags)
+    assert "set --schema" in run_refused(*flags)
     (tmp_path / "order.json").write_text('{"type": "object", "properties": {"id": {"type": "integer"}}}')
-    told(*flags, "--schema", tmp_path / "order.json")
+    run_json(*flags, "--schema", tmp_path / "order.json")
     assert len(rows("delta", tmp_path / "t", dead=True)) == 1
 
 
@@ -84,36 +84,36 @@ def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monk
 
     load = builtins.__import__
 
-    def without(name, *given, **named):
+    def without(name, *arguments, **options):
         if name.partition(".")[0] == package:
             raise ImportError(f"No module named {name!r}")
-        return load(name, *given, **named)
+        return load(name, *arguments, **options)
 
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
     (tmp_path / "s").write_text('"string"')
     flags = ("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", "--mode", mode)
-    assert f"pip install 'kafkaframes[{mode}]'" in refused(*flags, "--schema", tmp_path / "s")
+    assert f"pip install 'kafkaframes[{mode}]'" in run_refused(*flags, "--schema", tmp_path / "s")
 
 
 def test_parquet_files_have_no_latest(tmp_path):
-    said = refused("orders", "-b", "127.0.0.1:9", "--to", "parquet", tmp_path / "t", "--mode", "latest")
-    assert "--to delta or --to iceberg" in said
+    message = run_refused("orders", "-b", "127.0.0.1:9", "--to", "parquet", tmp_path / "t", "--mode", "latest")
+    assert "--to delta or --to iceberg" in message
 
 
 def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
     send(broker, topic, as_json(ORDERS[:2]))
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
-    told(*flags)
-    assert "--mode was raw and is json" in refused(*flags, "--mode", "json")
+    run_json(*flags)
+    assert "--mode was raw and is json" in run_refused(*flags, "--mode", "json")
 
 
 def test_a_second_run_without_the_mode_names_the_option(broker, topic, tmp_path):
     """It used to say that the table has lost the column value."""
     send(broker, topic, as_json(ORDERS[:2]))
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
-    told(*flags, "--mode", "json")
-    message = refused(*flags)
+    run_json(*flags, "--mode", "json")
+    message = run_refused(*flags)
     assert "--mode was json and is raw" in message
     assert "column" not in message

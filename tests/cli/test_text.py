@@ -59,20 +59,22 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_command_lets_a_name_steer_the_terminal_or_stops_at_one(log, tmp_path, command):
     words = {"LOG": log, "OUT": tmp_path / "out"}
-    done = run(*(words.get(word, word) for word in command))
-    assert b"Traceback" not in done.stderr
-    assert b"Error" not in done.stderr
-    said = done.stderr + (done.stdout if "-J" not in command else b"")  # kcat's form has a record's bytes as they are
-    assert b"\x1b" not in said
-    assert b"\x07" not in said
-    assert done.returncode == (2 if command[0] == "restore" else done.returncode)
+    process = run(*(words.get(word, word) for word in command))
+    assert b"Traceback" not in process.stderr
+    assert b"Error" not in process.stderr
+    output = process.stderr + (
+        process.stdout if "-J" not in command else b""
+    )  # kcat's form has a record's bytes as they are
+    assert b"\x1b" not in output
+    assert b"\x07" not in output
+    assert process.returncode == (2 if command[0] == "restore" else process.returncode)
 
 
 def test_an_export_of_a_topic_that_is_not_utf_8_is_whole(log, tmp_path):
     only = tmp_path / "only"
     shutil.copytree(os.path.join(log, os.fsdecode(b"caf\xe9-0")), only / os.fsdecode(b"caf\xe9-0"))
-    done = run("export", only, "--to", tmp_path / "out", "--workers", "1", "--json")
-    assert json.loads(done.stdout)["records"] == 10
+    process = run("export", only, "--to", tmp_path / "out", "--workers", "1", "--json")
+    assert json.loads(process.stdout)["records"] == 10
     assert [path.parent.parent.name for path in Path(tmp_path / "out").rglob("*.parquet")] == ["topic=caf\\xe9"]
 
 
@@ -92,12 +94,12 @@ def on_a_terminal(monkeypatch, call):
         call()
         out.flush()
         monkeypatch.undo()
-    said = b""
+    output = b""
     with suppress(OSError):  # EIO: all is read, and the other end is closed
         while piece := os.read(there, 1 << 16):
-            said += piece
+            output += piece
     os.close(there)
-    return said
+    return output
 
 
 @pytest.mark.parametrize(
@@ -105,9 +107,9 @@ def on_a_terminal(monkeypatch, call):
 )
 def test_what_records_hold_does_not_steer_a_terminal(log, monkeypatch, options):
     command = ["dump-log", str(log / "plain-0" / BASE), *options]
-    said = on_a_terminal(monkeypatch, lambda: cli.main(command, standalone_mode=False))
-    assert said
-    assert b"\x1b" not in said
+    output = on_a_terminal(monkeypatch, lambda: cli.main(command, standalone_mode=False))
+    assert output
+    assert b"\x1b" not in output
 
 
 def test_pieces_that_end_within_a_character_are_shown_whole(monkeypatch):

@@ -12,7 +12,7 @@ def test_columns_are_aligned_and_an_empty_one_is_left_out(capsys):
 
 def test_text_of_others_cannot_steer_the_terminal_and_brackets_are_text(capsys):
     print_table(("name", "why"), [("a\x1b[31m", "[bold]x[/bold]")])
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert r"a\x1b[31m" in said
-    assert "[bold]x[/bold]" in said
+    output = capsys.readouterr().out
+    assert "\x1b" not in output
+    assert r"a\x1b[31m" in output
+    assert "[bold]x[/bold]" in output

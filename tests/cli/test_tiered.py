@@ -26,15 +26,15 @@ def run(*arguments):
 def test_info_asks_for_the_key_and_shows_the_log():
     with pytest.raises(LogDirError, match=r"key pair 'main': its private key is needed .*--key-file.*\.indexes"):
         run("info", MIXED / "store")
-    (said,) = map(json.loads, run("info", MIXED / "store", "--json", *KEY).splitlines())
-    (partition,) = said["partitions"]
+    (row,) = map(json.loads, run("info", MIXED / "store", "--json", *KEY).splitlines())
+    (partition,) = row["partitions"]
     assert (partition["topic"], len(partition["segments"])) == ("orders", 8)
 
 
 def test_info_says_what_is_left_out():
-    said = run("info", DIVERGED / "local", DIVERGED / "store")
-    assert said.count("left out: ") == 3
-    assert "its leader epochs are not those of the log" in said
+    output = run("info", DIVERGED / "local", DIVERGED / "store")
+    assert output.count("left out: ") == 3
+    assert "its leader epochs are not those of the log" in output
 
 
 def test_verify_reads_every_chunk(tmp_path):
@@ -46,9 +46,9 @@ def test_dump_log_prints_a_store_and_an_object(tmp_path):
     records = [json.loads(line)["offset"] for line in lines if '"type":"record"' in line]
     assert records == list(range(3090))
     (path,) = (MIXED / "store").glob("*/0/*1930-*.log")
-    printed = run("dump-log", path, *KEY)
-    assert "baseOffset: 1930" in printed
-    assert f"Dumping {str(path)[:-4]}!/orders-0/00000000000000001930.log" in printed
+    output = run("dump-log", path, *KEY)
+    assert "baseOffset: 1930" in output
+    assert f"Dumping {str(path)[:-4]}!/orders-0/00000000000000001930.log" in output
 
 
 def test_export_and_recompress_take_a_store(tmp_path):

@@ -76,9 +76,9 @@ def write(tmp_path, raw, name="x.pcap"):
 def test_an_audit_of_nothing_is_never_fine(name, tmp_path):
     path = write(tmp_path, NOTHING[name])
     as_json = ask("audit", path, "--json", "--target", "4.0.1")
-    found = json.loads(as_json.stdout)
-    assert (as_json.exit_code, found["exitStatus"], found["judged"]) == (5, 5, "nothing")
-    assert found["verdict"] != "fine"
+    report = json.loads(as_json.stdout)
+    assert (as_json.exit_code, report["exitStatus"], report["judged"]) == (5, 5, "nothing")
+    assert report["verdict"] != "fine"
     assert as_json.stdout.splitlines()[1] == ' "judged": "nothing",'
     text = ask("audit", path)
     assert text.exit_code == 5
@@ -93,12 +93,12 @@ def test_an_audit_of_nothing_is_never_fine(name, tmp_path):
 @pytest.mark.parametrize("name", NOTHING)
 def test_redact_and_report_of_nothing_have_the_status_of_damage(name, tmp_path):
     path, out, page = write(tmp_path, NOTHING[name]), tmp_path / "out.pcapng", tmp_path / "out.html"
-    redacted = ask("redact", path, "-o", out)
-    assert (redacted.exit_code, out.exists()) == (1, True)
-    assert "no call of Kafka's was found" in redacted.stderr
-    reported = ask("report", path, "-o", page)
-    assert reported.exit_code == 1
-    assert "Judged: nothing." in reported.stdout
+    redact_result = ask("redact", path, "-o", out)
+    assert (redact_result.exit_code, out.exists()) == (1, True)
+    assert "no call of Kafka's was found" in redact_result.stderr
+    report_result = ask("report", path, "-o", page)
+    assert report_result.exit_code == 1
+    assert "Judged: nothing." in report_result.stdout
     assert "Judged: nothing." in page.read_text()
 
 
@@ -106,9 +106,9 @@ def test_redact_and_report_of_nothing_have_the_status_of_damage(name, tmp_path):
 def test_what_is_judged_in_part_says_so_first(name, tmp_path):
     path = write(tmp_path, PART[name])
     as_json = ask("audit", path, "--json", "--target", "4.0.1")
-    found = json.loads(as_json.stdout)
-    assert (as_json.exit_code, found["judged"], found["verdict"]) == (0, "part", "fine")
-    assert found["unread"]
+    report = json.loads(as_json.stdout)
+    assert (as_json.exit_code, report["judged"], report["verdict"]) == (0, "part", "fine")
+    assert report["unread"]
     assert ask("audit", path, "--strict").exit_code == 5
     text = ask("audit", path)
     assert text.stdout.startswith("Judged: part. Not read: ")
@@ -120,25 +120,25 @@ def test_what_is_judged_in_part_says_so_first(name, tmp_path):
 @pytest.mark.parametrize("name", PART)
 def test_redact_and_report_in_part_have_the_status_of_damage(name, tmp_path):
     path = write(tmp_path, PART[name])
-    redacted = ask("redact", path, "-o", tmp_path / "out.pcapng")
-    assert redacted.exit_code == 1
-    assert "not read: " in redacted.stderr
-    reported = ask("report", path, "--json")
-    found = json.loads(reported.stdout)
-    assert (reported.exit_code, found["judged"], bool(found["unread"])) == (1, "part", True)
-    assert next(iter(found)) == "judged"
-    assert "Judged: part. Not read: " in reported.stderr
+    redact_result = ask("redact", path, "-o", tmp_path / "out.pcapng")
+    assert redact_result.exit_code == 1
+    assert "not read: " in redact_result.stderr
+    report_result = ask("report", path, "--json")
+    report = json.loads(report_result.stdout)
+    assert (report_result.exit_code, report["judged"], bool(report["unread"])) == (1, "part", True)
+    assert next(iter(report)) == "judged"
+    assert "Judged: part. Not read: " in report_result.stderr
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_what_is_judged_as_a_whole_is_as_before(name, tmp_path):
     path = write(tmp_path, ALL[name])
-    found = json.loads(ask("audit", path, "--json", "--strict", "--target", "4.0.1").stdout)
-    assert (found["judged"], found["verdict"], found["exitStatus"], found["unread"]) == ("all", "fine", 0, [])
+    report = json.loads(ask("audit", path, "--json", "--strict", "--target", "4.0.1").stdout)
+    assert (report["judged"], report["verdict"], report["exitStatus"], report["unread"]) == ("all", "fine", 0, [])
     assert ask("audit", path).stdout.startswith("Upgrade to ")
     assert ask("redact", path, "-o", tmp_path / "out.pcapng").exit_code == 0
     assert ask("report", path, "-o", tmp_path / "out.html").exit_code == 0
-    assert found["clients"][0]["findings"][0]["count"] == CALLS
+    assert report["clients"][0]["findings"][0]["count"] == CALLS
 
 
 def test_a_verdict_keeps_its_status_where_only_part_was_judged(tmp_path):
@@ -182,25 +182,25 @@ def test_a_foreign_file_alone_is_refused_and_among_others_reported(raw, tmp_path
     assert isinstance(ask("audit", path).exception, DecodeError)
     good = write(tmp_path, LINES, "request.log")
     for others in ([good, path], [path, good], [write(tmp_path, pcap(FRAMES)), path]):
-        found = json.loads(ask("audit", *others, "--json").stdout)
-        assert found["judged"] == "part"
-        assert [entry["file"] for entry in found["unread"]] == [str(path)]
+        report = json.loads(ask("audit", *others, "--json").stdout)
+        assert report["judged"] == "part"
+        assert [entry["file"] for entry in report["unread"]] == [str(path)]
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.99])
 def test_a_compressed_request_log_that_is_cut_is_judged_in_part(share, tmp_path):
     raw = (LOGS / "broker-3.9.1-trace-old-clients.log.gz").read_bytes()
-    found = json.loads(ask("audit", write(tmp_path, raw[: int(share * len(raw))], "request.log.gz"), "--json").stdout)
-    assert found["judged"] == "part"
-    assert any("break off" in entry["reason"] for entry in found["unread"])
+    report = json.loads(ask("audit", write(tmp_path, raw[: int(share * len(raw))], "request.log.gz"), "--json").stdout)
+    assert report["judged"] == "part"
+    assert any("break off" in entry["reason"] for entry in report["unread"])
 
 
 def test_lines_of_a_request_log_that_cannot_be_read_are_counted(tmp_path):
     bad = b'Completed request:{"requestHeader":{"requestApiKey":"x","requestApiVersion":[],"correlationId":1}}\n'
     path = write(tmp_path, LINES + bad * 3, "request.log")
-    found = json.loads(ask("audit", path, "--json").stdout)
-    assert found["judged"] == "part"
-    assert [(entry["lines"], entry["kind"]) for entry in found["unread"]] == [(3, "damaged")]
+    report = json.loads(ask("audit", path, "--json").stdout)
+    assert report["judged"] == "part"
+    assert [(entry["lines"], entry["kind"]) for entry in report["unread"]] == [(3, "damaged")]
     whole = write(tmp_path, LINES, "whole.log")
     assert json.loads(ask("audit", whole, "--json").stdout)["judged"] == "all"
     assert ask("report", path, "-o", tmp_path / "out.html").exit_code == 1
@@ -217,10 +217,10 @@ def test_a_log_directory_whose_segments_are_damaged_is_judged_in_part(tmp_path):
     segment.write_bytes(raw + bytes(4096))  # preallocated
     assert json.loads(ask("audit", logs, "--json").stdout)["judged"] == "all"
     segment.write_bytes(raw[: len(raw) - 5])
-    found = json.loads(ask("audit", logs, "--json").stdout)
-    assert found["judged"] == "part"
-    assert found["unread"][0]["file"] == str(segment)
-    assert "bytes after the last batch" in found["unread"][0]["reason"]
+    report = json.loads(ask("audit", logs, "--json").stdout)
+    assert report["judged"] == "part"
+    assert report["unread"][0]["file"] == str(segment)
+    assert "bytes after the last batch" in report["unread"][0]["reason"]
 
 
 @pytest.mark.parametrize("words", [("analyze", "records"), ("spec", "propose", "kip-636")])

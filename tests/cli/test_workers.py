@@ -29,14 +29,14 @@ def test_bars_and_notes_are_shown_unless_a_command_is_quiet(is_quiet, monkeypatc
 
     @click.command(params=[quiet_option])
     def command():
-        with monkeypatch.context() as patched:
-            patched.setattr(sys, "stderr", terminal)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", terminal)
             assert [*workers.in_order(str, [3, 4], size_of=lambda _: workers.SMALL_BYTES // 4, workers=1)] == ["3", "4"]
             note("starting")
             demand.print_progress("compiling")
 
     result = CliRunner().invoke(command, ["--quiet"] if is_quiet else [], catch_exceptions=False)
     assert result.exit_code == 0
-    shown = [word in terminal.getvalue() for word in ("reading", "starting", "compiling")]
-    assert shown == [not is_quiet] * 3
+    shown_words = [word in terminal.getvalue() for word in ("reading", "starting", "compiling")]
+    assert shown_words == [not is_quiet] * 3
     assert not demand.is_quiet

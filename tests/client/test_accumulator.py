@@ -36,13 +36,13 @@ class Gathers(RuleBasedStateMachine):
         self.futures: dict[bytes, object] = {}
         self.is_woken = False
         self.timer: float | None = None
-        self.closed = False
-        self.allowed = {"a", "b"}
-        self.patched = pytest.MonkeyPatch()
-        self.patched.setattr(module.time, "monotonic", lambda: self.now)
+        self.is_closed = False
+        self.open_topics = {"a", "b"}
+        self.monkeypatch = pytest.MonkeyPatch()
+        self.monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
 
     def teardown(self):
-        self.patched.undo()
+        self.monkeypatch.undo()
 
     @initialize(seed=st.integers(0, 99), count=st.integers(1, 3))
     def begin(self, seed, count):
@@ -50,14 +50,14 @@ class Gathers(RuleBasedStateMachine):
             bootstrap_servers="a:1", batch_size=BATCH, buffer_memory=BUFFER, linger_ms=5, metadata_max_age_ms=300_000
         )
         self.cluster = Cluster()
-        self.gathered = Accumulator(settings, self.cluster, wake=self.wake)
-        self.gathered.results = ThreadResults
-        self.gathered.may_open = lambda target: target.topic in self.allowed
-        self.gathered._random.seed(seed)
+        self.accumulator = Accumulator(settings, self.cluster, wake=self.wake)
+        self.accumulator.results = ThreadResults
+        self.accumulator.may_open = lambda target: target.topic in self.open_topics
+        self.accumulator._random.seed(seed)
         self.learn("a", count)
 
     def wake(self):
-        assert not self.gathered._lock.locked()
+        assert not self.accumulator._lock.locked()
         self.is_woken = True
 
     @rule(topic=TOPICS, count=st.integers(1, 3))
@@ -66,14 +66,14 @@ class Gathers(RuleBasedStateMachine):
 
     def learn(self, topic, count):
         """Metadata come anew, with as many partitions or more."""
-        if self.closed:
+        if self.is_closed:
             return
         before = self.cluster.topics.get(topic)
         count = max(count, len(before.partitions) if before else 1)
         partitions = {n: PartitionMetadata(n, 1, 0, (1,), (1,), ErrorCode.NONE) for n in range(count)}
         self.cluster.topics[topic] = TopicMetadata(topic, NIL_UUID, False, partitions, ErrorCode.NONE)
         self.cluster.updated_at = self.now
-        self.gathered.learn(topic)
+        self.accumulator.learn(topic)
 
     @rule(topic=TOPICS)
     def forget(self, topic):
@@ -82,7 +82,7 @@ class Gathers(RuleBasedStateMachine):
     @rule(topics=st.sets(TOPICS))
     def allow(self, topics):
         """Partitions of these topics are in the transaction."""
-        self.allowed = topics
+        self.open_topics = topics
 
     @rule(
         topic=TOPICS,
@@ -96,18 +96,18 @@ class Gathers(RuleBasedStateMachine):
 
     def add_one(self, topic, size, key, partition):
         value = b"%d" % self.number
-        used = sum(size for rows in self.waiting.values() for _, size, _ in rows) + self.gathered.built_bytes
+        used_bytes = sum(size for rows in self.waiting.values() for _, size, _ in rows) + self.accumulator.built_bytes
         self.number += 1
-        future = self.gathered.add((topic, key, value, (), partition, 0, size))
+        future = self.accumulator.add((topic, key, value, (), partition, 0, size))
         if future is None:
             return
-        assert not self.closed
-        assert used == 0 or used + size <= BUFFER
-        known = self.gathered._topics[topic]
-        (target,) = (at.target for at in known.open_batches.values() if at.values and at.values[-1] == value)
+        assert not self.is_closed
+        assert used_bytes == 0 or used_bytes + size <= BUFFER
+        topic_state = self.accumulator._topics[topic]
+        (target,) = (at.target for at in topic_state.open_batches.values() if at.values and at.values[-1] == value)
         if partition is not None or key is not None:
-            expected = partition if partition is not None else partition_of(key, len(known.targets))
-            assert target == TopicPartition(topic, expected)
+            expected_partition = partition if partition is not None else partition_of(key, len(topic_state.targets))
+            assert target == TopicPartition(topic, expected_partition)
         self.waiting.setdefault(target, []).append((value, size, self.now))
         self.futures[value] = future
 
@@ -128,14 +128,14 @@ class Gathers(RuleBasedStateMachine):
 
     def take(self, now):
         self.is_woken = False
-        taken, self.timer = self.gathered.drain(now)
-        for batch in taken:
+        drained_batches, self.timer = self.accumulator.drain(now)
+        for batch in drained_batches:
             rows = self.waiting[batch.target]
             assert batch.values == [value for value, _, _ in rows[: len(batch.values)]]
             assert batch.size == sum(size for _, size, _ in rows[: len(batch.values)])
             assert batch.size <= BATCH or len(batch.values) == 1
             del rows[: len(batch.values)]
-            self.gathered.built_bytes += batch.size
+            self.accumulator.built_bytes += batch.size
             batch.results.finish([PartResult(0, len(batch.values), self.number)])
             offsets = [self.futures.pop(value).result(0).offset for value in batch.values]
             assert offsets == list(range(self.number, self.number + len(offsets)))
@@ -143,12 +143,12 @@ class Gathers(RuleBasedStateMachine):
             assert all(now - rows[0][2] < LINGER_S for rows in self.waiting.values() if rows)
 
     @rule()
-    def answered(self):
-        self.gathered.built_bytes = 0
+    def answer_all(self):
+        self.accumulator.built_bytes = 0
 
     @rule()
     def hasten(self):
-        self.gathered.end_linger()
+        self.accumulator.end_linger()
         self.take(self.now)
         assert not any(self.waiting.values())
 
@@ -156,17 +156,17 @@ class Gathers(RuleBasedStateMachine):
     @rule()
     def close(self):
         """As the producer does: what gathers is dropped, then nothing is taken."""
-        for batch in self.gathered.close():
+        for batch in self.accumulator.close():
             batch.results.drop(NetworkError("closed"))
             for value in batch.values:
                 assert isinstance(self.futures.pop(value).exception(0), NetworkError)
         self.waiting.clear()
-        self.closed = True
+        self.is_closed = True
 
     @invariant()
     def counts_what_gathers(self):
         if self.number:
-            assert self.gathered.size_bytes == sum(size for rows in self.waiting.values() for _, size, _ in rows)
+            assert self.accumulator.size_bytes == sum(size for rows in self.waiting.values() for _, size, _ in rows)
 
     @invariant()
     def somebody_comes_for_what_gathers(self):

@@ -148,8 +148,8 @@ CALLS = {
 
 def test_brokers_that_are_away_when_work_begins_are_waited_for():
     """librdkafka, Java and franz-go wait; kafka-python raises NoBrokersAvailable (dpkp/kafka-python#1308)."""
-    with Broker() as gone:
-        port = gone.port
+    with Broker() as closed_address:
+        port = closed_address.port
     results = {}
 
     def run(name):

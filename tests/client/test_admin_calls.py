@@ -194,21 +194,21 @@ def test_a_change_of_voters_or_brokers_is_sent_again_as_in_java(name, code, scen
     call = CALLS[name]
     cls = message_class(f"{call.api}Response")
     responses = [cls(error_code=ErrorCode[code]), cls()]
-    sent = []
+    sent_bodies = []
 
     async def respond(broker, body):
-        sent.append(body)
-        return responses[len(sent) - 1]
+        sent_bodies.append(body)
+        return responses[len(sent_bodies) - 1]
 
     monkeypatch.setattr(admin._twin._cluster, "request", respond)
     error = error_of(call, admin, scene)
     if code in call.retriable:
         assert error is None
-        assert len(sent) == 2
+        assert len(sent_bodies) == 2
     else:
         assert isinstance(error, BrokerError)
         assert error.code is ErrorCode[code]
-        assert len(sent) == 1
+        assert len(sent_bodies) == 1
 
 
 # ---- groups of each type --------------------------------------------------------------------------------------------

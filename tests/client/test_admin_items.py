@@ -240,15 +240,15 @@ def test_each_method_with_several_items_is_tested():
 
 @pytest.mark.parametrize("name", MIXED)
 def test_a_bad_item_fails_alone(name, admin):
-    mixed = MIXED[name]
+    mixed_call = MIXED[name]
     with pytest.raises(PartialFailureError) as failure:
-        mixed.call(admin)
+        mixed_call.call(admin)
     results = failure.value.results
-    assert results.keys() == {mixed.good, mixed.bad}
-    assert not isinstance(results[mixed.good], Exception)
-    assert results[mixed.bad].code is ErrorCode[mixed.code]
-    assert failure.value.code is ErrorCode[mixed.code]
-    assert mixed.is_done(admin)
+    assert results.keys() == {mixed_call.good, mixed_call.bad}
+    assert not isinstance(results[mixed_call.good], Exception)
+    assert results[mixed_call.bad].code is ErrorCode[mixed_call.code]
+    assert failure.value.code is ErrorCode[mixed_call.code]
+    assert mixed_call.is_done(admin)
 
 
 def test_an_except_of_the_class_of_all_errors_catches_a_partial_failure(admin):

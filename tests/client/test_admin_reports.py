@@ -130,9 +130,9 @@ def test_offsets_of_a_share_group_are_asked_at_the_group_coordinator(broker, adm
 def test_log_directories_of_the_other_brokers_are_known_if_one_is_starting(broker):
     """akhq#1490: one broker that was registered but not ready hid the sizes of all topics."""
     rule = broker.on("DescribeLogDirs", client_id="limited", node_id=2).ignore()
-    limited = Admin(broker.bootstrap_servers, client_id="limited", default_api_timeout_ms=2_000)
-    with limited, rule, pytest.raises(PartialFailureError) as failure:
-        limited.describe_log_dirs()
+    limited_admin = Admin(broker.bootstrap_servers, client_id="limited", default_api_timeout_ms=2_000)
+    with limited_admin, rule, pytest.raises(PartialFailureError) as failure:
+        limited_admin.describe_log_dirs()
     assert sorted(failure.value.results) == [0, 1, 2]
     assert list(failure.value.errors) == [2]
 

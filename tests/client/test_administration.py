@@ -76,12 +76,12 @@ def topic(admin):
     return name
 
 
-def reads(read, expected, patience_s=30):
+def reads(read, expected_result, patience_s=30):
     """Assert the final result of a call: brokers of a KRaft cluster apply a change shortly after the response."""
     deadline = time.monotonic() + patience_s
-    while (result := read()) != expected and time.monotonic() < deadline:
+    while (result := read()) != expected_result and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert result == expected
+    assert result == expected_result
 
 
 # ---- results for each item ------------------------------------------------------------------------------------------
@@ -93,18 +93,18 @@ def test_values_are_returned_if_all_items_succeed():
 
 def test_the_error_of_the_only_item_is_raised_as_it_is():
     error = AuthorizationError("no", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    with pytest.raises(AuthorizationError) as raised:
+    with pytest.raises(AuthorizationError) as error_info:
         require_success({"a": error})
-    assert raised.value is error
+    assert error_info.value is error
 
 
 def test_a_partial_failure_has_the_results_of_all_items():
     error = BrokerError("no", ErrorCode.INVALID_REQUEST)
-    with pytest.raises(PartialFailureError, match="1 of 2 items failed; the first: no") as raised:
+    with pytest.raises(PartialFailureError, match="1 of 2 items failed; the first: no") as error_info:
         require_success({"a": 1, "b": error})
-    assert raised.value.results == {"a": 1, "b": error}
-    assert raised.value.errors == {"b": error}
-    assert raised.value.code is ErrorCode.INVALID_REQUEST
+    assert error_info.value.results == {"a": 1, "b": error}
+    assert error_info.value.errors == {"b": error}
+    assert error_info.value.code is ErrorCode.INVALID_REQUEST
 
 
 # ---- access rules ---------------------------------------------------------------------------------------------------
@@ -151,10 +151,10 @@ def test_a_rule_that_no_broker_stores_is_rejected_before_it_is_sent(admin, bindi
 def test_one_rejected_rule_leaves_the_others_and_both_results_are_known(admin):
     good = AclBinding("topic", f"good-{uuid4().hex[:6]}", "User:dave", "read")
     bad = AclBinding("topic", "bad", "dave", "read")  # not a principal
-    with pytest.raises(PartialFailureError) as raised:
+    with pytest.raises(PartialFailureError) as error_info:
         admin.create_acls([good, bad])
-    assert raised.value.results[good] is None
-    assert list(raised.value.errors) == [bad]
+    assert error_info.value.results[good] is None
+    assert list(error_info.value.errors) == [bad]
     reads(lambda: admin.describe_acls(AclFilter(principal="User:dave")), [good])
 
 
@@ -201,9 +201,9 @@ def test_a_user_with_scram_credentials_can_log_in_until_they_are_deleted():
 
 def test_the_change_of_one_user_fails_and_the_others_take_effect(admin):
     good, weak = ScramCredential("erin", "x"), ScramCredential("frank", "x", iterations=10)
-    with pytest.raises(PartialFailureError) as raised:
+    with pytest.raises(PartialFailureError) as error_info:
         admin.alter_user_scram_credentials([good, weak])
-    assert list(raised.value.errors) == ["frank"]
+    assert list(error_info.value.errors) == ["frank"]
     reads(lambda: list(admin.describe_user_scram_credentials()), ["erin"])
     with pytest.raises(OptionError, match="mechanism 'PLAIN' does not exist"):
         admin.alter_user_scram_credentials([ScramCredential("erin", "x", mechanism="PLAIN")])
@@ -221,8 +221,8 @@ def test_quotas_are_set_described_and_removed(admin):
             address: {"connection_creation_rate": 5.0},
         }
     )
-    expected = {alice: {"producer_byte_rate": 1024.0, "request_percentage": 50.0}}
-    reads(lambda: admin.describe_client_quotas(user="alice", strict=True), expected)
+    expected_quotas = {alice: {"producer_byte_rate": 1024.0, "request_percentage": 50.0}}
+    reads(lambda: admin.describe_client_quotas(user="alice", strict=True), expected_quotas)
     assert set(admin.describe_client_quotas(user=ANY_ENTITY)) == {alice, default, both}
     assert admin.describe_client_quotas(user=DEFAULT_ENTITY) == {default: {"consumer_byte_rate": 2e6}}
     assert admin.describe_client_quotas(ip="10.0.0.1") == {address: {"connection_creation_rate": 5.0}}
@@ -242,9 +242,9 @@ def test_a_quota_needs_an_entity_and_a_setting_that_brokers_know(admin):
     with pytest.raises(OptionError, match="ANY_ENTITY is for conditions"):
         admin.alter_client_quotas({QuotaEntity(user=ANY_ENTITY): {"producer_byte_rate": 1.0}})
     good, bad = QuotaEntity(user="gina"), QuotaEntity(user="hugo")
-    with pytest.raises(PartialFailureError) as raised:
+    with pytest.raises(PartialFailureError) as error_info:
         admin.alter_client_quotas({good: {"producer_byte_rate": 1.0}, bad: {"producer_bite_rate": 1.0}})
-    assert list(raised.value.errors) == [bad]
+    assert list(error_info.value.errors) == [bad]
     reads(lambda: admin.describe_client_quotas(user="gina"), {good: {"producer_byte_rate": 1.0}})
     admin.alter_client_quotas({good: {"producer_byte_rate": None}})
 
@@ -256,14 +256,14 @@ def test_a_preferred_leader_is_elected_after_its_node_returns(cluster):
     broker, admin = cluster
     admin.create_topics([NewTopic("elections", num_partitions=1, replication_factor=3)])
     partition = TopicPartition("elections", 0)
-    preferred = admin.describe_topics(["elections"])["elections"].partitions[0].replicas[0]
+    preferred_leader = admin.describe_topics(["elections"])["elections"].partitions[0].replicas[0]
     assert admin.elect_leaders([partition]) == {partition: False}
-    broker.stop_node(preferred)
-    broker.start_node(preferred)
-    if admin.describe_topics(["elections"])["elections"].partitions[0].leader != preferred:
+    broker.stop_node(preferred_leader)
+    broker.start_node(preferred_leader)
+    if admin.describe_topics(["elections"])["elections"].partitions[0].leader != preferred_leader:
         assert admin.elect_leaders([partition]) == {partition: True}
     leaders = admin.describe_topics(["elections"])["elections"].partitions[0].leader
-    assert leaders == preferred
+    assert leaders == preferred_leader
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         admin.elect_leaders([TopicPartition("missing", 0)])
     with pytest.raises(OptionError, match="election type 'best' does not exist"):
@@ -280,9 +280,9 @@ def test_partitions_are_reassigned_to_other_brokers(cluster):
     assert all(isinstance(one, PartitionReassignment) for one in reassignments.values())
     assert set(partitions[0].replicas) == {2, 0}
     assert set(partitions[1].replicas) == {1}
-    with pytest.raises(PartialFailureError) as raised:
+    with pytest.raises(PartialFailureError) as error_info:
         admin.alter_partition_reassignments({first: [0, 99], TopicPartition("missing", 0): [1], second: [0]})
-    assert set(raised.value.errors) == {first, TopicPartition("missing", 0)}
+    assert set(error_info.value.errors) == {first, TopicPartition("missing", 0)}
     with pytest.raises(BrokerError, match="NO_REASSIGNMENT_IN_PROGRESS"):
         admin.alter_partition_reassignments({second: None})
 
@@ -297,9 +297,9 @@ def test_log_directories_show_the_size_of_each_replica(servers, admin, topic):
     assert len(sizes) == 1
     assert next(iter(sizes.values())) >= 5000
     replica = Replica(topic, 1, node.node_id)
-    (found,) = admin.describe_replica_log_dirs([replica]).values()
-    assert list(found) == list(sizes)
-    assert not next(iter(found.values())).is_future
+    (replica_info,) = admin.describe_replica_log_dirs([replica]).values()
+    assert list(replica_info) == list(sizes)
+    assert not next(iter(replica_info.values())).is_future
     with pytest.raises(BrokerError, match="LOG_DIR_NOT_FOUND"):
         admin.alter_replica_log_dirs({replica: "/missing"})
     with pytest.raises(BrokerError, match="BROKER_ID_NOT_REGISTERED"):
@@ -419,10 +419,10 @@ def test_what_transactions_do_not_exist_is_an_error_by_name(admin, topic):
         admin.describe_transactions(["missing"])
     with pytest.raises(OptionError, match="does not know 'Lost'"):
         admin.list_transactions(states=["Lost"])
-    known = TopicPartition(topic, 0)
-    with pytest.raises(PartialFailureError) as raised:
-        admin.describe_producers([known, TopicPartition(topic, 99)])
-    assert raised.value.results[known] == []
+    known_partition = TopicPartition(topic, 0)
+    with pytest.raises(PartialFailureError) as error_info:
+        admin.describe_producers([known_partition, TopicPartition(topic, 99)])
+    assert error_info.value.results[known_partition] == []
 
 
 # ---- groups ---------------------------------------------------------------------------------------------------------
@@ -517,9 +517,9 @@ def test_the_asyncio_client_returns_the_same(servers, topic):
     ],
 )
 def test_without_rights_each_method_raises(strangers_admin, call):
-    with pytest.raises((AuthorizationError, BrokerError)) as raised:
+    with pytest.raises((AuthorizationError, BrokerError)) as error_info:
         call(strangers_admin)
-    error = raised.value
+    error = error_info.value
     assert "AUTHORIZATION_FAILED" in str(error), error
 
 

@@ -66,13 +66,13 @@ def test_a_table_goes_in_and_comes_out(servers, topic, codec, record_format):
     if codec == "zstd" and record_format < 2:
         pytest.skip("zstd came with format 2")
     with Producer(servers, compression_type=codec, record_format=record_format, batch_size=2_000) as producer:
-        written = producer.send_arrow(TABLE, topic=topic)
-    found = read_all(servers, topic)
-    assert sum(written["count"].to_pylist()) == found.num_rows == 1000
+        written_batches = producer.send_arrow(TABLE, topic=topic)
+    table = read_all(servers, topic)
+    assert sum(written_batches["count"].to_pylist()) == table.num_rows == 1000
     for partition in range(3):
-        keys = {bytes(one) for one in found.filter(pa.compute.equal(found["partition"], partition))["key"].to_pylist()}
+        keys = {bytes(one) for one in table.filter(pa.compute.equal(table["partition"], partition))["key"].to_pylist()}
         assert all(partition_of(key, 3) == partition for key in keys)
-    values = [value.decode() for value in found["value"].to_pylist()]
+    values = [value.decode() for value in table["value"].to_pylist()]
     assert sorted(values) == sorted(TABLE["value"].to_pylist())
 
 
@@ -94,12 +94,12 @@ def test_no_partition_is_left_out_where_metadata_are_dropped_meanwhile(servers, 
 
     async def partitions():
         async with AsyncConsumer(servers) as consumer:
-            known, wait_for = consumer._cluster.cluster.topics, consumer._cluster.topic
+            cached_topics, wait_for = consumer._cluster.cluster.topics, consumer._cluster.topic
 
             async def wait_and_drop_others(name):
                 await wait_for(name)
-                for other in known.keys() - {name}:
-                    del known[other]
+                for other in cached_topics.keys() - {name}:
+                    del cached_topics[other]
 
             consumer._cluster.topic = wait_and_drop_others
             return await consumer.partitions_for(topic, f"{topic}-more")
@@ -110,8 +110,8 @@ def test_no_partition_is_left_out_where_metadata_are_dropped_meanwhile(servers, 
 def test_tables_that_are_queued_are_written_in_that_order(servers):
     with Producer(servers, batch_size=200) as producer:
         tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(20)]
-        written = [producer.queue_arrow(table, topic="made-by-the-first") for table in tables]
-        assert sum(sum(one.result()["count"].to_pylist()) for one in written) == 20 * 99
+        futures = [producer.queue_arrow(table, topic="made-by-the-first") for table in tables]
+        assert sum(sum(one.result()["count"].to_pylist()) for one in futures) == 20 * 99
     values = [value.decode() for value in read_all(servers, "made-by-the-first")["value"].to_pylist()]
     assert values == [f"{n}-{m}" for n in range(20) for m in range(99)]
 
@@ -164,8 +164,8 @@ def test_the_end_of_a_transaction_waits_for_tables_that_are_queued(servers, topi
             for table in tables:
                 producer.queue_arrow(table, topic=topic)
             producer.commit_transaction() if commits else producer.abort_transaction()
-    committed = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
-    assert committed == values_in_order(10, 99)
+    committed_values = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
+    assert committed_values == values_in_order(10, 99)
 
 
 def test_a_transaction_without_some_rows_of_a_table_is_not_committed(servers, topic):
@@ -199,13 +199,13 @@ def test_a_producer_starts_once_however_many_calls_come_at_once(servers, topic):
 
 def test_records_one_by_one_with_headers_and_where_they_went(servers, topic):
     with Producer(servers, linger_ms=0) as producer:
-        sent = [producer.send(topic, b"%d" % n, partition=1, headers=[("h", b"x"), ("n", None)]) for n in range(5)]
-        assert [one.result().offset for one in sent] == [0, 1, 2, 3, 4]
+        futures = [producer.send(topic, b"%d" % n, partition=1, headers=[("h", b"x"), ("n", None)]) for n in range(5)]
+        assert [one.result().offset for one in futures] == [0, 1, 2, 3, 4]
     with Consumer(servers) as consumer:
         consumer.assign({TopicPartition(topic, 1): 2})
-        found = consumer.poll(60_000)
-        assert [one.offset for one in found] == [2, 3, 4]
-        assert found[0].headers == (("h", b"x"), ("n", None))
+        records = consumer.poll(60_000)
+        assert [one.offset for one in records] == [2, 3, 4]
+        assert records[0].headers == (("h", b"x"), ("n", None))
 
 
 def test_transactions_are_read_committed_or_not_at_all(servers, topic):
@@ -215,8 +215,8 @@ def test_transactions_are_read_committed_or_not_at_all(servers, topic):
             producer.send(topic, b"%d" % n, partition=0)
             producer.flush()
             producer.commit_transaction() if n % 2 else producer.abort_transaction()
-    committed = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
-    assert committed == [b"1", b"3"]
+    committed_values = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
+    assert committed_values == [b"1", b"3"]
     assert len(read_all(servers, topic)) == 4
 
 
@@ -243,18 +243,18 @@ def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits
         for number, (partition, sequence) in enumerate([(0, 0), (1, 0), (0, 1)]):
             task = Producer(servers, transactional_id=topic)
             shared_transaction.join(task, identity)
-            shared_transaction.send_numbered(task, [numbered(topic, partition, sequence, b"%d" % number)])
+            shared_transaction.send_numbered(task, [number_record(topic, partition, sequence, b"%d" % number)])
             with pytest.raises(OptionError, match="who has joined a transaction writes batches that were given"):
                 task.send(topic, b"without a sequence", partition=partition).result()
             with pytest.raises(OptionError, match="only the producer that began a transaction can end it"):
                 task.commit_transaction()
             task.close()
         driver.commit_transaction() if commits else driver.abort_transaction()
-    found = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
-    assert sorted(found) == ([b"0", b"1", b"2"] if commits else [])
+    committed_values = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
+    assert sorted(committed_values) == ([b"0", b"1", b"2"] if commits else [])
 
 
-def numbered(topic, partition, sequence, value):
+def number_record(topic, partition, sequence, value):
     return Numbered(TopicPartition(topic, partition), sequence, list(build_apart({"value": [value]})))
 
 
@@ -268,14 +268,14 @@ def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():
             task = Producer(servers, transactional_id="shared")
             shared_transaction.join(task, shared_transaction.share(driver))
             shared_transaction.add_partitions(driver, [TopicPartition("t", 0)])
-            shared_transaction.send_numbered(task, [numbered("t", 0, 0, b"0")])
+            shared_transaction.send_numbered(task, [number_record("t", 0, 0, b"0")])
             for node in (1, 2):  # one of them is the coordinator
                 broker.stop_node(node)
             back = [threading.Timer(0.3, broker.start_node, [node]) for node in (1, 2)]
             for one in back:
                 one.start()
             shared_transaction.add_partitions(driver, [TopicPartition("t", 1)])
-            shared_transaction.send_numbered(task, [numbered("t", 1, 0, b"1")])
+            shared_transaction.send_numbered(task, [number_record("t", 1, 0, b"1")])
             task.close()
             driver.commit_transaction()
             for one in back:
@@ -288,9 +288,9 @@ def test_a_record_that_a_fenced_producer_cannot_add_to_its_transaction_is_not_wa
         first.begin_transaction()
         shared_transaction.share(first)  # the form of the protocol in which partitions are added before the first write
         with Producer(servers, transactional_id=topic):
-            sent = first.send(topic, b"late", partition=0)
+            future = first.send(topic, b"late", partition=0)
             with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
-                sent.result()
+                future.result()
         with pytest.raises(BrokerError):
             first.abort_transaction()
 
@@ -303,16 +303,16 @@ def test_two_members_share_a_group_and_one_takes_over(servers, topic):
         first, second = AsyncConsumer(servers, **settings), AsyncConsumer(servers, **settings)
         await first.subscribe(topic)
         await second.subscribe(topic)
-        seen = 0
+        seen_count = 0
         places = [f"{topic}-{n}" for n in range(3)]
 
         def is_shared() -> bool:
             one, other = first.assignment(), second.assignment()
             return bool(one and other) and sorted(map(str, one + other)) == places
 
-        while seen < 1000 or not is_shared():
+        while seen_count < 1000 or not is_shared():
             tables = await asyncio.gather(first.fetch_arrow(50), second.fetch_arrow(50))
-            seen += sum(map(len, tables))
+            seen_count += sum(map(len, tables))
         await first.commit()
         await first.close()
         while len(second.assignment()) < 3:
@@ -366,9 +366,9 @@ def test_an_old_consumer_reads_up_to_the_first_batch_that_it_does_not_support(se
     with Consumer(servers, formats=(1,)) as consumer:
         consumer.assign({partition: 0})
         assert [record.value for record in consumer.poll(60_000)] == [b"0", b"1"]
-        with pytest.raises(UnsupportedFormatError) as raised:
+        with pytest.raises(UnsupportedFormatError) as error_info:
             consumer.poll(60_000)
-        error = raised.value
+        error = error_info.value
         assert (error.partition, error.offset, error.record_format) == (f"{topic}-0", 2, 2)
         assert error.supported_formats == (1,)
         consumer.seek(partition, 0)
@@ -411,10 +411,10 @@ def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
         with Consumer(servers, api_version=release, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("t", 0)])
             assert [one.value for one in consumer.poll(60_000)] == [b"value"]
-        spoken = {entry.api: entry.version for entry in broker.journal}
-    assert "ApiVersions" not in spoken
-    served = releases.release(release).apis()
-    assert all(served[catalog.api(api).key].accepted_versions.contains(version) for api, version in spoken.items())
+        versions_by_api = {entry.api: entry.version for entry in broker.journal}
+    assert "ApiVersions" not in versions_by_api
+    served_apis = releases.release(release).apis()
+    assert all(served_apis[catalog.api(api).key].accepted_versions.contains(version) for api, version in versions_by_api.items())
 
 
 def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():
@@ -470,17 +470,20 @@ def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topi
         while consumer._twin._positions.stuck_error() is None:  # the broker says that there is no such offset
             time.sleep(0.01)
         consumer.assign({place: 0})
-        fetched = consumer.fetch(60_000)
-        assert fetched is not None
-        assert fetched.fetch_offset == 0
+        fetched_batches = consumer.fetch(60_000)
+        assert fetched_batches is not None
+        assert fetched_batches.fetch_offset == 0
 
 
 def test_a_consumer_asks_for_nothing_behind_an_end(topic_with_ends):
     broker, place = topic_with_ends
     with Consumer(broker.bootstrap_servers) as consumer:
         consumer.assign({place: 0}, ends={place: 5})
-        fetched = consumer.fetch(60_000)
-        assert (fetched.fetch_offset, fetched.next_offset) == (0, 10)  # the batch reaches beyond the end
+        fetched_batches = consumer.fetch(60_000)
+        assert (fetched_batches.fetch_offset, fetched_batches.next_offset) == (
+            0,
+            10,
+        )  # the batch reaches beyond the end
         assert consumer.fetch(50) is None
         consumer.seek(place, 2)  # the end stays
         assert consumer.fetch(60_000).fetch_offset == 2
@@ -516,27 +519,32 @@ def test_answers_that_are_held_stay_as_they_are_when_more_is_fetched(servers, to
     with Producer(servers) as producer:
         producer.send_arrow(rows, topic=topic)
     for keep in (2, 100):
-        held = []
+        held_batches = []
         with Consumer(servers, auto_offset_reset="earliest", max_partition_fetch_bytes=200_000) as consumer:
             consumer.assign([(topic, 0)])
             while consumer.position((topic, 0)) < 2000:
-                fetched = consumer.fetch(60_000)
-                held = [*held, (fetched, bytes(fetched.data))][-keep:]
-        assert all(len(data) > 100_000 for _, data in held[:-1])
-        assert all(fetched.data == data for fetched, data in held)
-        values = [row for fetched, _ in held for part in fetched.read(["value"]) for row in part.column(0).to_pylist()]
+                fetched_batches = consumer.fetch(60_000)
+                held_batches = [*held_batches, (fetched_batches, bytes(fetched_batches.data))][-keep:]
+        assert all(len(data) > 100_000 for _, data in held_batches[:-1])
+        assert all(fetched_batches.data == data for fetched_batches, data in held_batches)
+        values = [
+            row
+            for fetched_batches, _ in held_batches
+            for part in fetched_batches.read(["value"])
+            for row in part.column(0).to_pylist()
+        ]
         assert values == rows["value"].to_pylist()[-len(values) :]
 
 
 def test_each_request_has_its_own_time_to_be_answered():
     """A later request may have less patience than an earlier one; what is late ends the connection, all at once."""
 
-    gone = asyncio.Event()
+    is_gone = asyncio.Event()
 
     async def say_nothing(reader, writer):
         await reader.read()
         writer.close()
-        gone.set()
+        is_gone.set()
 
     async def run():
         async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
@@ -551,7 +559,7 @@ def test_each_request_has_its_own_time_to_be_answered():
                 with pytest.raises(NetworkError, match="did not answer ListGroupsRequest in 200 ms"):
                     await waiting
             assert not connection.is_usable
-            await gone.wait()
+            await is_gone.wait()
 
     asyncio.run(run())
 
@@ -575,8 +583,8 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
         polled = []
         while len(polled) < 120:
             polled += consumer.poll(60_000, max_records=7)
-            decoded = [records for _, entry in consumer._twin._positions._arrivals for records in entry._opened_records]
-            assert sum(records.unread_count for records in decoded) < 40
+            open_records = [records for _, entry in consumer._twin._positions._arrivals for records in entry._opened_records]
+            assert sum(records.unread_count for records in open_records) < 40
         assert [one.offset for one in polled] == list(range(120))
 
 
@@ -589,8 +597,8 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
             consumer.partitions_for("t")
             consumer.commit({places[1]: CommittedOffset(5, metadata="here")})
             assert consumer.committed(places) == {places[1]: CommittedOffset(5, metadata="here")}
-            asked = broker.journal.requests("OffsetFetch")[-1], broker.journal.requests("OffsetCommit")[-1]
-            assert [call.version for call in asked] == [10, 10]
+            requests = broker.journal.requests("OffsetFetch")[-1], broker.journal.requests("OffsetCommit")[-1]
+            assert [call.version for call in requests] == [10, 10]
             admin.delete_topics(["t"])  # made anew: its id is another, and what was known of it is forgotten
             admin.create_topics([NewTopic(name="t", num_partitions=2)])
             assert consumer.committed(places) == {}
@@ -598,20 +606,20 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
 
 
 @pytest.mark.parametrize(
-    ("protocol", "said"),
+    ("protocol", "message"),
     [
         ("SSL", r"ended the TLS handshake; is this port one for TLS\? \(security.protocol is SSL\)"),
         ("PLAINTEXT", r"nothing yet \(security.protocol is PLAINTEXT; brokers before 0.10 need `api_version`\)"),
     ],
 )
 @pytest.mark.parametrize("resets", [False, True], ids=["ends", "resets"])
-def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(protocol, said, resets):
+def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(protocol, message, resets):
     """Whoever listens there closes the connection at the first bytes, as brokers do that take them for broken.
 
     Where bytes are left unread that resets it.
     """
 
-    gone = asyncio.Event()
+    is_gone = asyncio.Event()
 
     async def hang_up(reader, writer):
         await reader.read(1 << 16)
@@ -621,14 +629,14 @@ def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(p
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
-        gone.set()
+        is_gone.set()
 
     async def run():
         async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
             settings = ClientSettings(bootstrap_servers=f"{host}:{port}", security_protocol=protocol)
-            with pytest.raises(NetworkError, match=f"{host}:{port} .*{said}"):
+            with pytest.raises(NetworkError, match=f"{host}:{port} .*{message}"):
                 await Connection.open(host, port, settings)
-            await gone.wait()
+            await is_gone.wait()
 
     asyncio.run(run())

@@ -23,32 +23,32 @@ MEMBERS = st.dictionaries(
 
 @given(st.sampled_from(sorted(set(ASSIGNORS) - {"cooperative-sticky"})), MEMBERS, COUNTS)
 def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, members, counts):
-    found = ASSIGNORS[name](members, counts)
-    given_out = [one for partitions in found.values() for one in partitions]
-    wanted = {
+    assignment = ASSIGNORS[name](members, counts)
+    given_out = [one for partitions in assignment.values() for one in partitions]
+    wanted_partitions = {
         TopicPartition(topic, one)
         for topic, count in counts.items()
         if any(topic in member.topics for member in members.values())
         for one in range(count)
     }
-    assert sorted(map(str, given_out)) == sorted(map(str, wanted))
-    assert all(one.topic in members[member].topics for member, partitions in found.items() for one in partitions)
+    assert sorted(map(str, given_out)) == sorted(map(str, wanted_partitions))
+    assert all(one.topic in members[member].topics for member, partitions in assignment.items() for one in partitions)
 
 
 @given(st.integers(1, 6), st.integers(0, 20), st.randoms(use_true_random=False))
 def test_sticky_is_even_and_a_second_time_moves_nothing(count, partitions, random):
-    owned = {f"m{place}": [] for place in range(count)}
+    owned_partitions = {f"m{place}": [] for place in range(count)}
     for one in range(partitions):
-        owned[random.choice(sorted(owned))].append(TopicPartition("a", one))
-    members = {name: Member(frozenset("a"), tuple(all_), 1) for name, all_ in owned.items()}
-    found = assign_sticky(members, {"a": partitions})
-    sizes = [len(one) for one in found.values()]
+        owned_partitions[random.choice(sorted(owned_partitions))].append(TopicPartition("a", one))
+    members = {name: Member(frozenset("a"), tuple(all_), 1) for name, all_ in owned_partitions.items()}
+    assignment = assign_sticky(members, {"a": partitions})
+    sizes = [len(one) for one in assignment.values()]
     assert max(sizes) - min(sizes) <= 1
-    moved = sum(one not in members[name].owned_partitions for name, all_ in found.items() for one in all_)
+    moved_count = sum(one not in members[name].owned_partitions for name, all_ in assignment.items() for one in all_)
     share = partitions // count
-    assert moved <= sum(max(len(all_) - share, 0) for all_ in owned.values())
-    again = {name: Member(frozenset("a"), tuple(all_), 2) for name, all_ in found.items()}
-    assert assign_sticky(again, {"a": partitions}) == found
+    assert moved_count <= sum(max(len(all_) - share, 0) for all_ in owned_partitions.values())
+    again = {name: Member(frozenset("a"), tuple(all_), 2) for name, all_ in assignment.items()}
+    assert assign_sticky(again, {"a": partitions}) == assignment
 
 
 def test_of_two_that_claim_a_partition_the_newer_generation_keeps_it():

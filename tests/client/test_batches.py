@@ -12,11 +12,11 @@ ROWS = [{"key": b"k%d" % n, "value": b"v" * n, "timestamp": 1_000 + n} for n in 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_stamp_is_what_the_builder_would_have_written(codec):
     plain = build_records(ROWS, codec=codec)
-    wanted = build_records(
+    expected_batch = build_records(
         ROWS, codec=codec, producer_id=7, producer_epoch=3, base_sequence=2**31 - 5, transactional=True
     )
-    assert stamp_batch(plain, Producer(7, 3), 2**31 - 5, transactional=True) == wanted
-    assert stamp_batch(wanted, Producer(), -1, transactional=False) == plain
+    assert stamp_batch(plain, Producer(7, 3), 2**31 - 5, transactional=True) == expected_batch
+    assert stamp_batch(expected_batch, Producer(), -1, transactional=False) == plain
 
 
 def test_pieces_begin_at_offset_0_and_hold_every_record():

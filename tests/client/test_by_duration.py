@@ -50,13 +50,14 @@ def test_with_only_older_records_it_begins_at_the_end(broker):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "expected_ms"),
     [("PT1H", HOUR_MS), ("pt1h", HOUR_MS), ("P1D", 24 * HOUR_MS), ("PT0S", 0), ("P1DT1M0.25S", 24 * HOUR_MS + 60_250)],
 )
-def test_durations(text, expected):
-    assert parse_duration(text) == expected
+def test_durations(text, expected_ms):
+    assert parse_duration(text) == expected_ms
     assert (
-        ConsumerSettings(bootstrap_servers="h:1", auto_offset_reset=f"by_duration:{text}").reset_duration_ms == expected
+        ConsumerSettings(bootstrap_servers="h:1", auto_offset_reset=f"by_duration:{text}").reset_duration_ms
+        == expected_ms
     )
 
 

@@ -72,22 +72,22 @@ def test_work_that_goes_on_while_a_client_is_closed_ends_in_a_network_error(brok
             small = {} if work == "list_topics" else {"buffer_memory": 50_000}
             client = (Admin if work == "list_topics" else Producer)(broker.bootstrap_servers, **small)
             WORK[work](client)
-        ended = []
+        errors = []
 
-        def run(client=client, ended=ended):
+        def run(client=client, errors=errors):
             try:
                 while True:
                     WORK[work](client)
             except BaseException as error:
-                ended.append(error)
+                errors.append(error)
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         time.sleep(attempt * 0.01)
         client.close()
         thread.join(60)
-        assert ended, "still waits"
-        assert isinstance(ended[0], NetworkError), ended[0]
+        assert errors, "still waits"
+        assert isinstance(errors[0], NetworkError), errors[0]
 
 
 def test_every_record_of_a_closed_producer_has_a_result(broker):
@@ -214,8 +214,8 @@ def test_waiting_in_a_callback_is_an_error_at_once_that_names_it(broker):
             ):
                 try:
                     call()
-                except OptionError as raised:
-                    errors[name] = str(raised)
+                except OptionError as closing_error:
+                    errors[name] = str(closing_error)
 
         producer.send("t", b"x", on_delivery=call_back)
         producer.flush()
@@ -236,13 +236,13 @@ def test_a_slow_callback_does_not_hold_up_the_producer(broker):
 
 
 def test_a_callback_of_a_future_may_send_too(broker):
-    sent = []
+    futures = []
     with Producer(broker.bootstrap_servers) as producer:
         future = producer.send("t", b"x")
-        future.add_done_callback(lambda _: sent.append(producer.send("never-seen-before", b"y")))
+        future.add_done_callback(lambda _: futures.append(producer.send("never-seen-before", b"y")))
         producer.flush()
         producer.flush()
-        assert sent[0].result(60).topic == "never-seen-before"
+        assert futures[0].result(60).topic == "never-seen-before"
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -330,9 +330,9 @@ def test_a_client_of_the_parent_is_an_error_in_a_child_at_once(broker, work):
         consumer.assign([("t", 0)])
         clients = {"poll": consumer, "list_topics": admin}
         call = {"result": lambda: waiting.result()}.get(work, lambda: WORK[work](clients.get(work, producer)))
-        said = in_child(call)
-        assert said.startswith("OptionError")
-        assert "created before fork()" in said
+        message = in_child(call)
+        assert message.startswith("OptionError")
+        assert "created before fork()" in message
         in_child(lambda: (producer.close(), consumer.close(), admin.close()))  # does nothing
         producer.flush()
         assert waiting.result(60)
@@ -360,8 +360,8 @@ assert sent.exception() is None
 """
     before = len(broker.records("t"))
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
-    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=True)
-    lines = [line for line in ended.stderr.splitlines() if "fork() may lead to deadlocks" not in line]
+    process = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=True)
+    lines = [line for line in process.stderr.splitlines() if "fork() may lead to deadlocks" not in line]
     assert [line for line in lines if "pid = os.fork()" not in line] == ["child", "parent"]
     assert len(broker.records("t")) == before + 1
 
@@ -372,11 +372,11 @@ assert sent.exception() is None
 @pytest.mark.parametrize("kind", ["on_delivery", "add_done_callback"])
 def test_a_slow_on_delivery_holds_send_back_when_buffer_memory_is_full(broker, kind):
     """Java completes a batch's callbacks before it releases the batch's memory (``Sender.completeBatch``)."""
-    may_go, called = threading.Event(), []
+    may_go, calls = threading.Event(), []
 
     def delivered(*_):
         may_go.wait(60)
-        called.append(1)
+        calls.append(1)
 
     def send(producer):
         if kind == "on_delivery":
@@ -386,21 +386,21 @@ def test_a_slow_on_delivery_holds_send_back_when_buffer_memory_is_full(broker, k
 
     settings = {"buffer_memory": 50_000, "batch_size": 5_000, "max_block_ms": 500}
     with Producer(broker.bootstrap_servers, **settings) as producer:
-        sent = 0
+        sent_count = 0
         try:
-            while sent < 1_000:
+            while sent_count < 1_000:
                 send(producer)
-                sent += 1
+                sent_count += 1
         except NetworkError as error:
             assert re.search("`max_block_ms`.*`on_delivery` has not returned", str(error))  # noqa: PT017
-        assert sent <= 120  # in flight, and then in callbacks
+        assert sent_count <= 120  # in flight, and then in callbacks
         may_go.set()
         producer.flush()
         for _ in range(200):
             send(producer)
         producer.flush()
         assert producer._accumulator.callback_bytes == 0
-    assert len(called) == sent + 200
+    assert len(calls) == sent_count + 200
 
 
 def test_an_on_delivery_that_sends_does_not_wait_for_its_own_memory(broker):
@@ -417,15 +417,15 @@ def test_an_on_delivery_that_sends_does_not_wait_for_its_own_memory(broker):
 
 
 def test_records_that_are_dropped_release_their_memory(broker):
-    called = []
+    calls = []
     with Producer(broker.bootstrap_servers, transactional_id="dropped", linger_ms=60_000) as producer:
         for _ in range(3):
             producer.begin_transaction()
-            producer.send("t", b"x" * 1_000, on_delivery=lambda error, record: called.append(error))
+            producer.send("t", b"x" * 1_000, on_delivery=lambda error, record: calls.append(error))
             producer.abort_transaction()
         assert producer._accumulator.callback_bytes == 0
-    assert len(called) == 3
-    assert all(isinstance(error, KafkaframesError) for error in called)
+    assert len(calls) == 3
+    assert all(isinstance(error, KafkaframesError) for error in calls)
 
 
 # ------------------------------------------------------------------------------------------------- loops and threads

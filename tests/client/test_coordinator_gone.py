@@ -12,31 +12,31 @@ from kafkaframes.client.metadata import Broker
 
 
 @pytest.fixture
-def gone():
+def unreachable_broker():
     """Return a broker whose port nobody listens on."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield Broker(7, *bound.getsockname())
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        yield Broker(7, *free_socket.getsockname())
 
 
-async def group(servers: str, gone: Broker) -> None:
+async def group(servers: str, unreachable_broker: Broker) -> None:
     async with AsyncAdmin(servers, default_api_timeout_ms=10_000) as admin:
         await admin.create_topics(["t"])
         target = TopicPartition("t", 0)
-        admin._cluster._coordinators[GROUP, "g"] = gone
+        admin._cluster._coordinators[GROUP, "g"] = unreachable_broker
         await admin.alter_group_offsets("g", {target: 5})
-        admin._cluster._coordinators[GROUP, "g"] = gone
+        admin._cluster._coordinators[GROUP, "g"] = unreachable_broker
         assert (await admin.group_offsets("g"))[target].offset == 5
 
 
-async def transaction(servers: str, gone: Broker) -> None:
+async def transaction(servers: str, unreachable_broker: Broker) -> None:
     producer = AsyncProducer(servers, transactional_id="x", default_api_timeout_ms=10_000)
-    producer._cluster._coordinators[TRANSACTION, "x"] = gone
+    producer._cluster._coordinators[TRANSACTION, "x"] = unreachable_broker
     async with producer:
         assert producer.producer.producer_id >= 0
 
 
 @pytest.mark.parametrize("ask", [group, transaction])
-def test_a_coordinator_that_is_gone_is_looked_for_anew(ask, gone):
+def test_a_coordinator_that_is_gone_is_looked_for_anew(ask, unreachable_broker):
     with OurBroker() as running:
-        asyncio.run(ask(running.bootstrap_servers, gone))
+        asyncio.run(ask(running.bootstrap_servers, unreachable_broker))

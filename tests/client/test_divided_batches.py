@@ -49,18 +49,20 @@ ONE = {"max_in_flight_requests_per_connection": 1}  # without idempotence, only 
     "settings", [{}, {"enable_idempotence": False, **ONE}, {"acks": 1, **ONE}, {"compression_type": "zstd"}]
 )
 def test_each_record_of_a_batch_that_is_too_large_is_written_once_and_in_order(broker, topic, settings):
-    sent = values(40)
+    sent_values = values(40)
     with Producer(broker.bootstrap_servers, linger_ms=1_000, batch_size=15_000, **settings) as producer:
-        futures = [producer.send(topic, value, partition=0) for value in sent]
+        futures = [producer.send(topic, value, partition=0) for value in sent_values]
         producer.flush()
         assert [future.result(60).offset for future in futures] == list(range(40))
-    assert values_in(broker, topic) == sent
+    assert values_in(broker, topic) == sent_values
 
 
 def test_a_record_that_does_not_fit_by_itself_fails_alone(broker, topic):
-    sent, calls = [*values(5), os.urandom(LIMIT), *values(5)], []
+    sent_values, calls = [*values(5), os.urandom(LIMIT), *values(5)], []
     with Producer(broker.bootstrap_servers, linger_ms=1_000) as producer:
-        futures = [producer.send(topic, value, on_delivery=lambda *given: calls.append(given)) for value in sent]
+        futures = [
+            producer.send(topic, value, on_delivery=lambda *arguments: calls.append(arguments)) for value in sent_values
+        ]
         producer.flush()
         errors = [future.exception(60) for future in futures]
         assert [error for error in errors if error is not None] == [errors[5]]
@@ -69,7 +71,7 @@ def test_a_record_that_does_not_fit_by_itself_fails_alone(broker, topic):
         assert errors[5].code == ErrorCode.MESSAGE_TOO_LARGE
         assert [error for error, _ in calls] == errors
         assert producer.send(topic, b"next").result(60).offset == 10
-    assert values_in(broker, topic) == [*sent[:5], *sent[6:], b"next"]
+    assert values_in(broker, topic) == [*sent_values[:5], *sent_values[6:], b"next"]
 
 
 def test_on_an_event_loop_too(broker, topic):
@@ -85,33 +87,33 @@ def test_on_an_event_loop_too(broker, topic):
 
 
 def test_a_table_has_a_row_for_each_part_that_was_written(broker, topic):
-    sent = values(40)
+    sent_values = values(40)
     with Producer(broker.bootstrap_servers, batch_size=15_000) as producer:
-        written = producer.send_arrow(pa.table({"value": sent}), topic=topic).to_pydict()
-    assert sum(written["count"]) == 40
-    starts = [sum(written["count"][:row]) for row in range(len(written["count"]))]
-    assert written["base_offset"] == starts
-    assert values_in(broker, topic) == sent
+        written_rows = producer.send_arrow(pa.table({"value": sent_values}), topic=topic).to_pydict()
+    assert sum(written_rows["count"]) == 40
+    starts = [sum(written_rows["count"][:row]) for row in range(len(written_rows["count"]))]
+    assert written_rows["base_offset"] == starts
+    assert values_in(broker, topic) == sent_values
 
 
 def test_batches_given_as_bytes_are_built_again_and_counted(broker, topic):
-    sent = values(30)
-    data = build_records({"value": sent[:29], "timestamp": list(range(29))}, codec="lz4", batch_bytes=100_000)
-    small = build_records({"value": sent[29:], "timestamp": [29]})
+    sent_values = values(30)
+    data = build_records({"value": sent_values[:29], "timestamp": list(range(29))}, codec="lz4", batch_bytes=100_000)
+    small = build_records({"value": sent_values[29:], "timestamp": [29]})
     with Producer(broker.bootstrap_servers) as producer:
         result = producer.send_batches(TopicPartition(topic, 0), data + small)
     assert (result, result.divided_count) == ([0, 29], 1)
-    assert values_in(broker, topic) == sent
+    assert values_in(broker, topic) == sent_values
     assert [record.timestamp for record in broker.records(topic)] == list(range(30))
 
 
 def test_in_a_transaction_all_parts_are_committed(broker, topic):
-    sent = values(20)
+    sent_values = values(20)
     with Producer(broker.bootstrap_servers, transactional_id=topic, linger_ms=1_000) as producer:
         producer.begin_transaction()
-        for value in sent:
+        for value in sent_values:
             producer.send(topic, value)
-        producer.send_arrow(pa.table({"value": sent}), topic=topic)
+        producer.send_arrow(pa.table({"value": sent_values}), topic=topic)
         producer.commit_transaction()
         producer.begin_transaction()
         producer.send(topic, os.urandom(LIMIT))
@@ -123,10 +125,10 @@ def test_in_a_transaction_all_parts_are_committed(broker, topic):
         producer.commit_transaction()
     with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([(topic, 0)])
-        found = []
-        while found[-1:] != [b"last"]:
-            found += [record.value for record in consumer.poll(1_000)]
-    assert found == [*sent, *sent, b"last"]
+        read_values = []
+        while read_values[-1:] != [b"last"]:
+            read_values += [record.value for record in consumer.poll(1_000)]
+    assert read_values == [*sent_values, *sent_values, b"last"]
 
 
 def test_the_topics_next_batches_are_no_larger_than_what_was_accepted(broker, topic):
@@ -151,29 +153,29 @@ def test_the_topics_next_batches_are_no_larger_than_what_was_accepted(broker, to
 
 @pytest.mark.parametrize("first", ["NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"])
 def test_a_batch_whose_first_attempt_may_have_been_written_is_divided_too(broker, topic, first):
-    sent = values(20)
+    sent_values = values(20)
     with (
         broker.on("Produce", topic=topic).error(first).once(),
         Producer(broker.bootstrap_servers, linger_ms=1_000) as producer,
     ):
-        futures = [producer.send(topic, value) for value in sent]
+        futures = [producer.send(topic, value) for value in sent_values]
         producer.flush()
         assert [future.result(60).offset for future in futures] == list(range(20))
-    assert values_in(broker, topic) == sent
+    assert values_in(broker, topic) == sent_values
 
 
 def test_old_message_sets_are_divided():
-    sent = values(20)
+    sent_values = values(20)
     for release, codec in (("0.9.0", "none"), ("0.10.2", "gzip")):
         with Broker(broker_release=release) as old:
             old.create_topic("small", 1, max_message_bytes=LIMIT)
             with Producer(
                 old.bootstrap_servers, api_version=release, linger_ms=1_000, compression_type=codec, **ONE
             ) as producer:
-                futures = [producer.send("small", value) for value in sent]
+                futures = [producer.send("small", value) for value in sent_values]
                 producer.flush()
                 assert [future.result(60).offset for future in futures] == list(range(20))
-            assert values_in(old, "small") == sent
+            assert values_in(old, "small") == sent_values
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -31,11 +31,11 @@ METHODS = dict(public_methods())
 
 @pytest.mark.parametrize("name", tables.CLIENT_SETTINGS)
 def test_every_setting_has_a_meaning(name):
-    settings, declared = tables.CLIENT_SETTINGS[name]
-    meanings = tables.meanings_of(declared)
+    settings, settings_type = tables.CLIENT_SETTINGS[name]
+    meanings = tables.meanings_of(settings_type)
     page = (ROOT / "docs" / "client-settings.md").read_text()
-    shared = {field.name for field in fields(tables.ClientSettings)} if name != "client" else set()
-    own = {field.name for field in fields(settings)} - shared - {"bootstrap_servers"}
+    common_settings = {field.name for field in fields(tables.ClientSettings)} if name != "client" else set()
+    own = {field.name for field in fields(settings)} - common_settings - {"bootstrap_servers"}
     assert own == set(meanings)
     assert [setting for setting in own if f"| `{setting}` |" not in page] == []
 
@@ -53,7 +53,7 @@ def test_every_public_method_has_a_docstring(name):
 CLASSES = [name for name in client.__all__ if inspect.isclass(getattr(client, name))]
 
 
-def undescribed(names, docstring):
+def find_undescribed(names, docstring):
     """Return the names without an entry ``name: ...`` in a docstring."""
     return [name for name in names if f"{name}:" not in docstring]
 
@@ -67,17 +67,17 @@ def test_every_argument_of_a_public_method_is_described(name):
     arguments = [
         argument for argument in inspect.signature(METHODS[name]).parameters if argument not in ("self", "cls")
     ]
-    assert undescribed(arguments, inspect.getdoc(METHODS[name])) == []
+    assert find_undescribed(arguments, inspect.getdoc(METHODS[name])) == []
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_field_of_a_public_record_class_is_described(name):
     cls = getattr(client, name)
-    assert undescribed(fields_of(cls), inspect.getdoc(cls)) == []
+    assert find_undescribed(fields_of(cls), inspect.getdoc(cls)) == []
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if name.endswith(("Producer", "Consumer", "Admin"))])
 def test_every_argument_of_a_client_constructor_is_described(name):
     cls = getattr(client, name)
     if not fields_of(cls):
-        assert undescribed(("bootstrap_servers", "options"), inspect.getdoc(cls.__init__)) == []
+        assert find_undescribed(("bootstrap_servers", "options"), inspect.getdoc(cls.__init__)) == []

@@ -12,54 +12,54 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ONE, OTHER = UUID(int=1), UUID(int=2)
 
 
-def asked(offset: int, topic_id: UUID = ONE) -> FetchFields:
+def request_at(offset: int, topic_id: UUID = ONE) -> FetchFields:
     return FetchFields(offset, 100, 0, topic_id)
 
 
-def established() -> FetchSession:
+def establish_session() -> FetchSession:
     session = FetchSession()
-    assert session.next_request({A: asked(0), B: asked(0)}, by_id=True)[:3] == (0, 0, [A, B])
+    assert session.next_request({A: request_at(0), B: request_at(0)}, by_id=True)[:3] == (0, 0, [A, B])
     session.update(7)
     return session
 
 
 def test_only_what_has_changed_is_told():
-    session = established()
-    assert session.next_request({A: asked(5), B: asked(0)}, by_id=True) == (7, 1, [A], {})
+    session = establish_session()
+    assert session.next_request({A: request_at(5), B: request_at(0)}, by_id=True) == (7, 1, [A], {})
     session.update(7)
-    assert session.next_request({A: asked(5)}, by_id=True) == (7, 2, [], {B: ONE})
+    assert session.next_request({A: request_at(5)}, by_id=True) == (7, 2, [], {B: ONE})
     session.update(7)
-    assert session.next_request({A: asked(5), B: asked(0)}, by_id=True) == (7, 3, [B], {})
+    assert session.next_request({A: request_at(5), B: request_at(0)}, by_id=True) == (7, 3, [B], {})
 
 
 def test_a_topic_that_was_made_anew_is_told_anew():
-    session = established()
-    request = session.next_request({A: asked(0, OTHER), B: asked(0)}, by_id=True)
+    session = establish_session()
+    request = session.next_request({A: request_at(0, OTHER), B: request_at(0)}, by_id=True)
     assert (request.listed_partitions, request.removed_partitions) == ([A], {A: ONE})
 
 
 def test_a_lost_session_is_replaced_and_a_full_cache_is_no_session():
-    session = established()
+    session = establish_session()
     session.reset()
-    assert session.next_request({A: asked(5)}, by_id=True) == (7, 0, [A], {})
+    assert session.next_request({A: request_at(5)}, by_id=True) == (7, 0, [A], {})
     session.update(0)
-    assert session.next_request({A: asked(5)}, by_id=True) == (0, 0, [A], {})
+    assert session.next_request({A: request_at(5)}, by_id=True) == (0, 0, [A], {})
     session.update(8)
-    assert session.next_request({A: asked(5)}, by_id=False) == (8, 0, [A], {})
+    assert session.next_request({A: request_at(5)}, by_id=False) == (8, 0, [A], {})
 
 
 def test_the_last_epoch_is_followed_by_the_first():
-    session = established()
+    session = establish_session()
     session.epoch = 2**31 - 1
     session.update(7)
     assert session.epoch == 1
 
 
 def read(consumer: Consumer, count: int) -> list[bytes]:
-    found = []
-    while len(found) < count:
-        found += [one.value for one in consumer.poll(60_000)]
-    return found
+    batches = []
+    while len(batches) < count:
+        batches += [one.value for one in consumer.poll(60_000)]
+    return batches
 
 
 @pytest.mark.parametrize("slots", ["1000", "0"])

@@ -22,14 +22,14 @@ def marker(offset: int, producer: int, *, commit: bool) -> bytes:
     return build_end_transaction(offset, commit=commit, timestamp=1, producer_id=producer, producer_epoch=0)
 
 
-def offsets(fetched: FetchedBatches) -> list[int]:
-    return [offset for found in fetched.read(["offset"]) for offset in found.column(0).to_pylist()]
+def offsets(fetched_batches: FetchedBatches) -> list[int]:
+    return [offset for table in fetched_batches.read(["offset"]) for offset in table.column(0).to_pylist()]
 
 
 def test_a_batch_that_begins_before_the_offset_and_one_that_is_cut_off():
-    fetched = FetchedBatches(PLACE, 1, batch(0) + batch(2) + batch(4)[:-1])
-    assert offsets(fetched) == [1, 2, 3]
-    assert fetched.next_offset == 4
+    fetched_batches = FetchedBatches(PLACE, 1, batch(0) + batch(2) + batch(4)[:-1])
+    assert offsets(fetched_batches) == [1, 2, 3]
+    assert fetched_batches.next_offset == 4
     assert FetchedBatches(PLACE, 9, batch(0)[:-1]).next_offset == 9
 
 
@@ -50,11 +50,11 @@ def test_read_committed_leaves_out_what_was_aborted_and_only_that():
 
 
 def test_a_format_that_the_consumer_does_not_read():
-    fetched = FetchedBatches(PLACE, 0, batch(0, magic=0) + batch(2, magic=1))
-    assert fetched.select_formats((0, 1)) is fetched
-    assert fetched.select_formats((0,)).next_offset == 2
+    fetched_batches = FetchedBatches(PLACE, 0, batch(0, magic=0) + batch(2, magic=1))
+    assert fetched_batches.select_formats((0, 1)) is fetched_batches
+    assert fetched_batches.select_formats((0,)).next_offset == 2
     with pytest.raises(UnsupportedFormatError, match="t-0"):
-        fetched.select_formats((1,))
+        fetched_batches.select_formats((1,))
 
 
 def test_damage_is_an_error_that_names_partition_and_position():

@@ -43,10 +43,10 @@ def test_errors_of_a_partition_are_raised_where_a_retry_cannot_help(code):
 
 def test_a_consumer_reads_from_the_replica_that_its_leader_names_and_from_the_leader_where_that_fails():
     """KIP-392: the preferred replica is read until an error, and until its time is over."""
-    asked: list[int] = []
+    node_ids: list[int] = []
 
     def watch(request: Request) -> None:
-        asked.append(request.session.node_id)
+        node_ids.append(request.session.node_id)
 
     settings = {"auto_offset_reset": "none", "retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
     with (
@@ -65,30 +65,30 @@ def test_a_consumer_reads_from_the_replica_that_its_leader_names_and_from_the_le
             consumer.assign({("t", 0): 0})
             read(b"first")
             read(b"second")
-        assert asked[:2] == [1, 2]  # the leader sends it on
-        assert set(asked[1:]) == {2}
+        assert node_ids[:2] == [1, 2]  # the leader sends it on
+        assert set(node_ids[1:]) == {2}
         for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE):
-            asked.clear()
+            node_ids.clear()
             refusal = (
                 broker.on("Fetch", partition=0).answer(lambda request, code=code: of_partitions(request, code)).once()
             )
             with refusal, broker.on("Fetch").call(watch):
                 read(b"the fetch behind it names the partition, and is refused")
-                broker.wait_for(lambda: consumer.poll(5) == [] and 1 in asked and asked[-1] == 2)
-            assert asked[asked.index(1) :][:2] == [1, 2]
+                broker.wait_for(lambda: consumer.poll(5) == [] and 1 in node_ids and node_ids[-1] == 2)
+            assert node_ids[node_ids.index(1) :][:2] == [1, 2]
         broker.stop_node(2)
         read(b"without it")
 
 
 def test_a_preferred_replica_is_left_after_metadata_max_age():
-    asked: list[int] = []
+    node_ids: list[int] = []
     with Broker(cluster=Cluster(2, ["a", "b"])) as broker, Producer(broker.bootstrap_servers) as producer:
         broker.create_topic("t", partitions=1)
         broker.move_leader("t", 0, 1)
         producer.send("t", b"first").result()
-        broker.on("Fetch").call(lambda request: asked.append(request.session.node_id))
+        broker.on("Fetch").call(lambda request: node_ids.append(request.session.node_id))
         settings = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 50, "fetch_max_wait_ms": 10}
         with Consumer(broker.bootstrap_servers, client_rack="b", **settings) as consumer:
             consumer.assign([("t", 0)])
-            broker.wait_for(lambda: consumer.poll(20) is not None and asked.count(1) > 2)
-        assert 2 in asked
+            broker.wait_for(lambda: consumer.poll(20) is not None and node_ids.count(1) > 2)
+        assert 2 in node_ids

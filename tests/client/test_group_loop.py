@@ -59,16 +59,16 @@ def read(broker, consumer, count):
 
 @PROTOCOLS
 def test_a_handler_slower_than_the_session_keeps_its_partitions(protocol, broker):
-    revoked = []
+    revoked_partitions = []
     with consumer_of(broker, protocol) as consumer:
-        consumer.subscribe("t", on_revoke=revoked.extend)
+        consumer.subscribe("t", on_revoke=revoked_partitions.extend)
         assert read(broker, consumer, 10) == list(range(10))
         member = consumer.group_metadata()
         time.sleep(2)  # handling the records, for several sessions
         assert consumer.group_metadata().member_id == member.member_id
         consumer.commit()
         assert consumer.poll(100) == []
-        assert revoked == []
+        assert revoked_partitions == []
         assert consumer.committed([ONE])[ONE].offset == 10
 
 
@@ -111,9 +111,9 @@ def test_each_next_of_an_iteration_is_a_poll(broker):
 def test_an_iteration_gives_partitions_up_between_two_records(broker):
     """Another member joins while the first has hundreds of decoded records left."""
     fill(broker, 1, 500)
-    revoked = threading.Event()
+    is_revoked = threading.Event()
     with consumer_of(broker) as consumer, consumer_of(broker) as other:
-        consumer.subscribe("t", on_revoke=lambda _: revoked.set())
+        consumer.subscribe("t", on_revoke=lambda _: is_revoked.set())
         joiner = None
         count = 0
         for _ in consumer:
@@ -122,7 +122,7 @@ def test_an_iteration_gives_partitions_up_between_two_records(broker):
                 other.subscribe("t")
                 joiner = threading.Thread(target=lambda: read(broker, other, 1))
                 joiner.start()
-            if revoked.is_set():
+            if is_revoked.is_set():
                 break
             time.sleep(0.01)
         assert count < 500
@@ -211,14 +211,14 @@ def test_on_assign_may_seek(protocol, broker):
 
 @PROTOCOLS
 def test_close_and_unsubscribe_call_on_revoke(protocol, broker):
-    revoked = []
+    revoked_partitions = []
     for end in (Consumer.unsubscribe, Consumer.close):
         with consumer_of(broker, protocol) as consumer:
-            consumer.subscribe("t", on_revoke=lambda partitions: revoked.append(sorted(partitions)))
+            consumer.subscribe("t", on_revoke=lambda partitions: revoked_partitions.append(sorted(partitions)))
             broker.wait_for(lambda: consumer.poll(50) is not None and len(consumer.assignment()) == 2)
             end(consumer)
-            assert revoked.pop() == [ONE, TWO]
-        assert revoked == []
+            assert revoked_partitions.pop() == [ONE, TWO]
+        assert revoked_partitions == []
 
 
 @PROTOCOLS
@@ -276,17 +276,22 @@ def test_a_pause_in_a_loop_takes_effect_at_the_next_record(broker):
     fill(broker, 1, 3)
     with consumer_of(broker) as consumer:
         consumer.assign({ONE: 0})
-        seen = []
+        positions = []
         for record in consumer:
-            seen.append((record.partition, record.offset))
-            if len(seen) == 2:
+            positions.append((record.partition, record.offset))
+            if len(positions) == 2:
                 consumer.assign({ONE: 2, TWO: 0})
                 consumer.pause(ONE)
-            if seen[-1] == (1, 2):
+            if positions[-1] == (1, 2):
                 consumer.resume(ONE)
             if record.offset == 9:
                 break
-    assert seen == [(0, 0), (0, 1), *((1, offset) for offset in range(3)), *((0, offset) for offset in range(2, 10))]
+    assert positions == [
+        (0, 0),
+        (0, 1),
+        *((1, offset) for offset in range(3)),
+        *((0, offset) for offset in range(2, 10)),
+    ]
 
 
 def test_poll_fetch_arrow_fetch_and_iteration_share_one_position(broker):
@@ -299,9 +304,11 @@ def test_poll_fetch_arrow_fetch_and_iteration_share_one_position(broker):
         assert consumer.fetch_arrow(60_000)["offset"].to_pylist() == list(range(3, 10))
         consumer.seek(ONE, 0)
         assert next(iteration).offset == 0
-        fetched = consumer.fetch(60_000)
-        assert (fetched.fetch_offset, fetched.next_offset) == (1, 10)
-        assert [row for part in fetched.read(["offset"]) for row in part.column(0).to_pylist()] == list(range(1, 10))
+        fetched_batches = consumer.fetch(60_000)
+        assert (fetched_batches.fetch_offset, fetched_batches.next_offset) == (1, 10)
+        assert [row for part in fetched_batches.read(["offset"]) for row in part.column(0).to_pylist()] == list(
+            range(1, 10)
+        )
         assert consumer.poll(50) == []
 
 
@@ -343,13 +350,13 @@ def test_a_subscribed_topic_that_is_created_later_is_read(protocol, broker):
 @PROTOCOLS
 def test_a_deleted_topic_is_revoked_and_the_others_go_on(protocol, broker):
     broker.create_topic("gone")
-    revoked = []
+    revoked_partitions = []
     with consumer_of(broker, protocol) as consumer, Admin(broker.bootstrap_servers) as admin:
-        consumer.subscribe(["t", "gone"], on_revoke=revoked.extend)
+        consumer.subscribe(["t", "gone"], on_revoke=revoked_partitions.extend)
         read(broker, consumer, 10)
         admin.delete_topics(["gone"])
         broker.wait_for(lambda: consumer.poll(50) is not None and sorted(consumer.assignment()) == [ONE, TWO])
-        assert TopicPartition("gone", 0) in revoked
+        assert TopicPartition("gone", 0) in revoked_partitions
         fill(broker, 1, 1)
         assert read(broker, consumer, 1) == [0]
 

@@ -16,7 +16,7 @@ from kafkaframes.client.cluster import GROUP
 from kafkaframes.errors import BrokerError
 
 PARTITIONS = 3
-MOST_MEMBERS = 3
+MAX_MEMBERS = 3
 STEPS = 40
 SEEDS = 2 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 60
 KINDS = {
@@ -35,16 +35,16 @@ class Schedule:
         self.servers, self.name = servers, name
         self.settings = settings
         self.members: list[AsyncConsumer] = []
-        self.written = dict.fromkeys(range(PARTITIONS), 0)
-        self.seen: dict[int, set[int]] = {partition: set() for partition in self.written}
-        self.committed = dict.fromkeys(self.written, 0)
+        self.written_counts = dict.fromkeys(range(PARTITIONS), 0)
+        self.seen_offsets: dict[int, set[int]] = {partition: set() for partition in self.written_counts}
+        self.committed_offsets = dict.fromkeys(self.written_counts, 0)
 
     async def run(self) -> None:
         async with AsyncAdmin(self.servers) as self.admin, AsyncProducer(self.servers) as self.producer:
             try:
                 steps = [self.write, self.come, self.go, self.poll, self.poll, self.poll, self.commit]
                 if "group_protocol" not in self.settings:
-                    steps.append(self.put_out)
+                    steps.append(self.remove_member)
                 for _ in range(STEPS):
                     await self.random.choice(steps)()
                     await self.check()
@@ -56,10 +56,10 @@ class Schedule:
         partition = self.random.randrange(PARTITIONS)
         for _ in range(self.random.randint(1, 5)):
             await (await self.producer.send(self.name, b"x", partition=partition))
-            self.written[partition] += 1
+            self.written_counts[partition] += 1
 
     async def come(self) -> None:
-        if len(self.members) < MOST_MEMBERS:
+        if len(self.members) < MAX_MEMBERS:
             often = {"heartbeat_interval_ms": 30, "auto_commit_interval_ms": self.random.choice([1, 60_000])}
             soon = {"session_timeout_ms": 1_000, "max_poll_interval_ms": 5_000, "fetch_max_wait_ms": 10}
             many = {"max_poll_records": self.random.choice([1, 3, 500])}
@@ -73,11 +73,11 @@ class Schedule:
             member = self.members.pop(self.random.randrange(len(self.members)))
             await member.close(commit=self.random.random() < 0.5)
 
-    async def put_out(self) -> None:
+    async def remove_member(self) -> None:
         """As an operator does, or the end of a session."""
-        known = [one for one in self.members if one.group_metadata().member_id]
-        if known:
-            member = self.random.choice(known).group_metadata()
+        joined_members = [one for one in self.members if one.group_metadata().member_id]
+        if joined_members:
+            member = self.random.choice(joined_members).group_metadata()
             cluster = self.admin._cluster
             cls = cluster.settings.message("LeaveGroupRequest")
             body = cls(group_id=self.name, members=[cls.MemberIdentity(member_id=member.member_id)])
@@ -85,11 +85,11 @@ class Schedule:
 
     async def poll(self) -> None:
         if self.members:
-            await self.polled(self.random.choice(self.members))
+            await self.poll_member(self.random.choice(self.members))
 
-    async def polled(self, member: AsyncConsumer) -> None:
+    async def poll_member(self, member: AsyncConsumer) -> None:
         for record in await member.poll(self.random.choice([0, 20])):
-            self.seen[record.partition].add(record.offset)
+            self.seen_offsets[record.partition].add(record.offset)
 
     async def commit(self) -> None:
         if self.members:
@@ -107,12 +107,16 @@ class Schedule:
                     raise
 
     async def check(self) -> None:
-        targets = [TopicPartition(self.name, partition) for partition in self.written]
+        targets = [TopicPartition(self.name, partition) for partition in self.written_counts]
         for target, entry in (await self.admin.group_offsets(self.name, targets)).items():
             partition = target.partition
-            assert entry.offset >= self.committed[partition], f"{target}: back from {self.committed[partition]}"
-            assert self.seen[partition] >= set(range(entry.offset)), f"{target}: committed before it was handed out"
-            self.committed[partition] = entry.offset
+            assert entry.offset >= self.committed_offsets[partition], (
+                f"{target}: back from {self.committed_offsets[partition]}"
+            )
+            assert self.seen_offsets[partition] >= set(range(entry.offset)), (
+                f"{target}: committed before it was handed out"
+            )
+            self.committed_offsets[partition] = entry.offset
 
     async def settle(self) -> None:
         """Poll by turns until all was read, and each partition has one reader."""
@@ -122,13 +126,15 @@ class Schedule:
         async with asyncio.timeout(60):
             while not self.is_settled():
                 for member in self.members:
-                    await self.polled(member)
+                    await self.poll_member(member)
                 await self.check()
 
     def is_settled(self) -> bool:
-        held = sorted(entry.partition for member in self.members for entry in member.assignment())
-        whole = all(self.seen[partition] == set(range(count)) for partition, count in self.written.items())
-        return whole and held == sorted(self.written)
+        assigned_partitions = sorted(entry.partition for member in self.members for entry in member.assignment())
+        whole = all(
+            self.seen_offsets[partition] == set(range(count)) for partition, count in self.written_counts.items()
+        )
+        return whole and assigned_partitions == sorted(self.written_counts)
 
 
 @pytest.fixture(scope="module")

@@ -58,8 +58,8 @@ class Recorder:
         values = [value + self.name.encode() for value in table.column("value").to_pylist()]
         return table.set_column(table.schema.get_field_index("value"), "value", pa.array(values, pa.binary()))
 
-    def on_acknowledgement_table(self, written, error):
-        self._note("on_acknowledgement_table", written, error)
+    def on_acknowledgement_table(self, result, error):
+        self._note("on_acknowledgement_table", result, error)
 
     def on_consume(self, records):
         self._note("on_consume", records)
@@ -101,7 +101,7 @@ class Observer:
         self.count += len(records)
 
 
-def stored_values(broker, topic) -> list[bytes]:
+def read_stored_values(broker, topic) -> list[bytes]:
     return sorted(record.value for number in range(2) for record in broker.records(topic, number))
 
 
@@ -130,7 +130,7 @@ def send(request, broker, topic):
 def test_interceptors_are_called_in_order_each_with_the_record_of_the_one_before(broker, topic, send):
     first, second = Recorder("a"), Recorder("b")
     metadata = send([b"1", "2"], interceptors=[first, second])
-    assert stored_values(broker, topic) == [b"1ab", b"2ab"]
+    assert read_stored_values(broker, topic) == [b"1ab", b"2ab"]
     assert [record.value for record in first.of("on_send")] == [b"1", b"2"]  # text is encoded already
     assert [record.value for record in second.of("on_send")] == [b"1a", b"2a"]
     assert first.of("on_acknowledgement") == second.of("on_acknowledgement") == [(entry, None) for entry in metadata]
@@ -153,7 +153,7 @@ def test_an_interceptor_that_fails_is_logged_and_the_record_of_the_one_before_is
     last = Recorder("c")
     with caplog.at_level(logging.ERROR, "kafkaframes.client"):
         send([b"1"], interceptors=[Recorder("a"), Failing(result), last])
-    assert stored_values(broker, topic) == [b"1ac"]
+    assert read_stored_values(broker, topic) == [b"1ac"]
     assert "interceptor Failing failed in on_send" in caplog.text
     assert [error for _, error in last.of("on_acknowledgement")] == [None]
 
@@ -161,7 +161,7 @@ def test_an_interceptor_that_fails_is_logged_and_the_record_of_the_one_before_is
 def test_none_leaves_a_record_unchanged(broker, topic, send):
     observer = Observer()
     send([b"1", b"2"], interceptors=[observer])
-    assert (stored_values(broker, topic), observer.count) == ([b"1", b"2"], 2)
+    assert (read_stored_values(broker, topic), observer.count) == ([b"1", b"2"], 2)
 
 
 def test_a_function_adds_headers(broker, topic, send):
@@ -257,10 +257,10 @@ def queue_table(producer, table, topic):
 def test_tables_are_intercepted_as_a_whole(broker, topic, write):
     recorder = Recorder()
     with Producer(broker.bootstrap_servers, interceptors=[recorder, Failing(pa.table({"value": [b"x"]}))]) as producer:
-        written = write(producer, pa.table({"value": [b"1", b"2"]}), topic=topic)
+        result = write(producer, pa.table({"value": [b"1", b"2"]}), topic=topic)
         producer.flush()
-    assert stored_values(broker, topic) == [b"1a", b"2a"]
-    assert recorder.of("on_acknowledgement_table") == [(written, None)]
+    assert read_stored_values(broker, topic) == [b"1a", b"2a"]
+    assert recorder.of("on_acknowledgement_table") == [(result, None)]
     assert recorder.threads["on_send_table"] is threading.current_thread()
 
 
@@ -269,13 +269,13 @@ def test_the_async_producer_intercepts_tables_and_reports_their_errors(broker, t
 
     async def run():
         async with AsyncProducer(broker.bootstrap_servers, interceptors=[recorder]) as producer:
-            written = await producer.send_arrow(pa.table({"value": [b"1"]}), topic=topic)
+            result = await producer.send_arrow(pa.table({"value": [b"1"]}), topic=topic)
             with pytest.raises(BrokerError) as caught:
                 await producer.send_arrow(pa.table({"value": [b"2"], "partition": [7]}), topic=topic)
-            assert recorder.of("on_acknowledgement_table") == [(written, None), (None, caught.value)]
+            assert recorder.of("on_acknowledgement_table") == [(result, None), (None, caught.value)]
 
     asyncio.run(run())
-    assert stored_values(broker, topic) == [b"1a"]
+    assert read_stored_values(broker, topic) == [b"1a"]
 
 
 def test_methods_for_tables_and_bytes_refuse_interceptors_that_would_miss_records(broker, topic):
@@ -295,7 +295,7 @@ def test_methods_for_tables_and_bytes_refuse_interceptors_that_would_miss_record
             consumer.fetch_arrow(0)
         with pytest.raises(OptionError, match=r"Observer has `on_consume`, and fetch\(\) handles batches as bytes"):
             consumer.fetch(0)
-    assert stored_values(broker, topic) == []
+    assert read_stored_values(broker, topic) == []
 
 
 # --------------------------------------------------------------------------------------------------------- consumers
@@ -451,7 +451,7 @@ def test_the_command_line_takes_interceptors(broker, topic):
     run = CliRunner().invoke
     servers, option = broker.bootstrap_servers, f"interceptor.classes={__name__}:Closing"
     result = run(cli, ["produce", "-b", servers, topic, "-X", option], input="one\n", catch_exceptions=False)
-    assert (result.exit_code, stored_values(broker, topic)) == (0, [b"named"])
+    assert (result.exit_code, read_stored_values(broker, topic)) == (0, [b"named"])
     result = run(cli, ["consume", "-b", servers, topic, "-X", option, "-c", "1"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "read" in result.output

@@ -53,8 +53,8 @@ def secure():
 
 
 def topics(servers: str, **settings: str) -> list[str]:
-    given = {name.replace("_", "."): value for name, value in settings.items()}
-    with Admin(bootstrap_servers=servers, **{"default.api.timeout.ms": "60000", **given}) as admin:
+    client_properties = {name.replace("_", "."): value for name, value in settings.items()}
+    with Admin(bootstrap_servers=servers, **{"default.api.timeout.ms": "60000", **client_properties}) as admin:
         return admin.list_topics()
 
 
@@ -115,7 +115,7 @@ def test_every_kind_of_store_and_login_opens(secure, trust, own, login):
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed_settings", "message"),
     [
         ({"ssl_truststore_password": "wrong"}, r"ssl\.truststore\.location=.*password is wrong"),
         ({"ssl_truststore_location": store("nothing.jks")}, "cannot be read: No such file"),
@@ -128,11 +128,11 @@ def test_every_kind_of_store_and_login_opens(secure, trust, own, login):
         ({"sasl_jaas_config": f'{PLAIN} required username="alice" password="no";'}, "SASL_AUTHENTICATION_FAILED|58"),
     ],
 )
-def test_what_does_not_open_says_which_option_and_why(secure, changed, message):
-    settings = {"security_protocol": "SASL_SSL", **TRUST["jks"], **OWN["jks"], **SASL["plain"], **changed}
-    with pytest.raises(KafkaframesError, match=message) as raised:
+def test_what_does_not_open_says_which_option_and_why(secure, changed_settings, message):
+    settings = {"security_protocol": "SASL_SSL", **TRUST["jks"], **OWN["jks"], **SASL["plain"], **changed_settings}
+    with pytest.raises(KafkaframesError, match=message) as error_info:
         topics(secure, **settings)
-    assert "secret1" not in str(raised.value)
+    assert "secret1" not in str(error_info.value)
 
 
 def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
@@ -145,7 +145,7 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given_settings", "message"),
     [
         ({"sasl.mechanism": "GSSAPI"}, r"GSSAPI needs sasl\.kerberos\.service\.name, or serviceName"),
         ({"sasl.jaas.config": f"{KRB5} required;"}, r"GSSAPI needs sasl\.kerberos\.service\.name"),
@@ -174,10 +174,10 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
         ({"ssl.truststore.locaton": "x"}, "did you mean ssl.truststore.location"),
     ],
 )
-def test_what_does_not_fit_is_refused_at_once_without_showing_a_secret(given, message):
-    with pytest.raises(OptionError, match=message) as raised:
-        ClientSettings.of({"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", **given})
-    assert "hidden7" not in str(raised.value)
+def test_what_does_not_fit_is_refused_at_once_without_showing_a_secret(given_settings, message):
+    with pytest.raises(OptionError, match=message) as error_info:
+        ClientSettings.of({"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", **given_settings})
+    assert "hidden7" not in str(error_info.value)
 
 
 def test_javas_mechanism_means_nothing_where_there_is_no_sasl():
@@ -197,12 +197,12 @@ def test_secrets_are_not_in_what_settings_look_like():
 
 
 class _Endpoint(http.server.BaseHTTPRequestHandler):
-    asked: ClassVar[list[tuple[str, str]]] = []
+    token_requests: ClassVar[list[tuple[str, str]]] = []
     answers: ClassVar[list[tuple[int, bytes]]] = []
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.asked.append((self.headers["Authorization"], body))
+        self.token_requests.append((self.headers["Authorization"], body))
         status, answer = self.answers.pop(0)
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
@@ -215,7 +215,7 @@ class _Endpoint(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint():
-    _Endpoint.asked, _Endpoint.answers = [], []
+    _Endpoint.token_requests, _Endpoint.answers = [], []
     server = http.server.HTTPServer(("127.0.0.1", 0), _Endpoint)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -238,7 +238,7 @@ def test_a_clients_credentials_become_a_token_which_is_kept(endpoint):
         assert topics(broker.bootstrap_servers, **settings) == []
         assert topics(broker.bootstrap_servers, **settings) == []
     basic = "Basic " + b64encode(b"me:hidden7").decode()
-    assert _Endpoint.asked == [(basic, "grant_type=client_credentials&scope=kafka+read")] * 2
+    assert _Endpoint.token_requests == [(basic, "grant_type=client_credentials&scope=kafka+read")] * 2
 
 
 @pytest.mark.parametrize("answer", [(401, b"unknown client"), (200, b"{}"), (200, b"[1]"), (200, b"no")])
@@ -254,9 +254,9 @@ def test_an_endpoint_without_a_token_is_an_error_that_shows_no_secret(endpoint, 
             "sasl.oauthbearer.client.secret": "hidden7",
         }
     )
-    with pytest.raises(NetworkError, match="gives no token") as raised:
+    with pytest.raises(NetworkError, match="gives no token") as error_info:
         settings.sasl_oauthbearer_token()
-    assert "hidden7" not in str(raised.value)
+    assert "hidden7" not in str(error_info.value)
 
 
 # ------------------------------------------------------------------------------------------------ hostile bytes
@@ -286,7 +286,7 @@ def test_any_text_is_a_login_or_an_error(given_text):
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("options", "expected_credentials"),
     [
         ("""username='u' password="p=;'x\"""", ("u", "p=;'x")),
         ("""username='a"b' password='c\\'d'""", ('a"b', "c'd")),
@@ -295,7 +295,7 @@ def test_any_text_is_a_login_or_an_error(given_text):
         ("""'username'='q' password='x;y'""", ("q", "x;y")),
     ],
 )
-def test_values_in_quotes_are_those_that_java_reads(options, expected):
+def test_values_in_quotes_are_those_that_java_reads(options, expected_credentials):
     """As kafka-clients 4.3.1 prints them; single quotes are usual where Python text has double ones."""
     login = jaas.parse(f"a.PlainLoginModule required {options};")
-    assert (login.options["username"], login.options["password"]) == expected
+    assert (login.options["username"], login.options["password"]) == expected_credentials

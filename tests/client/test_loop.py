@@ -105,18 +105,18 @@ def test_a_call_that_exits_tells_its_caller_and_no_other_call_ends():
 
 
 def test_what_waits_while_a_client_is_closed_ends_in_its_network_error():
-    begun = concurrent.futures.Future()
+    has_begun = concurrent.futures.Future()
 
     async def close() -> None:
         await asyncio.sleep(0)
 
     async def wait() -> None:
-        begun.set_result(None)
+        has_begun.set_result(None)
         await asyncio.sleep(600)
 
     thread = LoopThread("test")
     waiting = thread.begin(wait())
-    begun.result(60)
+    has_begun.result(60)
     thread.end(close)
     with pytest.raises(NetworkError, match="this client was closed"):
         waiting.result(60)
@@ -149,21 +149,21 @@ def test_a_producer_that_is_closed_without_a_flush_says_so_to_who_waits_for_reco
 
 
 def test_what_its_caller_cancelled_leaves_no_error_behind_when_the_client_is_closed(caplog):
-    thread, started, ended = LoopThread("a client"), threading.Event(), threading.Event()
+    thread, has_started, has_ended = LoopThread("a client"), threading.Event(), threading.Event()
 
     async def wait():
-        started.set()
+        has_started.set()
         try:
             await asyncio.sleep(60)
         finally:
-            await asyncio.to_thread(ended.wait, 10)  # it ends while the client is being closed
+            await asyncio.to_thread(has_ended.wait, 10)  # it ends while the client is being closed
 
     async def closing():
-        ended.set()
+        has_ended.set()
         await asyncio.sleep(0.1)
 
     future = thread.begin(wait())
-    assert started.wait(10)
+    assert has_started.wait(10)
     future.cancel()
     thread.end(closing)
     del future  # it keeps its task, whose end tells of an error that nobody has looked at

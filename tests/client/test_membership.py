@@ -24,7 +24,7 @@ def broker():
         yield broker
 
 
-async def put_out(cluster: ClusterClient, member: GroupMember) -> None:
+async def remove_member(cluster: ClusterClient, member: GroupMember) -> None:
     """Have a member leave, as an operator does, or the end of its session."""
     cls = cluster.settings.message("LeaveGroupRequest")
     body = cls(group_id=member.group_id, members=[cls.MemberIdentity(member_id=member.member_id)])
@@ -43,16 +43,16 @@ def test_who_was_put_out_commits_nothing_and_goes_on_where_the_group_is(strategi
         "max_poll_records": 3,
         "heartbeat_interval_ms": 20 if by == "heartbeat" else 3_000,
     }
-    revoked = []
+    revoked_partitions = []
     with Consumer(broker.bootstrap_servers, **settings) as slow, Admin(broker.bootstrap_servers) as admin:
-        slow.subscribe("numbers", on_revoke=revoked.extend)
+        slow.subscribe("numbers", on_revoke=revoked_partitions.extend)
         broker.wait_for(lambda: [record.offset for record in slow.poll(100)] == [0, 1, 2])
         member = slow.group_metadata()
-        admin._loop.call(put_out(admin._twin._cluster, member))
+        admin._loop.call(remove_member(admin._twin._cluster, member))
         with Consumer(broker.bootstrap_servers, **settings) as other:
             other.subscribe("numbers")
-            seen = []
-            broker.wait_for(lambda: seen.extend(other.poll(100)) or len(seen) == 10)
+            seen_records = []
+            broker.wait_for(lambda: seen_records.extend(other.poll(100)) or len(seen_records) == 10)
         assert slow.committed([TARGET])[TARGET].offset == 10
         if by == "commit":
             with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
@@ -66,7 +66,7 @@ def test_who_was_put_out_commits_nothing_and_goes_on_where_the_group_is(strategi
         again += slow.poll(50)
         assert again == []
         assert slow.position(TARGET) == 10
-        assert revoked == [TARGET]
+        assert revoked_partitions == [TARGET]
         assert slow.committed([TARGET])[TARGET].offset == 10
 
 
@@ -81,10 +81,10 @@ def test_who_takes_what_was_fetched_before_polls_too(reads, broker):
         "heartbeat_interval_ms": 20,
         "auto_commit_interval_ms": 50,
     }
-    seen: list[tuple[str, int]] = []
+    seen_records: list[tuple[str, int]] = []
 
     def look(twin: AsyncConsumer, offset: int) -> None:
-        seen.append((twin.group_metadata().member_id, offset))
+        seen_records.append((twin.group_metadata().member_id, offset))
 
     async def run() -> None:
         async with AsyncConsumer(broker.bootstrap_servers, **settings) as consumer:
@@ -101,12 +101,12 @@ def test_who_takes_what_was_fetched_before_polls_too(reads, broker):
         else:
             with Consumer(broker.bootstrap_servers, **settings) as consumer:
                 consumer.subscribe("numbers")
-                polled = (record for _ in range(10_000) for record in consumer.poll(100))
-                for record in consumer if reads == "for" else polled:
+                polled_records = (record for _ in range(10_000) for record in consumer.poll(100))
+                for record in consumer if reads == "for" else polled_records:
                     look(consumer._twin, record.offset)
                     time.sleep(0.2)
                     if record.offset == 9:
                         assert other.committed([TARGET])[TARGET].offset > 5
                         break
-    assert [offset for _, offset in seen] == list(range(10))
-    assert len({member for member, _ in seen}) == 1
+    assert [offset for _, offset in seen_records] == list(range(10))
+    assert len({member for member, _ in seen_records}) == 1

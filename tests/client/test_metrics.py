@@ -176,8 +176,8 @@ def test_a_consumer_counts_what_the_caller_gets_and_the_lag_that_is_left(broker,
     assert 0 < value_of(metrics, "records-lag-max", "consumer-fetch-manager-metrics") < 100
     assert value_of(metrics, "fetch-total", "consumer-fetch-manager-metrics") >= 1
     assert value_of(metrics, "fetch-latency-max", "consumer-fetch-manager-metrics") > 0
-    stored = value_of(metrics, "bytes-consumed-total", "consumer-fetch-manager-metrics")
-    assert stored >= sum(len(record.value) for number in range(2) for record in broker.records(topic, number))
+    stored_bytes = value_of(metrics, "bytes-consumed-total", "consumer-fetch-manager-metrics")
+    assert stored_bytes >= sum(len(record.value) for number in range(2) for record in broker.records(topic, number))
     assert value_of(metrics, "commit-total", "consumer-coordinator-metrics") == 1
     assert value_of(metrics, "commit-latency-avg", "consumer-coordinator-metrics") > 0
     assert value_of(metrics, "assigned-partitions", "consumer-coordinator-metrics") == 2
@@ -188,10 +188,10 @@ def test_batches_as_bytes_count_their_records(broker, topic):
     fill(broker, topic, 10)
     with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign({(topic, 0): 2})
-        fetched = consumer.fetch(30_000)
+        fetched_batches = consumer.fetch(30_000)
         metrics = consumer.metrics()
-    assert fetched.record_count >= 3
-    assert value_of(metrics, "records-consumed-total", "consumer-fetch-manager-metrics") == fetched.record_count
+    assert fetched_batches.record_count >= 3
+    assert value_of(metrics, "records-consumed-total", "consumer-fetch-manager-metrics") == fetched_batches.record_count
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -236,24 +236,24 @@ def test_asyncio_clients_have_the_same_metrics(broker, topic):
     async def run():
         async with AsyncProducer(broker.bootstrap_servers) as producer:
             await producer.send_and_wait(topic, b"1", partition=0)
-            produced = producer.metrics()
+            producer_metrics = producer.metrics()
         async with AsyncConsumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
             await consumer.assign([(topic, 0)])
             async for _ in consumer:
                 break
-            consumed = consumer.metrics()
+            consumer_metrics = consumer.metrics()
         async with AsyncAdmin(broker.bootstrap_servers) as admin:
             await admin.list_topics()
-            listed = admin.metrics()
+            admin_metrics = admin.metrics()
         async with AsyncShareConsumer(broker.bootstrap_servers, group_id="g") as share_consumer:
-            shared = share_consumer.metrics()
-        return produced, consumed, listed, shared
+            share_metrics = share_consumer.metrics()
+        return producer_metrics, consumer_metrics, admin_metrics, share_metrics
 
-    produced, consumed, listed, shared = asyncio.run(run())
-    assert value_of(produced, "record-send-total", "producer-metrics") == 1
-    assert value_of(consumed, "records-consumed-total", "consumer-fetch-manager-metrics") == 1
-    assert value_of(listed, "response-total", "admin-client-metrics") >= 1
-    assert value_of(shared, "connection-count", "consumer-share-metrics") == 0
+    producer_metrics, consumer_metrics, admin_metrics, share_metrics = asyncio.run(run())
+    assert value_of(producer_metrics, "record-send-total", "producer-metrics") == 1
+    assert value_of(consumer_metrics, "records-consumed-total", "consumer-fetch-manager-metrics") == 1
+    assert value_of(admin_metrics, "response-total", "admin-client-metrics") >= 1
+    assert value_of(share_metrics, "connection-count", "consumer-share-metrics") == 0
 
 
 def test_calls_of_a_transactional_producer_are_measured(broker, topic):
@@ -384,29 +384,31 @@ def test_closed_connections_are_counted(broker, topic):
         with broker.on("Produce", topic=topic).times(1).close():
             producer.send(topic, b"2").result(PATIENCE_S)
         metrics = producer.metrics()
-    created = value_of(metrics, "connection-creation-total", "producer-metrics")
-    closed = value_of(metrics, "connection-close-total", "producer-metrics")
-    assert closed >= 1
-    assert value_of(metrics, "connection-count", "producer-metrics") == created - closed >= 1
+    created_count = value_of(metrics, "connection-creation-total", "producer-metrics")
+    closed_count = value_of(metrics, "connection-close-total", "producer-metrics")
+    assert closed_count >= 1
+    assert value_of(metrics, "connection-count", "producer-metrics") == created_count - closed_count >= 1
 
 
 def test_every_metric_of_the_table_is_reported_by_a_client_that_has_it(broker, topic):
     """Gauges that a client forgets to register would be missing in silence."""
     fill(broker, topic, 2)
-    reported: set = set()
+    reported_metrics: set = set()
     with Producer(broker.bootstrap_servers) as producer:
         producer.send(topic, b"1").result(PATIENCE_S)
-        reported |= {(name.name, name.group) for name in producer.metrics()}
+        reported_metrics |= {(name.name, name.group) for name in producer.metrics()}
     with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
         consumer.poll(30_000)
-        reported |= {(name.name, name.group) for name in consumer.metrics()}
+        reported_metrics |= {(name.name, name.group) for name in consumer.metrics()}
     with ShareConsumer(broker.bootstrap_servers, group_id="g") as consumer, Admin(broker.bootstrap_servers) as admin:
         consumer.subscribe(topic)
         admin.list_topics()
-        reported |= {(name.name, name.group) for name in [*consumer.metrics(), *admin.metrics()]}
-    expected = {(spec.name, f"{client}-{spec.group}") for spec in METRICS for client in spec.clients}
-    assert expected - reported == {("preferred-read-replica", "consumer-fetch-manager-metrics")}  # needs a rack
+        reported_metrics |= {(name.name, name.group) for name in [*consumer.metrics(), *admin.metrics()]}
+    expected_metrics = {(spec.name, f"{client}-{spec.group}") for spec in METRICS for client in spec.clients}
+    assert expected_metrics - reported_metrics == {
+        ("preferred-read-replica", "consumer-fetch-manager-metrics")
+    }  # needs a rack
 
 
 def test_samples_are_settings(broker):

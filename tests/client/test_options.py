@@ -58,21 +58,23 @@ def test_each_option_says_what_it_means_and_what_it_is_by_default():
         (body,) = (node.body for node in tree.body if getattr(node, "name", None) == f"{name}Options")
         defaults = {field.name: field.default for field in fields(settings)}
         for field, text in zip(body[1::2], body[2::2], strict=True):
-            said = ast.literal_eval(text.value)
-            assert re.fullmatch(r"[^.\n].*\.", said), field.target.id
+            docstring = ast.literal_eval(text.value)
+            assert re.fullmatch(r"[^.\n].*\.", docstring), field.target.id
             default = defaults[field.target.id]
-            shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
-            stated = re.search(r" Default: (.*)\.$", said)
-            assert (stated[1] if stated else None) == (None if shown in (None, "") else str(shown)), field.target.id
+            default_text = ", ".join(map(str, default)) if isinstance(default, tuple) else default
+            stated_default = re.search(r" Default: (.*)\.$", docstring)
+            assert (stated_default[1] if stated_default else None) == (
+                None if default_text in (None, "") else str(default_text)
+            ), field.target.id
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
 def test_a_method_that_waits_has_the_arguments_and_the_docstring_of_the_one_that_is_awaited(name):
-    waiting, awaited = getattr(client, name), getattr(client, f"Async{name}")
-    methods = {name for name, method in vars(awaited).items() if callable(method) and not name.startswith("_")}
+    waiting, async_class = getattr(client, name), getattr(client, f"Async{name}")
+    methods = {name for name, method in vars(async_class).items() if callable(method) and not name.startswith("_")}
     assert methods - {"start", "send_and_wait"} <= vars(waiting).keys()
     for method in methods & vars(waiting).keys() - {"send"}:
-        of_waiting, of_awaited = getattr(waiting, method), getattr(awaited, method)
+        of_waiting, of_awaited = getattr(waiting, method), getattr(async_class, method)
         assert inspect.signature(of_waiting) == inspect.signature(of_awaited), method
         assert inspect.getdoc(of_waiting), method
         assert not inspect.iscoroutinefunction(of_waiting), method

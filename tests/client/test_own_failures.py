@@ -24,7 +24,7 @@ def servers():
 
 
 @pytest.fixture
-def broken_answers(monkeypatch):
+def break_answers(monkeypatch):
     """Let the answers to an API be what cannot be read for want of memory."""
     there = framed.decode_response
 
@@ -39,8 +39,8 @@ def broken_answers(monkeypatch):
     return break_answers
 
 
-def test_a_consumer_without_memory_for_an_answer_says_so(servers, broken_answers):
-    broken_answers(FETCH)
+def test_a_consumer_without_memory_for_an_answer_says_so(servers, break_answers):
+    break_answers(FETCH)
     with Consumer(servers, **QUICK) as consumer:
         consumer.assign({PLACE: 0})
         for _ in range(2):  # and again: it does not hang when it is asked once more
@@ -67,8 +67,8 @@ def test_so_does_one_whose_answer_has_no_place_to_go(servers, monkeypatch):
         monkeypatch.undo()
 
 
-def test_a_producer_without_memory_for_an_answer_says_so(servers, broken_answers):
-    broken_answers(PRODUCE)
+def test_a_producer_without_memory_for_an_answer_says_so(servers, break_answers):
+    break_answers(PRODUCE)
     with Producer(servers) as producer, pytest.raises(MemoryError):
         producer.send("numbers", b"lost", partition=0).result()
 
@@ -122,10 +122,10 @@ def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monk
                 assert time.monotonic() < deadline
 
 
-def test_asyncio_code_is_told_the_same(servers, broken_answers):
+def test_asyncio_code_is_told_the_same(servers, break_answers):
     import asyncio
 
-    broken_answers(FETCH)
+    break_answers(FETCH)
 
     async def read() -> None:
         async with AsyncConsumer(servers, **QUICK) as consumer:

@@ -104,8 +104,8 @@ def test_names_of_librdkafka_send_each_key_where_librdkafka_does(name, broker, l
 
 @pytest.mark.parametrize("name", ["consistent", "murmur2", "fnv1a"])
 def test_partitioners_without_chance_send_records_without_a_key_where_librdkafka_does(name, broker, librdkafka):
-    (expected,) = set(librdkafka(name, [None] * 5))
-    assert partitions_sent(broker, [(None, b"")] * 5, partitioner=name) == [expected] * 5
+    (expected_partition,) = set(librdkafka(name, [None] * 5))
+    assert partitions_sent(broker, [(None, b"")] * 5, partitioner=name) == [expected_partition] * 5
 
 
 def test_every_way_of_sending_hashes_keys_alike(send):
@@ -134,9 +134,9 @@ def test_round_robin_calls_the_partitioner_once_for_a_record_that_opens_a_batch(
 
 def test_a_function_chooses(send):
     records = [(key, b"%d" % index) for index, key in enumerate(keys(30))]
-    expected = [key[-1] % PARTITIONS for key, _ in records]
-    assert send(records, partitioner=by_last_byte) == expected
-    assert send(records, **{"partitioner.class": f"{__name__}:by_last_byte"}) == expected
+    expected_partitions = [key[-1] % PARTITIONS for key, _ in records]
+    assert send(records, partitioner=by_last_byte) == expected_partitions
+    assert send(records, **{"partitioner.class": f"{__name__}:by_last_byte"}) == expected_partitions
 
 
 @pytest.mark.parametrize("name", [f"{__name__}:by_last_byte", f"{JAVA}RoundRobinPartitioner"])
@@ -208,8 +208,8 @@ def test_a_named_partition_wins(send, broker):
     with Producer(broker.bootstrap_servers, partitioner=by_last_byte) as producer:
         assert producer.send("t", b"", b"\x01", partition=5).result(30).partition == 5
         table = pa.table({"key": [b"\x01", b"\x01"], "value": [b"", b""], "partition": pa.array([5, None])})
-        written = producer.send_arrow(table, topic="t")
-    assert sorted(written.column("partition").to_pylist()) == [1, 5]
+        written_rows = producer.send_arrow(table, topic="t")
+    assert sorted(written_rows.column("partition").to_pylist()) == [1, 5]
 
 
 @pytest.mark.parametrize("settings", [{"partitioner_ignore_keys": True}, {"partitioner": "uniform_sticky"}])
@@ -280,14 +280,14 @@ def test_batches_that_linger_share_a_partition_until_it_has_a_batchs_worth_of_by
 
 def test_records_larger_than_a_batch_do_not_move_the_sticky_partition_before_they_are_added():
     accumulator = gather([1] * 5)
-    accumulator.may_open = lambda target: target in allowed
-    allowed: set[TopicPartition] = set()
+    accumulator.may_open = lambda target: target in allowed_partitions
+    allowed_partitions: set[TopicPartition] = set()
     for _ in range(20):
         record = ("t", None, b"", (), None, 0, 5_000)
         for _ in range(3):  # as ``send`` does: what the record needs is prepared, and it is added
             if accumulator.add(record) is not None:
                 break
-            allowed.add(accumulator.target("t", None, None))
+            allowed_partitions.add(accumulator.target("t", None, None))
         else:
             pytest.fail("the record was never added")
 
@@ -355,10 +355,10 @@ def test_a_leader_that_does_not_answer_stops_to_get_records_without_a_key():
             for partition in range(3):
                 producer.send("t", b"", partition=partition).result(30)
             with broker.on("Produce", node_id=1).hold():
-                blocked = [producer.send("t", b"v" * 150, partition=0) for _ in range(3)]
+                blocked_futures = [producer.send("t", b"v" * 150, partition=0) for _ in range(3)]
                 broker.wait_for(lambda: producer._twin._sender._is_stalled(1), what="a leader that takes nothing")
                 free = [producer.send("t", b"v" * 150) for _ in range(60)]
-                served = {future.result(30).partition for future in free[2:]}
-                assert not any(future.done() for future in blocked)
-            assert {future.result(30).partition for future in blocked} == {0}
-    assert served == {1, 2}
+                used_partitions = {future.result(30).partition for future in free[2:]}
+                assert not any(future.done() for future in blocked_futures)
+            assert {future.result(30).partition for future in blocked_futures} == {0}
+    assert used_partitions == {1, 2}

@@ -28,7 +28,7 @@ def broker():
 
 
 @pytest.fixture
-def closed_port():
+def free_port():
     with closing(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
         yield listener.getsockname()[1]
@@ -44,9 +44,9 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_start_waits_no_longer_than_max_block_ms(closed_port, call):
+def test_a_start_waits_no_longer_than_max_block_ms(free_port, call):
     options = {"transactional_id": "x"} if call == "begin_transaction" else {}
-    producer = Producer(f"127.0.0.1:{closed_port}", max_block_ms=300, **options)
+    producer = Producer(f"127.0.0.1:{free_port}", max_block_ms=300, **options)
     began = time.monotonic()
     with pytest.raises(NetworkError, match="cannot be reached"):
         CALLS[call](producer)
@@ -175,9 +175,9 @@ def test_no_request_with_several_batches_is_larger_than_max_request_size(broker)
     assert 3_000 < max(sizes) <= 5_000
 
 
-def test_on_an_event_loop_too(closed_port):
+def test_on_an_event_loop_too(free_port):
     async def run():
-        producer = AsyncProducer(f"127.0.0.1:{closed_port}", max_block_ms=300)
+        producer = AsyncProducer(f"127.0.0.1:{free_port}", max_block_ms=300)
         for call in (
             producer.start(),
             producer.send("t", b"x"),
@@ -195,10 +195,11 @@ def test_on_an_event_loop_too(closed_port):
 def test_a_topic_that_does_not_exist_is_named(broker):
     with broker.on("Metadata").error("UNKNOWN_TOPIC_OR_PARTITION"):
         producer = Producer(broker.bootstrap_servers, max_block_ms=300)
-        with pytest.raises((BrokerError, NetworkError), match=r"UNKNOWN_TOPIC_OR_PARTITION|nothing") as raised:
+        with pytest.raises((BrokerError, NetworkError), match=r"UNKNOWN_TOPIC_OR_PARTITION|nothing") as error_info:
             producer.send("nothing", b"x")
         assert (
-            getattr(raised.value, "code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            getattr(error_info.value, "code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
         producer.close()
 
@@ -238,8 +239,8 @@ def test_lines_about_one_kind_of_refusal_get_rarer_and_count(caplog):
         log.add("other", BrokerError("no"), "node 1", 200.0)
         log.add("kind", BrokerError("no"), "node 1", 1_000.0)
     counts = [record.getMessage().split("refuses ")[1].split(",")[0] for record in caplog.records]
-    expected = ["once", "11 times in 10 s", "41 times in 40 s", "101 times in 100 s", "161 times in 160 s"]
-    assert counts == [*expected, "once", "once"]
+    expected_texts = ["once", "11 times in 10 s", "41 times in 40 s", "101 times in 100 s", "161 times in 160 s"]
+    assert counts == [*expected_texts, "once", "once"]
 
 
 def test_the_final_error_names_the_last_refusal_and_how_often_it_was_sent(broker):

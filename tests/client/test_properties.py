@@ -87,26 +87,26 @@ def test_a_dict_comes_first_and_keywords_win(client):
 
 
 def test_a_level_counts_for_its_codec():
-    given = {"bootstrap.servers": "a:1", "compression.type": "zstd", "compression.gzip.level": 1}
-    assert ProducerSettings.of({**given, "compression.zstd.level": "7"}).compression_level == 7
-    assert ProducerSettings.of(given).compression_level is None
+    properties = {"bootstrap.servers": "a:1", "compression.type": "zstd", "compression.gzip.level": 1}
+    assert ProducerSettings.of({**properties, "compression.zstd.level": "7"}).compression_level == 7
+    assert ProducerSettings.of(properties).compression_level is None
     librdkafkas = {"bootstrap.servers": "a:1", "compression.codec": "zstd", "compression.zstd.level": 7}
     assert ProducerSettings.of(librdkafkas).compression_level == 7
 
 
 @pytest.mark.parametrize("name", sorted(java_properties()))
 def test_every_setting_of_java_is_supported_ignored_or_rejected(name):
-    known = java_properties()[name]
-    assert known.clients
-    for client in known.clients:
+    java_property = java_properties()[name]
+    assert java_property.clients
+    for client in java_property.clients:
         names = {field.name for field in fields(SETTINGS[client])}
-        if known.treatment == "supported":
+        if java_property.treatment == "supported":
             key = module._OTHER_NAMES.get(name, name.replace(".", "_"))
             assert key in names
             codec = {"compression.type": module._CODEC_OF_LEVEL[name]} if name in module._CODEC_OF_LEVEL else {}
             assert translate_options({**codec, name: "x"}, names, client)[key] == "x"
-        elif known.treatment == "ignored":
-            assert known.reason
+        elif java_property.treatment == "ignored":
+            assert java_property.reason
             assert translate_options({name: "x"}, names, client) == {}
         else:
             with pytest.raises(OptionError, match=name):
@@ -139,8 +139,8 @@ def test_what_confluents_dict_holds_beside_settings_is_refused_with_what_is_here
 
 
 def test_confluents_settings_of_producers_and_of_its_library_are_passed_over_by_a_consumer():
-    given = {"max.in.flight": 1, "message.max.bytes": 5, "log_level": 7, "debug": "all", "socket.max.fails": 2}
-    settings = ConsumerSettings.of({"bootstrap.servers": "a:1", **given, "receive.message.max.bytes": 1_000_000})
+    properties = {"max.in.flight": 1, "message.max.bytes": 5, "log_level": 7, "debug": "all", "socket.max.fails": 2}
+    settings = ConsumerSettings.of({"bootstrap.servers": "a:1", **properties, "receive.message.max.bytes": 1_000_000})
     assert settings.max_response_bytes == 1_000_000
 
 
@@ -171,10 +171,10 @@ def test_an_ignored_setting_is_logged_once(caplog):
 def test_the_types_of_keywords_are_those_of_the_settings(client):
     name = {"admin": "Client"}.get(client, client.title().replace(" ", ""))
     hints = typing.get_type_hints(getattr(option_types, f"{name}Options"))
-    expected = typing.get_type_hints(SETTINGS[client])
+    expected_types = typing.get_type_hints(SETTINGS[client])
     assert hints.keys() == {field.name for field in fields(SETTINGS[client])} - {"bootstrap_servers"}
     assert {name: hint for name, hint in hints.items() if name != "ssl_context"} == {
-        name: expected[name] for name in hints if name != "ssl_context"
+        name: expected_types[name] for name in hints if name != "ssl_context"
     }
 
 
@@ -190,9 +190,9 @@ def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
 def test_options_for_an_admin_client_are_those_that_all_clients_have_under_each_of_their_names(cls):
     names = setting_names(cls)
     aliases = {name: key for name, key in module._OTHER_NAMES.items() if key in names}
-    shared = setting_names(ClientSettings)
+    common_names = setting_names(ClientSettings)
     for name, key in {**{name: name for name in names}, **aliases}.items():
-        assert select_client_options({name: "x"}) == ({name: "x"} if key in shared else {}), name
+        assert select_client_options({name: "x"}) == ({name: "x"} if key in common_names else {}), name
 
 
 def test_each_setting_has_one_kafka_name_whatever_the_name_in_the_options():

@@ -22,44 +22,44 @@ def _slow_is_not_silent(monkeypatch):
 
 
 @pytest.fixture
-def closed():
+def free_port():
     """A port that nobody listens on, and that stays so."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield bound.getsockname()[1]
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        yield free_socket.getsockname()[1]
 
 
-def reached(broker: Broker, **rest) -> list[str]:
-    told: list[str] = []
+def reach_lines(broker: Broker, **rest) -> list[str]:
+    lines: list[str] = []
     settings = ClientSettings(bootstrap_servers=broker.bootstrap_servers)
-    asyncio.run(reach(settings, waiting=told.append, **rest))
-    return told
+    asyncio.run(reach(settings, waiting=lines.append, **rest))
+    return lines
 
 
 class HeardEnoughError(Exception):
     """Ends a wait whose words have been heard."""
 
 
-def told_by(broker: Broker) -> str:
+def first_line(broker: Broker) -> str:
     """Return the line that is said when the first attempt has failed."""
-    told: list[str] = []
+    lines: list[str] = []
 
     def hear(line: str) -> None:
-        told.append(line)
+        lines.append(line)
         raise HeardEnoughError
 
     settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
     with pytest.raises(HeardEnoughError):
         asyncio.run(reach(settings, waiting=hear, timeout_s=60))
-    return told[0]
+    return lines[0]
 
 
-def test_an_advertised_address_where_nobody_listens_is_named(closed):
-    with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", closed))]) as broker:
-        said = told_by(broker)
+def test_an_advertised_address_where_nobody_listens_is_named(free_port):
+    with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", free_port))]) as broker:
+        line = first_line(broker)
     where = f"127.0.0.1:{broker.port}"
-    assert said.startswith(f"waiting up to 60 s for {where}: {where} answers, and says that its brokers are at ")
-    assert f"at 127.0.0.1:{closed} (advertised.listeners); 127.0.0.1:{closed} cannot be reached" in said
+    assert line.startswith(f"waiting up to 60 s for {where}: {where} answers, and says that its brokers are at ")
+    assert f"at 127.0.0.1:{free_port} (advertised.listeners); 127.0.0.1:{free_port} cannot be reached" in line
 
 
 def test_an_advertised_address_that_never_answers_is_named_when_the_time_is_up():
@@ -79,16 +79,16 @@ def test_an_advertised_address_that_never_answers_is_named_when_the_time_is_up()
                 await writer.wait_closed()
                 return f"{port}", str(waits.error)
 
-    port, said = asyncio.run(run())
-    assert said.endswith(f"says that its brokers are at 127.0.0.1:{port} (advertised.listeners); none answers there")
+    port, line = asyncio.run(run())
+    assert line.endswith(f"says that its brokers are at 127.0.0.1:{port} (advertised.listeners); none answers there")
 
 
 async def _step(settings, waits) -> None:
     cluster = ClusterClient(settings)
     try:
-        asked = (await cluster.any_connection()).host_port
+        asked_address = (await cluster.any_connection()).host_port
         await cluster.refresh([])
-        await reaching._reach_advertised(cluster, asked, waits)
+        await reaching._reach_advertised(cluster, asked_address, waits)
     finally:
         await cluster.close()
 
@@ -96,15 +96,15 @@ async def _step(settings, waits) -> None:
 def test_one_broker_that_answers_is_enough():
     with Broker(cluster=3) as broker:
         broker.stop_node(3)
-        assert reached(broker, timeout_s=60) == []
+        assert reach_lines(broker, timeout_s=60) == []
 
 
 def test_another_name_of_the_same_address_is_no_failure():
     with Broker(listeners=[ListenerOptions(advertised=("localhost", 0))]) as broker:
         settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
-        told: list[str] = []
-        asyncio.run(reach(settings, waiting=told.append, timeout_s=60))
-        assert told == []
+        lines: list[str] = []
+        asyncio.run(reach(settings, waiting=lines.append, timeout_s=60))
+        assert lines == []
 
 
 QUICK = {"default_api_timeout_ms": 300, "retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
@@ -125,20 +125,20 @@ BEGINNINGS = [lambda one: one.assign({PLACE: 0}), lambda one: one.assign([PLACE]
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS, ids=["assign at", "assign", "subscribe"])
-def test_a_consumer_whom_nobody_answers_is_told_so_and_does_not_wait_for_records(closed, begin):
-    with pytest.raises(NetworkError, match=f"127.0.0.1:{closed} cannot be reached"):
-        consuming(f"127.0.0.1:{closed}", begin, reads=False)
+def test_a_consumer_whom_nobody_answers_is_told_so_and_does_not_wait_for_records(free_port, begin):
+    with pytest.raises(NetworkError, match=f"127.0.0.1:{free_port} cannot be reached"):
+        consuming(f"127.0.0.1:{free_port}", begin, reads=False)
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS, ids=["assign at", "assign", "subscribe"])
 def test_a_client_without_sasl_at_a_port_that_wants_it_is_told_what_may_be_missing(begin):
     with Broker(security=Security(users={"u": "p"})) as broker:
-        said = r"closed the connection, although it has answered ApiVersions; does this port want SASL\?"
-        with pytest.raises(NetworkError, match=said):
+        message = r"closed the connection, although it has answered ApiVersions; does this port want SASL\?"
+        with pytest.raises(NetworkError, match=message):
             consuming(f"127.0.0.1:{broker.port}", begin, reads=False)
 
 
 def test_a_topic_that_stays_unknown_is_told_and_not_waited_for():
-    said = "topic orders: UNKNOWN_TOPIC_OR_PARTITION"
-    with Broker(config={"auto.create.topics.enable": False}) as broker, pytest.raises(BrokerError, match=said):
+    message = "topic orders: UNKNOWN_TOPIC_OR_PARTITION"
+    with Broker(config={"auto.create.topics.enable": False}) as broker, pytest.raises(BrokerError, match=message):
         consuming(broker.bootstrap_servers, BEGINNINGS[0])

@@ -35,10 +35,10 @@ def read(servers, topic):
         target = TopicPartition(topic, 0)
         consumer.assign({target: 0})
         end = consumer.end_offsets([target])[target]
-        found = []
+        records = []
         while consumer.position(target) < end:
-            found += consumer.poll(60_000)
-        return found
+            records += consumer.poll(60_000)
+        return records
 
 
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
@@ -71,7 +71,7 @@ def test_an_argument_of_a_wrong_type_is_named_and_good_records_go_on(servers, ki
 
 
 @pytest.mark.parametrize(
-    ("headers", "written"),
+    ("headers", "expected_headers"),
     [
         (None, []),
         ({}, []),
@@ -81,11 +81,11 @@ def test_an_argument_of_a_wrong_type_is_named_and_good_records_go_on(servers, ki
     ],
     ids=["None", "empty", "dict", "pairs", "generator"],
 )
-def test_headers_are_a_dict_pairs_or_none(servers, headers, written):
+def test_headers_are_a_dict_pairs_or_none(servers, headers, expected_headers):
     with Producer(servers) as producer:
         offset = producer.send("numbers", b"v", headers=headers).result().offset
     (record,) = [record for record in read(servers, "numbers") if record.offset == offset]
-    assert list(record.headers) == written
+    assert list(record.headers) == expected_headers
 
 
 def test_what_is_nearly_bytes_or_a_whole_number_is_taken():
@@ -100,7 +100,7 @@ def test_a_sending_task_that_ends_for_whatever_reason_ends_every_result(servers,
         producer = AsyncProducer(servers, linger_ms=0)
         await producer.start()
         monkeypatch.setattr("kafkaframes.client.sequencing.Sequencer.take", lambda *_: None)  # nothing goes
-        sent = [await producer.send("numbers", b"v") for _ in range(3)]
+        futures = [await producer.send("numbers", b"v") for _ in range(3)]
         await asyncio.sleep(0)
         task = producer._sender._loop_task
         if ends_by == "cancelled":
@@ -112,8 +112,8 @@ def test_a_sending_task_that_ends_for_whatever_reason_ends_every_result(servers,
 
             monkeypatch.setattr("kafkaframes.client.sender.Sender._send_ready", fail)
             producer._sender._wake.set()
-        sent.append(await producer.send("numbers", b"later"))
-        results = await asyncio.wait_for(asyncio.gather(*sent, return_exceptions=True), 60)
+        futures.append(await producer.send("numbers", b"later"))
+        results = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 60)
         assert [type(result) for result in results] == [NetworkError] * 4
         await asyncio.wait_for(producer.close(), 60)
 

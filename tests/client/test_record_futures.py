@@ -60,8 +60,8 @@ def test_wait_as_completed_and_asyncio_see_them():
     first, early = batch(2)
     second, late = batch(2)
     first.finish([PartResult(0, first.count, 0)])
-    done, pending = concurrent.futures.wait(early + late, 0)
-    assert (done, pending) == (set(early), set(late))
+    done_futures, pending = concurrent.futures.wait(early + late, 0)
+    assert (done_futures, pending) == (set(early), set(late))
     threading.Timer(0.05, second.fail, [NetworkError("gone")]).start()
     assert set(concurrent.futures.as_completed(early + late, 60)) == set(early + late)
 
@@ -87,7 +87,7 @@ def test_on_delivery_gets_an_error_or_where_it_went(servers):
     calls = []
     with Producer(servers, linger_ms=0) as producer:
         offset = producer.send("numbers", b"0").result(60).offset
-        producer.send("numbers", b"1", on_delivery=lambda *given: calls.append(given)).result(60)
+        producer.send("numbers", b"1", on_delivery=lambda *arguments: calls.append(arguments)).result(60)
     assert calls == [(None, RecordMetadata("numbers", 0, offset + 1, calls[0][1].timestamp))]
 
 
@@ -120,8 +120,8 @@ def test_a_full_buffer_makes_send_wait_for_the_brokers():
     with Broker() as broker:
         broker.create_topic("numbers")
         with Producer(broker.bootstrap_servers, buffer_memory=2_000, linger_ms=60_000) as producer:
-            sent = [producer.send("numbers", bytes(500)) for _ in range(20)]
-            assert sent[0].result(60).offset == 0  # nothing lingers where there is no memory left
+            futures = [producer.send("numbers", bytes(500)) for _ in range(20)]
+            assert futures[0].result(60).offset == 0  # nothing lingers where there is no memory left
 
 
 def test_send_waits_no_longer_than_max_block_ms_and_says_what_for():

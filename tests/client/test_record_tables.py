@@ -40,9 +40,11 @@ def test_each_row_goes_to_one_partition_in_its_order_and_keys_to_their_own(count
     }
     parts = route_rows(pa.table(columns), ["t"], row_partitioner(count, batch_bytes))
     assert len({target for target, _ in parts}) == len(parts)
-    found = {target.partition: [int(value) for value in part["value"].to_pylist()] for target, part in parts}
-    assert sorted(row for values in found.values() for row in values) == list(range(len(rows)))
-    for partition, values in found.items():
+    rows_by_partition = {
+        target.partition: [int(value) for value in part["value"].to_pylist()] for target, part in parts
+    }
+    assert sorted(row for values in rows_by_partition.values() for row in values) == list(range(len(rows)))
+    for partition, values in rows_by_partition.items():
         assert values == sorted(values)
         for key, own in (rows[value] for value in values):
             assert own in (None, partition)

@@ -30,12 +30,12 @@ def records_of(rows) -> Records:
 
 @given(ROWS)
 def test_each_record_is_what_was_written(rows):
-    expected = [
+    expected_records = [
         ConsumerRecord("numbers", 0, offset, 1_000 + offset, key, value, tuple(headers))
         for offset, (key, value, headers) in enumerate(rows)
     ]
-    assert list(records_of(rows)) == expected
-    assert records_of(rows).take(len(rows) + 1) == expected
+    assert list(records_of(rows)) == expected_records
+    assert records_of(rows).take(len(rows) + 1) == expected_records
 
 
 def test_sliced_columns_are_read_from_their_own_rows():
@@ -73,10 +73,10 @@ def test_positions_and_records_are_the_same_wherever_a_step_ends(monkeypatch, st
         assert (record.offset, record.key, record.value) == (offset, key, value)
         assert records.is_empty == (offset == 6)
     assert records.take(1) == []
-    dropped = records_of(values)
-    dropped.take(2)
-    dropped.drop()
-    assert list(dropped) == []
+    dropped_records = records_of(values)
+    dropped_records.take(2)
+    dropped_records.drop()
+    assert list(dropped_records) == []
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +91,8 @@ def servers():
 def test_records_before_damage_are_handed_out_after_its_error(servers, monkeypatch):
     read = FetchedBatches.read
 
-    def damaged(*given, **named):
-        yield from read(*given, **named)
+    def damaged(*arguments, **options):
+        yield from read(*arguments, **options)
         raise CorruptRecordError("damaged")
 
     monkeypatch.setattr(FetchedBatches, "read", damaged)
@@ -106,21 +106,21 @@ def test_records_before_damage_are_handed_out_after_its_error(servers, monkeypat
 def test_a_seek_in_the_loop_goes_on_from_there(servers):
     with Consumer(servers) as consumer:
         consumer.assign({TARGET: 0})
-        seen = []
+        offsets = []
         for record in consumer:
-            seen.append(record.offset)
-            if record.offset == 2 and len(seen) < 5:
+            offsets.append(record.offset)
+            if record.offset == 2 and len(offsets) < 5:
                 consumer.seek(TARGET, 1)
             if record.offset == 5:
                 break
         assert consumer.position(TARGET) == 6
         assert next(iter(consumer)).offset == 6
-    assert seen == [0, 1, 2, 1, 2, 3, 4, 5]
+    assert offsets == [0, 1, 2, 1, 2, 3, 4, 5]
 
 
 def test_other_tasks_run_while_records_that_were_fetched_are_handed_out(servers):
     async def run() -> tuple[int, int]:
-        turns = seen = 0
+        turns = seen_count = 0
 
         async def other() -> None:
             nonlocal turns
@@ -135,14 +135,14 @@ def test_other_tasks_run_while_records_that_were_fetched_are_handed_out(servers)
             task, before = asyncio.ensure_future(other()), 0
             async for record in consumer:
                 before = turns if record.offset == 0 else before
-                seen += 1
+                seen_count += 1
                 if record.offset == 2_999:
                     break
             task.cancel()
-        return seen, turns - before
+        return seen_count, turns - before
 
-    seen, turns = asyncio.run(run())
-    assert seen == 3_000
+    seen_count, turns = asyncio.run(run())
+    assert seen_count == 3_000
     assert turns >= 2
 
 

@@ -27,16 +27,16 @@ def consumer():
 
 
 def test_the_batches_at_an_offset_are_counted_by_their_headers(consumer):
-    found = sample(consumer, PLACE, 0)
-    assert found is not None
-    assert (found.offsets, found.records, found.first_timestamp) == (7, 7, TIME + 5)
-    assert found.bytes_per_offset == found.size_bytes / 7 > 1
+    estimate = sample(consumer, PLACE, 0)
+    assert estimate is not None
+    assert (estimate.offsets, estimate.records, estimate.first_timestamp) == (7, 7, TIME + 5)
+    assert estimate.bytes_per_offset == estimate.size_bytes / 7 > 1
 
 
 def test_a_sample_that_begins_inside_a_batch_takes_no_more_records_than_offsets(consumer):
-    found = sample(consumer, PLACE, 4)
-    assert found is not None
-    assert (found.offsets, found.records) == (3, 3)
+    estimate = sample(consumer, PLACE, 4)
+    assert estimate is not None
+    assert (estimate.offsets, estimate.records) == (3, 3)
 
 
 def test_at_the_end_there_is_nothing(consumer):

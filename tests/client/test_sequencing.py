@@ -30,30 +30,30 @@ FIRST, SECOND = "the first connection", "the second connection"
 
 def machine(**changes) -> Sequencer:
     settings = {"max_in_flight": 5, "retries": LARGEST, "delivery_timeout_s": 10.0, "backoff_s": lambda attempt: 0.0}
-    made = Sequencer(**settings | changes)
-    made.set_producer(Producer(7, 0))
-    return made
+    sequencer = Sequencer(**settings | changes)
+    sequencer.set_producer(Producer(7, 0))
+    return sequencer
 
 
-def put(sequencer: Sequencer, count: int, *, created: float = 0.0) -> list[Batch]:
-    batches = [Batch(TARGET, b"12", 1, created, None) for _ in range(count)]
+def put_batches(sequencer: Sequencer, count: int, *, created_s: float = 0.0) -> list[Batch]:
+    batches = [Batch(TARGET, b"12", 1, created_s, None) for _ in range(count)]
     for batch in batches:
         sequencer.enqueue(batch)
     return batches
 
 
-def known(sequencer: Sequencer) -> None:
+def acknowledge_first(sequencer: Sequencer) -> None:
     """Let the leader acknowledge a first batch, so that several may be under way."""
-    put(sequencer, 1)
+    put_batches(sequencer, 1)
     sequencer.process_acknowledgement(sequencer.take(TARGET, FIRST, 0.0), 0, -1)
     sequencer.finished_batches.clear()
 
 
 def take_all(sequencer: Sequencer, connection: object) -> list[Batch]:
-    taken = []
+    taken_batches = []
     while (batch := sequencer.take(TARGET, connection, 0.0)) is not None:
-        taken.append(batch)
-    return taken
+        taken_batches.append(batch)
+    return taken_batches
 
 
 def refuse(sequencer: Sequencer, batch: Batch, number: int) -> None:
@@ -61,7 +61,7 @@ def refuse(sequencer: Sequencer, batch: Batch, number: int) -> None:
 
 
 def errors(sequencer: Sequencer) -> list[type | None]:
-    return [None if ended.error is None else type(ended.error) for ended in sequencer.finished_batches]
+    return [None if ended_batch.error is None else type(ended_batch.error) for ended_batch in sequencer.finished_batches]
 
 
 def sequences(batches: list[Batch]) -> list[tuple[int, int]]:
@@ -70,21 +70,21 @@ def sequences(batches: list[Batch]) -> list[tuple[int, int]]:
 
 def test_the_first_batch_under_an_id_goes_alone():
     one = machine()
-    put(one, 3)
+    put_batches(one, 3)
     assert len(take_all(one, FIRST)) == 1
 
 
 def test_at_most_so_many_are_under_way():
     one = machine(max_in_flight=2)
-    known(one)
-    put(one, 3)
+    acknowledge_first(one)
+    put_batches(one, 3)
     assert len(take_all(one, FIRST)) == 2
 
 
 def test_a_batch_does_not_go_on_another_connection_while_earlier_ones_are_under_way():
     one = machine()
-    known(one)
-    put(one, 2)
+    acknowledge_first(one)
+    put_batches(one, 2)
     one.take(TARGET, FIRST, 0.0)
     assert one.take(TARGET, SECOND, 0.0) is None
     assert one.take(TARGET, FIRST, 0.0) is not None
@@ -92,22 +92,22 @@ def test_a_batch_does_not_go_on_another_connection_while_earlier_ones_are_under_
 
 def test_batches_that_come_back_in_any_order_go_again_in_theirs_and_nothing_overtakes_them():
     one = machine()
-    known(one)
-    batches = put(one, 4)
-    taken = [one.take(TARGET, FIRST, 0.0) for _ in range(3)]
-    before = sequences(taken)
-    for batch in (taken[1], taken[2]):
+    acknowledge_first(one)
+    batches = put_batches(one, 4)
+    taken_batches = [one.take(TARGET, FIRST, 0.0) for _ in range(3)]
+    before = sequences(taken_batches)
+    for batch in (taken_batches[1], taken_batches[2]):
         one.process_loss(batch, NetworkError("cut"), 0.0)
         assert one.take(TARGET, FIRST, 0.0) is None  # the first has no answer yet
-    one.process_loss(taken[0], NetworkError("cut"), 0.0)
+    one.process_loss(taken_batches[0], NetworkError("cut"), 0.0)
     assert take_all(one, SECOND) == batches
     assert sequences(batches[:3]) == before
 
 
 def test_four_go_behind_one_without_a_result_for_a_leader_knows_five():
     one = machine()
-    known(one)
-    batches = put(one, 8)
+    acknowledge_first(one)
+    batches = put_batches(one, 8)
     first, *behind = (one.take(TARGET, FIRST, 0.0) for _ in range(3))
     refuse(one, first, 20)  # it is in the log, and too few replicas have it
     for offset, batch in enumerate(behind):
@@ -119,7 +119,7 @@ def test_four_go_behind_one_without_a_result_for_a_leader_knows_five():
 
 def test_a_batch_waits_for_its_backoff():
     one = machine(backoff_s=lambda attempt: 5.0)
-    put(one, 1)
+    put_batches(one, 1)
     one.process_loss(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
     assert one.take(TARGET, FIRST, 4.9) is None
     assert one.next_time(0.0) == 5.0
@@ -128,8 +128,8 @@ def test_a_batch_waits_for_its_backoff():
 
 def test_out_of_order_is_sent_again_while_an_earlier_batch_is_open():
     one = machine()
-    known(one)
-    put(one, 2)
+    acknowledge_first(one)
+    put_batches(one, 2)
     first, second = take_all(one, FIRST)
     refuse(one, first, FEW_REPLICAS)
     refuse(one, second, OUT_OF_ORDER)
@@ -139,8 +139,8 @@ def test_out_of_order_is_sent_again_while_an_earlier_batch_is_open():
 
 def test_behind_a_batch_that_is_refused_for_good_the_rest_is_numbered_anew_once_its_fate_is_known():
     one = machine()
-    known(one)
-    put(one, 3)
+    acknowledge_first(one)
+    put_batches(one, 3)
     first, second, third = take_all(one, FIRST)
     refuse(one, first, TOO_LARGE)
     refuse(one, second, OUT_OF_ORDER)
@@ -154,28 +154,28 @@ def test_behind_a_batch_that_is_refused_for_good_the_rest_is_numbered_anew_once_
 
 def test_what_expires_without_an_answer_may_be_written_and_the_next_begin_a_new_epoch():
     one = machine()
-    known(one)
-    put(one, 1)
+    acknowledge_first(one)
+    put_batches(one, 1)
     one.process_loss(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
     one.expire(10.0)
     assert errors(one) == [MaybeWrittenError]
-    put(one, 1, created=10.0)
+    put_batches(one, 1, created_s=10.0)
     assert sequences(take_all(one, FIRST)) == [(1, 0)]
 
 
 def test_a_batch_in_flight_fails_when_its_time_has_expired_and_its_late_answer_settles_the_sequences():
     """KIP-91: Java's Sender fails expired batches in flight, and drains no new ones until their answers are there."""
     one = machine()
-    known(one)
-    (expired,) = put(one, 1)
-    assert take_all(one, FIRST) == [expired]
+    acknowledge_first(one)
+    (expired_batch,) = put_batches(one, 1)
+    assert take_all(one, FIRST) == [expired_batch]
     assert one.next_time(0.0) == 10.0
     one.expire(10.0)
     assert errors(one) == [MaybeWrittenError]
     assert one.open_batches == one.open_bytes == 0
-    (later,) = put(one, 1, created=10.0)
+    (later,) = put_batches(one, 1, created_s=10.0)
     assert not take_all(one, FIRST)
-    one.process_acknowledgement(expired, 1, -1)
+    one.process_acknowledgement(expired_batch, 1, -1)
     assert len(one.finished_batches) == 1
     assert take_all(one, FIRST) == [later]
     assert sequences([later]) == [(0, 2)]
@@ -183,12 +183,12 @@ def test_a_batch_in_flight_fails_when_its_time_has_expired_and_its_late_answer_s
 
 def test_after_a_batch_that_has_expired_in_flight_and_is_not_written_the_epoch_is_raised():
     one = machine()
-    known(one)
-    (expired,) = put(one, 1)
+    acknowledge_first(one)
+    (expired_batch,) = put_batches(one, 1)
     take_all(one, FIRST)
     one.expire(10.0)
-    (later,) = put(one, 1, created=10.0)
-    one.process_loss(expired, NetworkError("lost"), 10.0)
+    (later,) = put_batches(one, 1, created_s=10.0)
+    one.process_loss(expired_batch, NetworkError("lost"), 10.0)
     assert len(one.finished_batches) == 1
     assert take_all(one, SECOND) == [later]
     assert sequences([later]) == [(1, 0)]
@@ -197,7 +197,7 @@ def test_after_a_batch_that_has_expired_in_flight_and_is_not_written_the_epoch_i
 def test_a_transaction_names_the_first_error():
     one = machine()
     one.transactional = True
-    first, _ = put(one, 2)
+    first, _ = put_batches(one, 2)
     one.take(TARGET, FIRST, 0.0)
     one.process_error(first, BrokerError("fenced", ErrorCode.INVALID_PRODUCER_EPOCH), 0.0)
     assert one.abort_cause.code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -208,13 +208,13 @@ def test_a_transaction_names_the_first_error():
 
 def test_the_epoch_stays_if_what_came_behind_an_expired_batch_is_acknowledged():
     one = machine()
-    known(one)
-    put(one, 1)
-    put(one, 1, created=5.0)
+    acknowledge_first(one)
+    put_batches(one, 1)
+    put_batches(one, 1, created_s=5.0)
     for batch in take_all(one, FIRST):
         one.process_loss(batch, NetworkError("cut"), 5.0)
     one.expire(10.0)
-    put(one, 1, created=10.0)
+    put_batches(one, 1, created_s=10.0)
     behind = one.take(TARGET, SECOND, 10.0)
     assert one.take(TARGET, SECOND, 10.0) is None  # not before the fate of the one behind is known
     one.process_acknowledgement(behind, 2, -1)
@@ -223,16 +223,16 @@ def test_the_epoch_stays_if_what_came_behind_an_expired_batch_is_acknowledged():
 
 def test_behind_a_batch_of_unknown_fate_what_is_in_doubt_is_never_numbered_anew():
     one = machine()
-    known(one)
-    put(one, 1)
-    put(one, 2, created=5.0)
-    expired, in_doubt, absent = take_all(one, FIRST)
-    for batch in (expired, in_doubt):
+    acknowledge_first(one)
+    put_batches(one, 1)
+    put_batches(one, 2, created_s=5.0)
+    expired_batch, in_doubt, absent = take_all(one, FIRST)
+    for batch in (expired_batch, in_doubt):
         one.process_loss(batch, NetworkError("cut"), 5.0)
     refuse(one, absent, OUT_OF_ORDER)
     one.expire(10.0)
     refuse(one, one.take(TARGET, SECOND, 10.0), OUT_OF_ORDER)  # both may still come to the leader, late
-    assert [ended.batch for ended in one.finished_batches] == [expired, in_doubt]
+    assert [ended_batch.batch for ended_batch in one.finished_batches] == [expired_batch, in_doubt]
     assert errors(one) == [MaybeWrittenError] * 2
     assert one.take(TARGET, SECOND, 10.0) is absent
     assert sequences([absent]) == [(1, 0)]
@@ -243,7 +243,7 @@ def test_another_partition_keeps_its_epoch_until_it_has_nothing_open():
     other = Batch(TopicPartition("t", 1), b"", 1, 0.0, None)
     one.enqueue(other)
     one.take(other.partition, FIRST, 0.0)
-    put(one, 1)
+    put_batches(one, 1)
     refuse(one, one.take(TARGET, FIRST, 0.0), TOO_LARGE)
     assert one.producer.epoch == 1
     one.process_loss(other, NetworkError("cut"), 0.0)
@@ -253,7 +253,7 @@ def test_another_partition_keeps_its_epoch_until_it_has_nothing_open():
 def test_epochs_have_an_end():
     one = machine()
     one.set_producer(Producer(7, 32_767))
-    put(one, 2)
+    put_batches(one, 2)
     refuse(one, one.take(TARGET, FIRST, 0.0), TOO_LARGE)
     assert one.needs_new_id
     assert one.take(TARGET, FIRST, 0.0) is None
@@ -263,10 +263,10 @@ def test_epochs_have_an_end():
 
 def test_parts_of_a_batch_that_is_too_large_go_in_its_place_with_its_sequences():
     one = machine()
-    known(one)
+    acknowledge_first(one)
     large = Batch(TARGET, b"12345", 5, 0.0, None)
     one.enqueue(large)
-    after = put(one, 2)
+    after = put_batches(one, 2)
     assert take_all(one, FIRST) == [large, *after]
     parts = [Batch(TARGET, b"12", 2, 9.0, None), Batch(TARGET, b"345", 3, 9.0, None)]
     one.divide(large, parts)
@@ -291,7 +291,7 @@ def test_one_record_is_not_divided_and_nothing_in_a_transaction_that_must_be_abo
 @pytest.mark.parametrize(("number", "kind"), [(TOO_LARGE, BrokerError), (STALE_LEADER, MaybeWrittenError)])
 def test_what_a_leader_refuses_is_not_written_unless_its_error_can_come_afterwards(number, kind):
     one = machine(retries=0)
-    put(one, 1)
+    put_batches(one, 1)
     refuse(one, one.take(TARGET, FIRST, 0.0), number)
     assert errors(one) == [kind]
 
@@ -299,20 +299,20 @@ def test_what_a_leader_refuses_is_not_written_unless_its_error_can_come_afterwar
 def test_in_a_transaction_a_batch_that_ends_without_being_written_ends_all_that_wait():
     one = machine()
     one.transactional = True
-    put(one, 3)
+    put_batches(one, 3)
     refuse(one, one.take(TARGET, FIRST, 0.0), FENCED)
     assert errors(one) == [BrokerError] * 3
     assert one.must_abort
-    put(one, 1)
+    put_batches(one, 1)
     assert errors(one) == [BrokerError] * 4
     one.set_producer(Producer(7, 1))
-    put(one, 1)
+    put_batches(one, 1)
     assert sequences(take_all(one, FIRST)) == [(1, 0)]
 
 
 def test_what_is_under_way_when_everything_ends_may_be_written():
     one = machine()
-    put(one, 2)
+    put_batches(one, 2)
     one.take(TARGET, FIRST, 0.0)
     one.fail_all(NetworkError("closed"))
     assert errors(one) == [MaybeWrittenError, NetworkError]
@@ -352,9 +352,9 @@ class Schedules(RuleBasedStateMachine):
     def put(self, partition, count):
         self.simulation.put(partition, count)
 
-    @rule(partition=st.integers(0, PARTITIONS - 1), cut=st.sampled_from([False, False, False, True]))
-    def send(self, partition, cut):
-        self.simulation.send(partition, cut=cut)
+    @rule(partition=st.integers(0, PARTITIONS - 1), is_cut=st.sampled_from([False, False, False, True]))
+    def send(self, partition, is_cut):
+        self.simulation.send(partition, cut=is_cut)
 
     @rule(wire=st.integers(0, 5), fault=st.sampled_from(FAULTS))
     def handle(self, wire, fault):
@@ -368,9 +368,9 @@ class Schedules(RuleBasedStateMachine):
     def divide(self, partition, sizes):
         self.simulation.divide_next(partition, sizes)
 
-    @rule(wire=st.integers(0, 5), kept=st.integers(0, 5))
-    def cut(self, wire, kept):
-        self.simulation.cut(wire, kept=kept)
+    @rule(wire=st.integers(0, 5), kept_count=st.integers(0, 5))
+    def cut(self, wire, kept_count):
+        self.simulation.cut(wire, kept=kept_count)
 
     @rule(partition=st.integers(0, PARTITIONS - 1), retriable=st.booleans())
     def refuse_connection(self, partition, retriable):

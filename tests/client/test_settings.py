@@ -19,7 +19,7 @@ def test_names_of_protocols_are_taken_in_any_letter_case_as_by_java():
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("settings", "reason"),
     [
         ({"linger_mss": 1}, "did you mean linger_ms"),
         ({"linger.ms": "soon"}, "no whole number"),
@@ -32,9 +32,9 @@ def test_names_of_protocols_are_taken_in_any_letter_case_as_by_java():
         ({"api_version": "new"}, "unknown release 'new'"),
     ],
 )
-def test_what_does_not_fit_is_said(given, reason):
+def test_what_does_not_fit_is_said(settings, reason):
     with pytest.raises(OptionError, match=reason):
-        ProducerSettings.of({**SERVER, **given})
+        ProducerSettings.of({**SERVER, **settings})
 
 
 @pytest.mark.parametrize("servers", ["", [], "h:0", "h:99999999999", "h:x", " , "])

@@ -217,9 +217,9 @@ def test_an_acknowledgement_after_the_lock_has_expired_is_an_error():
             consumer.subscribe(topic)
             read(consumer, 1)
             broker.clock.advance(31)
-            with pytest.raises(BrokerError) as raised:
+            with pytest.raises(BrokerError) as error_info:
                 consumer.commit()
-            assert raised.value.code is ErrorCode.INVALID_RECORD_STATE
+            assert error_info.value.code is ErrorCode.INVALID_RECORD_STATE
             (record,) = read(consumer, 1)
             assert record.delivery_count == 2
             consumer.renew(record)
@@ -227,18 +227,18 @@ def test_an_acknowledgement_after_the_lock_has_expired_is_an_error():
 
 
 def test_two_members_share_the_records_of_one_partition(servers, topic):
-    seen = Counter()
+    seen_counts = Counter()
     with share(servers, topic, max_poll_records=5) as first, share(servers, topic, max_poll_records=5) as second:
         first.subscribe(topic)
         second.subscribe(topic)
         produce(servers, topic, 100, batch_size=100)
         deadline = time.monotonic() + PATIENCE_S
-        while sum(seen.values()) < 100 and time.monotonic() < deadline:
-            seen.update(int(record.value) for record in first.poll(100))
-            seen.update(int(record.value) for record in second.poll(100))
+        while sum(seen_counts.values()) < 100 and time.monotonic() < deadline:
+            seen_counts.update(int(record.value) for record in first.poll(100))
+            seen_counts.update(int(record.value) for record in second.poll(100))
         first.commit()
         second.commit()
-    assert seen == Counter(range(100))
+    assert seen_counts == Counter(range(100))
 
 
 def test_gaps_of_transactions_and_compaction_do_not_stop_a_group(servers, topic):

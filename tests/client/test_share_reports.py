@@ -228,7 +228,11 @@ def fetch_share(world, session, epoch):
     answer = world.exchange("ShareFetch", 2, body, session)
     assert answer.error_code == 0
     rows = [row for topic in answer.responses for row in topic.partitions]
-    return [(acquired.first_offset, acquired.last_offset) for row in rows for acquired in row.acquired_records]
+    return [
+        (acquired_range.first_offset, acquired_range.last_offset)
+        for row in rows
+        for acquired_range in row.acquired_records
+    ]
 
 
 def holder_of(world, offset):

@@ -59,7 +59,7 @@ def read(consumer, problems=None, *, first=0, end=10, silence_ms=60_000):
     stretch = RangeReader(
         consumer, PLACE, first, end, on_loss=lost, silence_ms=silence_ms, silence_setting="the.setting"
     )
-    return [fetched.fetch_offset for fetched in iter(stretch.next, None)]
+    return [fetched_batches.fetch_offset for fetched_batches in iter(stretch.next, None)]
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_silence_is_an_error_of_the_network_where_the_log_goes_on_and_else_a_los
 
 
 def test_another_error_of_the_broker_is_raised_as_it_is():
-    denied = BrokerError("denied", code=ErrorCode(29))
-    with pytest.raises(BrokerError) as raised:
-        read(Scripted([denied]))
-    assert raised.value is denied
+    denied_error = BrokerError("denied", code=ErrorCode(29))
+    with pytest.raises(BrokerError) as error_info:
+        read(Scripted([denied_error]))
+    assert error_info.value is denied_error

@@ -23,8 +23,8 @@ def run(servers: str, program: str) -> str:
     """Run a program; return what it wrote to standard error."""
     before = "import asyncio\nfrom kafkaframes.client import *\n"
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", before + textwrap.dedent(program), servers]
-    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=True)
-    return ended.stderr
+    process = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=True)
+    return process.stderr
 
 
 def end(servers: str) -> int:
@@ -34,7 +34,7 @@ def end(servers: str) -> int:
 
 def test_at_the_end_of_the_program_a_producer_sends_what_it_holds_and_is_named(servers):
     before = end(servers)
-    said = run(
+    output = run(
         servers,
         """
         import sys
@@ -44,14 +44,14 @@ def test_at_the_end_of_the_program_a_producer_sends_what_it_holds_and_is_named(s
         """,
     )
     assert end(servers) == before + 100
-    assert f"kafkaframes Producer 'billing' of {servers} was not closed" in said
-    assert "Task was destroyed" not in said
+    assert f"kafkaframes Producer 'billing' of {servers} was not closed" in output
+    assert "Task was destroyed" not in output
 
 
 def test_a_consumer_is_named_and_commits_nothing(servers):
     with Producer(servers) as producer:
         producer.send("numbers", b"1").result()
-    said = run(
+    output = run(
         servers,
         """
         import sys
@@ -61,8 +61,8 @@ def test_a_consumer_is_named_and_commits_nothing(servers):
             pass
         """,
     )
-    assert "kafkaframes Consumer 'kafkaframes' of" in said
-    assert "Task was destroyed" not in said
+    assert "kafkaframes Consumer 'kafkaframes' of" in output
+    assert "Task was destroyed" not in output
     with Consumer(servers, group_id="g") as consumer:
         assert consumer.committed([TARGET]) == {}
 
@@ -71,7 +71,7 @@ def test_a_consumer_is_named_and_commits_nothing(servers):
     "ends", ["asyncio.run(main())", "loop = asyncio.new_event_loop(); loop.run_until_complete(main())"]
 )
 def test_clients_of_asyncio_are_named(servers, ends):
-    said = run(
+    output = run(
         servers,
         f"""
         import sys
@@ -86,26 +86,26 @@ def test_clients_of_asyncio_are_named(servers, ends):
         print("no result" if not sent.done() else "cancelled", file=sys.stderr)
         """,
     )
-    assert "cancelled" in said or "new_event_loop" in ends
-    assert "Task was destroyed" not in said
+    assert "cancelled" in output or "new_event_loop" in ends
+    assert "Task was destroyed" not in output
     for kind in (AsyncProducer, AsyncConsumer):
-        assert f"ResourceWarning: {kind.__name__} of {servers} was not closed" in said
+        assert f"ResourceWarning: {kind.__name__} of {servers} was not closed" in output
 
 
 def test_one_that_is_no_longer_used_is_named_and_sends_what_it_holds(servers):
     before = end(servers)
-    sent = [Producer(servers, linger_ms=60_000).send("numbers", b"1")]
-    thread = sent[0]._owner._loop._thread
+    futures = [Producer(servers, linger_ms=60_000).send("numbers", b"1")]
+    thread = futures[0]._owner._loop._thread
     with pytest.warns(ResourceWarning, match="kafkaframes Producer 'kafkaframes' of .* was not closed"):
-        sent.clear()
+        futures.clear()
     thread.join(60)
     assert end(servers) == before + 1
 
 
 def test_a_result_keeps_its_producer(servers):
     producer = Producer(servers)
-    sent = producer.send("numbers", b"1")
+    future = producer.send("numbers", b"1")
     of_the_producer = producer
     del producer
-    assert sent.result().topic == "numbers"
+    assert future.result().topic == "numbers"
     of_the_producer.close()

@@ -25,10 +25,10 @@ def settings(request):
     return {"group_id": request.node.name, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 50}
 
 
-def committed(servers, settings) -> int:
+def committed_offset(servers, settings) -> int:
     with Admin(servers) as admin:
-        found = admin.group_offsets(settings["group_id"])
-        return found[TARGET].offset if TARGET in found else 0
+        offsets = admin.group_offsets(settings["group_id"])
+        return offsets[TARGET].offset if TARGET in offsets else 0
 
 
 def read(consumer: Consumer) -> None:
@@ -50,11 +50,11 @@ def fail_in_the_block(servers, settings, *, subscribes: bool) -> None:
 def test_an_exception_in_the_block_commits_nothing(servers, settings, subscribes):
     with pytest.raises(ZeroDivisionError):
         fail_in_the_block(servers, settings, subscribes=subscribes)
-    assert committed(servers, settings) == 0
+    assert committed_offset(servers, settings) == 0
     with Consumer(servers, **settings) as consumer:
         consumer.assign([TARGET])
         read(consumer)
-    assert committed(servers, settings) == 10
+    assert committed_offset(servers, settings) == 10
 
 
 def test_nor_does_one_in_asyncio(servers, settings):
@@ -66,7 +66,7 @@ def test_nor_does_one_in_asyncio(servers, settings):
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run())
-    assert committed(servers, settings) == 0
+    assert committed_offset(servers, settings) == 0
 
 
 def test_what_an_iteration_has_not_handed_out_is_not_committed(servers, settings):
@@ -75,4 +75,4 @@ def test_what_an_iteration_has_not_handed_out_is_not_committed(servers, settings
         for record in consumer:
             if record.value == b"3":
                 break
-    assert committed(servers, settings) == 4
+    assert committed_offset(servers, settings) == 4

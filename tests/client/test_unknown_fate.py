@@ -21,10 +21,10 @@ def values(broker) -> list[bytes]:
     with Consumer(broker.bootstrap_servers, isolation_level="read_committed") as consumer:
         consumer.assign({TARGET: 0})
         end = consumer.end_offsets([TARGET])[TARGET]
-        found = []
+        values = []
         while consumer.position(TARGET) < end:
-            found += consumer.poll(100)
-        return [record.value for record in found]
+            values += consumer.poll(100)
+        return [record.value for record in values]
 
 
 @pytest.mark.parametrize("is_written", [True, False])

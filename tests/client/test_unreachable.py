@@ -21,30 +21,30 @@ def clock(monkeypatch):
 
 
 def test_it_warns_after_a_second_then_now_and_then_and_when_it_is_back(clock, caplog):
-    known = UnreachableBrokers("billing")
+    unreachable = UnreachableBrokers("billing")
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for after in (0, 0.5, 1.0, 2.0, 10.9, 11.1, 40.9, 41.2):
             clock[0] = 100 + after
-            known.record_failure("b:9092", "b:9092 cannot be reached: refused")
-        known.record_failure("c:9092", "no such host")
-        known.record_success("b:9092")
-        known.record_success("b:9092")
+            unreachable.record_failure("b:9092", "b:9092 cannot be reached: refused")
+        unreachable.record_failure("c:9092", "no such host")
+        unreachable.record_success("b:9092")
+        unreachable.record_success("b:9092")
     lines = [record.getMessage() for record in caplog.records]
     assert [re.findall(r"(?:for|after) (\d+) s", line)[0] for line in lines] == ["1", "11", "41", "41"]
     assert lines[0] == "client 'billing' cannot reach a broker for 1 s: b:9092 cannot be reached: refused"
     assert "has reached b:9092" in lines[-1]
-    assert known.describe() == "c:9092: no such host"
+    assert unreachable.describe() == "c:9092: no such host"
 
 
 @pytest.fixture
-def closed_port():
+def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         yield listener.getsockname()[1]  # bound and not listening: refused
 
 
-def test_the_error_names_every_address_and_the_log_the_first_of_them(closed_port, caplog):
-    servers = [f"127.0.0.1:{closed_port}", "127.0.0.1:1"]
+def test_the_error_names_every_address_and_the_log_the_first_of_them(free_port, caplog):
+    servers = [f"127.0.0.1:{free_port}", "127.0.0.1:1"]
     consumer = Consumer(servers, default_api_timeout_ms=3_000)
     with caplog.at_level(logging.WARNING), closing(consumer), pytest.raises(NetworkError) as error:
         consumer.assign([TopicPartition("numbers", 0)])

@@ -38,16 +38,16 @@ def main(arguments: list[str]) -> int:
         if not any(one.startswith("-k") or "::" in one for one in arguments):  # else only some of a client's trials
             clients_page.write(place / ROWS)
     finally:
-        left = _still_running(place)
-        for process, command in left.items():
+        running_processes = _still_running(place)
+        for process, command in running_processes.items():
             os.kill(process, signal.SIGKILL)
             print(f"LEFT RUNNING, now ended: {process} {command}")
-        if left or status:
+        if running_processes or status:
             print(f"logs and data of what ran: {place}")
         else:
             shutil.rmtree(place, ignore_errors=True)
             print("no process is left, no file in the temporary directory")
-    return status or bool(left)
+    return status or bool(running_processes)
 
 
 def _pytest(place: Path, arguments: list[str]) -> int:
@@ -74,22 +74,22 @@ def _pytest(place: Path, arguments: list[str]) -> int:
 def _still_running(place: Path) -> dict[int, str]:
     """Return the processes that carry our mark and do not end by themselves."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (found := _marked(f"{MARK}={place}".encode())) and time.monotonic() < deadline:
+    while (marked_processes := _find_marked(f"{MARK}={place}".encode())) and time.monotonic() < deadline:
         time.sleep(0.5)
-    return found
+    return marked_processes
 
 
-def _marked(mark: bytes) -> dict[int, str]:
-    found = {}
+def _find_marked(mark: bytes) -> dict[int, str]:
+    commands = {}
     for folder in PROCESSES.glob("[0-9]*"):
         try:
             if mark in (folder / "environ").read_bytes().split(b"\0"):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if command:  # else it has ended, and waits for its parent
-                    found[int(folder.name)] = command[:200]
+                    commands[int(folder.name)] = command[:200]
         except OSError:  # ended meanwhile, or another user's
             continue
-    return found
+    return commands
 
 
 if __name__ == "__main__":

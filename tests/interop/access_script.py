@@ -25,7 +25,7 @@ TOPICS = ("open", "secret")
 RIGHTS_ERRORS = frozenset((29, 30, 31, 53))
 _READY_SECONDS = 120
 _ALREADY_EXISTS = 36
-_LEAST_BEATS, _MOST_BEATS = 10, 300
+_MIN_BEATS, _MAX_BEATS = 10, 300
 _PASSWORD = "pw"
 
 
@@ -94,10 +94,10 @@ def passwords() -> dict[str, str]:
 
 def rules() -> Iterator[Any]:
     """Yield the rows of CreateAcls."""
-    made = message("CreateAclsRequest").AclCreation
+    creation_type = message("CreateAclsRequest").AclCreation
     for user, own in USERS.items():
         for rule in own:
-            yield made(
+            yield creation_type(
                 resource_type=RESOURCE_TYPES[rule.resource],
                 resource_name=rule.name or (CLUSTER_NAME if rule.resource == "CLUSTER" else "*"),
                 resource_pattern_type=rule.pattern,
@@ -170,15 +170,15 @@ class Cluster:
 
     def _join(self) -> None:
         beat = {"rebalance_timeout_ms": 600_000, "topic_partitions": [], "subscribed_topic_names": list(TOPICS)}
-        served = ranges(self.admin)
-        if "ConsumerGroupHeartbeat" in served:
-            newest = served["ConsumerGroupHeartbeat"][1]
+        served_apis = ranges(self.admin)
+        if "ConsumerGroupHeartbeat" in served_apis:
+            newest = served_apis["ConsumerGroupHeartbeat"][1]
             self.do("ConsumerGroupHeartbeat", newest, group_id="g-new", member_id=str(uuid4()), member_epoch=0, **beat)
-        if "StreamsGroupHeartbeat" in served:
+        if "StreamsGroupHeartbeat" in served_apis:
             for group, log in (("g-streams", ""), ("g-streams-log", "tmp-log")):
                 fields = joining_streams(TOPICS, log)
                 self.do("StreamsGroupHeartbeat", 0, group_id=group, member_id="m", member_epoch=0, **fields)
-        if "ShareGroupHeartbeat" not in served:
+        if "ShareGroupHeartbeat" not in served_apis:
             return
         for group in ("g-share", "g-share-left"):
             member = str(uuid4())
@@ -190,8 +190,8 @@ class Cluster:
         epoch, fields = 0, {"subscribed_topic_names": list(TOPICS)}
         deadline = time.monotonic() + _READY_SECONDS
         while True:
-            given = {"group_id": group, "member_id": member, "member_epoch": epoch}
-            answer = self.do("ShareGroupHeartbeat", 1, **given, **fields)
+            heartbeat_fields = {"group_id": group, "member_id": member, "member_epoch": epoch}
+            answer = self.do("ShareGroupHeartbeat", 1, **heartbeat_fields, **fields)
             if answer.assignment is not None and len(answer.assignment.topic_partitions) == len(TOPICS):
                 return
             assert time.monotonic() < deadline, answer
@@ -199,14 +199,14 @@ class Cluster:
             time.sleep(0.2)
 
     def _begin(self) -> None:
-        given = self.do("InitProducerId", 4, transactional_id="tx-open", transaction_timeout_ms=800_000)
+        producer_answer = self.do("InitProducerId", 4, transactional_id="tx-open", transaction_timeout_ms=800_000)
         topic = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic
         self.do(
             "AddPartitionsToTxn",
             3,
             v3_and_below_transactional_id="tx-open",
-            v3_and_below_producer_id=given.producer_id,
-            v3_and_below_producer_epoch=given.producer_epoch,
+            v3_and_below_producer_id=producer_answer.producer_id,
+            v3_and_below_producer_epoch=producer_answer.producer_epoch,
             v3_and_below_topics=[topic(name=name, partitions=[0]) for name in TOPICS],
         )
 
@@ -255,15 +255,15 @@ def produce(cluster: Cluster, version: int, fresh: str) -> Any:
     rows = []
     for name in TOPICS:
         records = build_records({"value": [b"x"], "timestamp": [NOW]}, record_format=2 if version > 2 else version // 2)
-        named = {"topic_id": cluster.id(name)} if version >= 13 else {"name": name}
+        topic_field = {"topic_id": cluster.id(name)} if version >= 13 else {"name": name}
         row = types.PartitionProduceData(index=0, records=records)
-        rows.append(types.TopicProduceData(**named, partition_data=[row]))
+        rows.append(types.TopicProduceData(**topic_field, partition_data=[row]))
     return {"acks": 1, "timeout_ms": 5000, "topic_data": rows}
 
 
 def produce_in_transaction(cluster: Cluster, version: int, fresh: str) -> Any:
-    made = produce(cluster, version, fresh)
-    for topic in made["topic_data"]:
+    produce_fields = produce(cluster, version, fresh)
+    for topic in produce_fields["topic_data"]:
         topic.partition_data[0].records = build_records(
             {"value": [b"x"], "timestamp": [NOW]},
             producer_id=77,
@@ -271,7 +271,7 @@ def produce_in_transaction(cluster: Cluster, version: int, fresh: str) -> Any:
             base_sequence=0,
             transactional=True,
         )
-    return made | {"transactional_id": "tx-none", "acks": -1}
+    return produce_fields | {"transactional_id": "tx-none", "acks": -1}
 
 
 def produce_without_id(cluster: Cluster, version: int, fresh: str) -> Any:
@@ -311,7 +311,7 @@ def metadata_that_creates(cluster: Cluster, version: int, fresh: str) -> Any:
     return {"topics": [message("MetadataRequest").MetadataRequestTopic(name=f"tmp-{fresh}")]}
 
 
-def committed(api: str, **more: Any) -> Make:
+def commit_case(api: str, **more: Any) -> Make:
     types = message(f"{api}Request")
     struct = getattr(types, f"{api}RequestTopic")
     part = getattr(types, f"{api}RequestPartition")
@@ -321,8 +321,8 @@ def committed(api: str, **more: Any) -> Make:
         names = ANY if version < by_id_since else TOPICS
         rows = []
         for name in names:
-            named = {"topic_id": cluster.id(name)} if version >= by_id_since else {"name": name}
-            rows.append(struct(**named, partitions=[part(partition_index=0, committed_offset=3)]))
+            topic_field = {"topic_id": cluster.id(name)} if version >= by_id_since else {"name": name}
+            rows.append(struct(**topic_field, partitions=[part(partition_index=0, committed_offset=3)]))
         return {"group_id": "g-plain", "topics": rows} | more
 
     return make
@@ -338,10 +338,10 @@ def offsets(names: tuple[str, ...] | None, group: str = "g-plain") -> Make:
         rows = []
         for name in names or ():
             if version < 10 or name in TOPICS:
-                named = {"topic_id": cluster.id(name)} if version >= 10 else {"name": name}
-                rows.append(types.OffsetFetchRequestTopics(**named, partition_indexes=[0]))
-        asked = types.OffsetFetchRequestGroup(group_id=group, topics=None if names is None else rows)
-        return {"groups": [asked]}
+                topic_field = {"topic_id": cluster.id(name)} if version >= 10 else {"name": name}
+                rows.append(types.OffsetFetchRequestTopics(**topic_field, partition_indexes=[0]))
+        group_row = types.OffsetFetchRequestGroup(group_id=group, topics=None if names is None else rows)
+        return {"groups": [group_row]}
 
     return make
 
@@ -403,13 +403,13 @@ _SETTING = {
 }
 
 
-def described(kind: int, name: str) -> Case:
+def describe_case(kind: int, name: str) -> Case:
     row = message("DescribeConfigsRequest").DescribeConfigsResource
     one = row(resource_type=kind, resource_name=name, configuration_keys=["none"])
     return case(f"{kind} {name}", resources=[one], only_rights=kind in (8, 16))
 
 
-def altered(api: str, kind: int, name: str) -> Case:
+def alter_case(api: str, kind: int, name: str) -> Case:
     types = message(f"{api}Request")
     key, value = _SETTING[kind]
     row = types.AlterableConfig(name=key, value=value)
@@ -523,7 +523,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(metadata_by_id, "by id", first=12),
         Case(metadata_that_creates, "creates", only_rights=True),
     ),
-    "OffsetCommit": (Case(committed("OffsetCommit", generation_id_or_member_epoch=-1)),),
+    "OffsetCommit": (Case(commit_case("OffsetCommit", generation_id_or_member_epoch=-1)),),
     "OffsetFetch": (
         Case(offsets(ANY)),
         Case(offsets(None), "all", first=2),
@@ -579,12 +579,12 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "AddPartitionsToTxn": (
         Case(transaction),
-        Case(lambda *given: transaction(*given, verify=True), "verify", first=4),
+        Case(lambda *arguments: transaction(*arguments, verify=True), "verify", first=4),
     ),
     "AddOffsetsToTxn": (case(transactional_id="tx-none", producer_id=77, group_id="g-plain"),),
     "EndTxn": (case(transactional_id="tx-none", producer_id=77),),
     "WriteTxnMarkers": (Case(markers),),
-    "TxnOffsetCommit": (Case(committed("TxnOffsetCommit", transactional_id="tx-none", producer_id=77)),),
+    "TxnOffsetCommit": (Case(commit_case("TxnOffsetCommit", transactional_id="tx-none", producer_id=77)),),
     "DescribeAcls": (case(**_FILTER),),
     "CreateAcls": (
         case(
@@ -605,9 +605,9 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "DeleteAcls": (
         case(filters=[_rows("DeleteAcls", "DeleteAclsFilter", **(_FILTER | {"principal_filter": "User:phantom"}))]),
     ),
-    "DescribeConfigs": tuple(described(*one) for one in RESOURCES),
-    "AlterConfigs": tuple(altered("AlterConfigs", *one) for one in RESOURCES),
-    "IncrementalAlterConfigs": tuple(altered("IncrementalAlterConfigs", *one) for one in RESOURCES),
+    "DescribeConfigs": tuple(describe_case(*one) for one in RESOURCES),
+    "AlterConfigs": tuple(alter_case("AlterConfigs", *one) for one in RESOURCES),
+    "IncrementalAlterConfigs": tuple(alter_case("IncrementalAlterConfigs", *one) for one in RESOURCES),
     "AlterReplicaLogDirs": (
         case(
             dirs=[
@@ -785,8 +785,8 @@ def _uuid(text: Any) -> str:
 def _is_made(row: Any) -> bool:
     if not isinstance(row, dict):
         return False
-    named = (row.get(key) or "" for key in ("name", "topicName", "groupId", "resourceName"))
-    return any(name.startswith(("__", "tmp-")) for name in named if isinstance(name, str))
+    row_names = (row.get(key) or "" for key in ("name", "topicName", "groupId", "resourceName"))
+    return any(name.startswith(("__", "tmp-")) for name in row_names if isinstance(name, str))
 
 
 def rights_errors(value: Any) -> list[Any]:
@@ -799,15 +799,15 @@ def rights_errors(value: Any) -> list[Any]:
 
 def fields_at(api: str, version: int, fields: Mapping[str, Any]) -> Any:
     """Return a request with those of the fields that its version has."""
-    made = message(f"{api}Request")
-    known = {one.snake_name for one in made.spec.struct.fields if one.versions.contains(version)}
-    return made(**{key: value for key, value in fields.items() if key in known})
+    request_message = message(f"{api}Request")
+    known_fields = {one.snake_name for one in request_message.spec.struct.fields if one.versions.contains(version)}
+    return request_message(**{key: value for key, value in fields.items() if key in known_fields})
 
 
 def play(ours: Cluster, theirs: Cluster, apis: Collection[str] = tuple(CASES)) -> tuple[list[Difference], int]:
     """Send every request by every user to both; return what differs, and how many were sent to each."""
     own, other = ranges(ours.admin), ranges(theirs.admin)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     count = 0
     for api, cases in ((api, CASES[api]) for api in apis if api in own and api in other):
         low, high = max(own[api][0], other[api][0]), min(own[api][1], other[api][1])
@@ -815,11 +815,11 @@ def play(ours: Cluster, theirs: Cluster, apis: Collection[str] = tuple(CASES)) -
             for one in cases:
                 for user in USERS if version >= one.first else ():
                     count += 1
-                    found += compared(ours, theirs, user, api, version, one, str(count))
-    return found, count
+                    differences += compare_answers(ours, theirs, user, api, version, one, str(count))
+    return differences, count
 
 
-def compared(
+def compare_answers(
     ours: Cluster, theirs: Cluster, user: str, api: str, version: int, one: Case, fresh: str
 ) -> list[Difference]:
     """Send one request to both brokers."""
@@ -837,10 +837,10 @@ def restore(cluster: Cluster) -> None:
     """Make the topic that is deleted, if it is not there."""
     types = message("CreateTopicsRequest")
     row = types.CreatableTopic(name="victim", num_partitions=1, replication_factor=1)
-    (made,) = cluster.do("CreateTopics", 7, topics=[row], timeout_ms=30_000).topics
-    assert made.error_code in (0, _ALREADY_EXISTS), made
-    if made.error_code == 0:
-        cluster.admin.topic_ids["victim"] = made.topic_id
+    (topic_row,) = cluster.do("CreateTopics", 7, topics=[row], timeout_ms=30_000).topics
+    assert topic_row.error_code in (0, _ALREADY_EXISTS), topic_row
+    if topic_row.error_code == 0:
+        cluster.admin.topic_ids["victim"] = topic_row.topic_id
 
 
 # ------------------------------------------------------------------------------------------------ patterns
@@ -857,29 +857,29 @@ PATTERN_USERS = (
 )
 
 
-def by_pattern(cluster: Cluster, user: str, expected: set[str] | None = None) -> set[str]:
+def by_pattern(cluster: Cluster, user: str, expected_topics: set[str] | None = None) -> set[str]:
     """Return the topics that a subscription by regular expression brings a user.
 
     Args:
-        expected: what another broker assigns, which is waited for: patterns are resolved after the answer.
+        expected_topics: what another broker assigns, which is waited for: patterns are resolved after the answer.
     """
     fields = {"group_id": f"tmp-pattern-{user}", "member_id": str(uuid4()), "member_epoch": 0}
     types = message("ConsumerGroupHeartbeatRequest")
     first = {"rebalance_timeout_ms": 5000, "topic_partitions": [], "subscribed_topic_regex": "(open|secret)"}
     names = {id_: name for name, id_ in cluster.admin.topic_ids.items()}
-    found: set[str] = set()
-    owned: list[Any] = []
-    for number in range(_MOST_BEATS):
-        full = first | {"topic_partitions": owned}
+    assigned_topics: set[str] = set()
+    owned_partitions: list[Any] = []
+    for number in range(_MAX_BEATS):
+        full = first | {"topic_partitions": owned_partitions}
         answer = cluster.users[user].ask("ConsumerGroupHeartbeat", 1, types(**fields, **full))
         if answer.error_code:
             return {f"error {answer.error_code}"}
         fields["member_epoch"] = answer.member_epoch
         if answer.assignment is not None:
             rows = answer.assignment.topic_partitions
-            owned = [types.TopicPartitions(topic_id=row.topic_id, partitions=row.partitions) for row in rows]
-            found = {names[row.topic_id] for row in rows}
-        if number >= _LEAST_BEATS and expected in (None, found):
-            return found
+            owned_partitions = [types.TopicPartitions(topic_id=row.topic_id, partitions=row.partitions) for row in rows]
+            assigned_topics = {names[row.topic_id] for row in rows}
+        if number >= _MIN_BEATS and expected_topics in (None, assigned_topics):
+            return assigned_topics
         time.sleep(0.2)
-    return found
+    return assigned_topics

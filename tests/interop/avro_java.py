@@ -22,8 +22,8 @@ RECORDED_SEED, RECORDED_PAIRS = 38, 400
 
 def jars() -> list[Path]:
     """Return the jars of Avro and of what it needs; empty where PySpark is not installed."""
-    found = importlib.util.find_spec("pyspark")
-    folder = Path(found.origin).parent / "jars" if found is not None and found.origin else Path("/nowhere")
+    spec = importlib.util.find_spec("pyspark")
+    folder = Path(spec.origin).parent / "jars" if spec is not None and spec.origin else Path("/nowhere")
     names = (
         "avro-1*",
         "jackson-core-2*",
@@ -42,7 +42,7 @@ def resolve(pairs: Sequence[Pair], *, timeout: float = 500) -> list[list[dict[st
         for pair in pairs
     ]
     classpath = ":".join(map(str, jars()))
-    done = subprocess.run(
+    process = subprocess.run(
         ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(SOURCE)],
         input="\n".join(lines),
         capture_output=True,
@@ -50,9 +50,9 @@ def resolve(pairs: Sequence[Pair], *, timeout: float = 500) -> list[list[dict[st
         timeout=timeout,
         check=False,
     )
-    if done.returncode:
-        raise AssertionError(f"java: {done.stderr[-2000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    if process.returncode:
+        raise AssertionError(f"java: {process.stderr[-2000:]}")
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def record() -> None:

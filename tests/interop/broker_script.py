@@ -71,11 +71,11 @@ class Client:
         try:
             self.peer.sendall(len(frame).to_bytes(4, "big") + frame)
             while (data := frames.next_frame()) is None:
-                received = self.peer.recv(1 << 20)
-                if not received:
+                received_bytes = self.peer.recv(1 << 20)
+                if not received_bytes:
                     self.close()
                     return "closed"
-                frames.receive_data(received)
+                frames.receive_data(received_bytes)
         except OSError as error:
             self.close()
             return "closed" if isinstance(error, ConnectionError) else f"{type(error).__name__}"
@@ -95,13 +95,13 @@ class Client:
 def ranges(client: Client) -> dict[str, tuple[int, int]]:
     """Return the versions that a broker serves, by API name."""
     answer = client.ask("ApiVersions", 0, message("ApiVersionsRequest")())
-    found = {}
+    version_ranges = {}
     for row in answer.api_keys:
         try:
-            found[catalog_api(row.api_key).name] = (row.min_version, row.max_version)
+            version_ranges[catalog_api(row.api_key).name] = (row.min_version, row.max_version)
         except Exception:  # an API that the catalog does not know
             continue
-    return found
+    return version_ranges
 
 
 # API, path and label of differences that stay -> why.
@@ -147,13 +147,13 @@ def differences(step: Step, ours: Any, theirs: Any, path: str = "$") -> Iterator
         if len(ours) != len(theirs):
             yield Difference(step, f"{path}.length", len(ours), len(theirs))
             return
-        for place, (one, other) in enumerate(zip(ordered(ours), ordered(theirs), strict=True)):
+        for place, (one, other) in enumerate(zip(sort_rows(ours), sort_rows(theirs), strict=True)):
             yield from differences(step, one, other, f"{path}[{place}]")
     elif ours != theirs:
         yield Difference(step, path, ours, theirs)
 
 
-def ordered(rows: list[Any]) -> list[Any]:
+def sort_rows(rows: list[Any]) -> list[Any]:
     """Return rows in an order that does not depend on a hash table."""
 
     def key(row: Any) -> str:
@@ -166,21 +166,21 @@ def ordered(rows: list[Any]) -> list[Any]:
 
 def play(steps: list[Step], ours: Client, theirs: Client) -> tuple[list[Difference], int]:
     """Send each step to both; return the differences, and how many steps there were."""
-    found: list[Difference] = []
+    all_differences: list[Difference] = []
     for step in steps:
         answers = []
         for client in (ours, theirs):
             body = step.body(client) if isinstance(step.body, Callable) else step.body
             answers.append(as_json(client.ask(step.name, step.version, body), step.version))
-        found += differences(step, *answers)
-    return found, len(steps)
+        all_differences += differences(step, *answers)
+    return all_differences, len(steps)
 
 
 # ------------------------------------------------------------------------------------------------ the script
 
 
-def versions(served: Mapping[str, tuple[int, int]], name: str) -> range:
-    low, high = served.get(name, (1, 0))
+def versions(served_ranges: Mapping[str, tuple[int, int]], name: str) -> range:
+    low, high = served_ranges.get(name, (1, 0))
     return range(low, high + 1)
 
 
@@ -188,9 +188,9 @@ def requests(name: str) -> Any:
     return message(f"{name}Request")
 
 
-def topics_steps(served: Mapping[str, tuple[int, int]]) -> Iterator[Step]:
+def topics_steps(served_ranges: Mapping[str, tuple[int, int]]) -> Iterator[Step]:
     types = requests("CreateTopics")
-    for version in versions(served, "CreateTopics"):
+    for version in versions(served_ranges, "CreateTopics"):
         for label, topic in (
             ("new", {"name": f"made-{version}", "num_partitions": 2, "replication_factor": 1}),
             ("again", {"name": f"made-{version}", "num_partitions": 2, "replication_factor": 1}),
@@ -220,7 +220,7 @@ def topics_steps(served: Mapping[str, tuple[int, int]]) -> Iterator[Step]:
         ):
             yield Step("CreateTopics", version, types(topics=[types.CreatableTopic(**topic)], timeout_ms=10_000), label)
     types = requests("CreatePartitions")
-    for version in versions(served, "CreatePartitions"):
+    for version in versions(served_ranges, "CreatePartitions"):
         for count in (3 + version, 2, -1, 0):
             row = types.CreatePartitionsTopic(name="made-4", count=count, assignments=None)
             yield Step("CreatePartitions", version, types(topics=[row], timeout_ms=10_000), f"to {count}")
@@ -230,13 +230,15 @@ def topics_steps(served: Mapping[str, tuple[int, int]]) -> Iterator[Step]:
 
 def batches() -> list[tuple[str, int, bytes]]:
     """Return sets of records: a name, their format, their bytes; right ones and wrong ones."""
-    found = []
+    record_sets = []
     columns = {"value": [b"a", b"bb", b"ccc"], "key": [b"k"] * 3, "timestamp": [NOW, NOW + 5, NOW + 3]}
     for magic in (0, 1, 2):
         for codec in ("none", "gzip", "snappy", "lz4") + (("zstd",) if magic == 2 else ()):
-            found.append((f"format {magic} {codec}", magic, build_records(columns, record_format=magic, codec=codec)))
+            record_sets.append(
+                (f"format {magic} {codec}", magic, build_records(columns, record_format=magic, codec=codec))
+            )
     good = build_records(columns)
-    found += [
+    record_sets += [
         ("nothing", 2, b""),
         ("two batches", 2, good + good),
         ("crc", 2, good[:-1] + b"\xff"),
@@ -252,12 +254,12 @@ def batches() -> list[tuple[str, int, bytes]]:
         ("sequence without epoch", 2, build_records(columns, producer_id=3, producer_epoch=0, base_sequence=5)),
         ("control", 2, build_records(columns, control=True)),
     ]
-    return found
+    return record_sets
 
 
-def produce_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def produce_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     types = requests("Produce")
-    for version in versions(served, "Produce"):
+    for version in versions(served_ranges, "Produce"):
         for topic in topics:
             for label, magic, records in batches():
                 if magic == 2 and version < 3 and "format" not in label:
@@ -284,9 +286,9 @@ def _produce(types: Any, version: int, topic: str, partition: int, records: byte
     return make
 
 
-def fetch_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def fetch_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     types = requests("Fetch")
-    for version in versions(served, "Fetch"):
+    for version in versions(served_ranges, "Fetch"):
         for topic in topics:
             for offset, size, isolation in (
                 (0, 1 << 20, 0),
@@ -327,8 +329,8 @@ def _fetch(
     session: tuple[int, int] = (0, -1),
 ) -> Any:
     def make(client: Client) -> Any:
-        given = {"current_leader_epoch": epoch} if version >= 9 else {}
-        row = types.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size, **given)
+        epoch_field = {"current_leader_epoch": epoch} if version >= 9 else {}
+        row = types.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size, **epoch_field)
         ids: dict[str, Any] = {"topic": topic}
         if version >= 13:
             ids = {"topic_id": client.topic_ids[topic]} if topic in client.topic_ids else {}
@@ -344,9 +346,9 @@ def _fetch(
     return make
 
 
-def offsets_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def offsets_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     types = requests("ListOffsets")
-    for version in versions(served, "ListOffsets"):
+    for version in versions(served_ranges, "ListOffsets"):
         for topic, partition in (*((topic, 0) for topic in topics), ("none", 0), (topics[0], 99)):
             for timestamp in (-1, -2, -3, -4, -5, -6, -7, 0, NOW, NOW + 4, NOW + 5, NOW + 6, 2**62):
                 for isolation in (0, 1) if version >= 2 else (0,):
@@ -357,16 +359,16 @@ def offsets_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]
                     body = types(topics=[types.ListOffsetsTopic(name=topic, partitions=[row])], **fields)
                     yield Step("ListOffsets", version, body, f"{topic} {timestamp} isolation {isolation}")
     types = requests("OffsetForLeaderEpoch")
-    for version in versions(served, "OffsetForLeaderEpoch"):
+    for version in versions(served_ranges, "OffsetForLeaderEpoch"):
         for topic, partition, epoch in ((topics[0], 0, 0), (topics[0], 0, 1), (topics[0], 0, -1), ("none", 0, 0)):
             row = types.OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
             body = types(topics=[types.OffsetForLeaderTopic(topic=topic, partitions=[row])])
             yield Step("OffsetForLeaderEpoch", version, body, f"{topic} epoch {epoch}")
 
 
-def metadata_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def metadata_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     types = requests("Metadata")
-    for version in versions(served, "Metadata"):
+    for version in versions(served_ranges, "Metadata"):
         for names in (topics, ("none",), ("a/b",)):
             rows = [types.MetadataRequestTopic(name=name) for name in names]
             fields = {"allow_auto_topic_creation": False} if version >= 4 else {}
@@ -375,33 +377,33 @@ def metadata_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...
             yield Step("Metadata", version, types(topics=rows, **fields), f"{names}")
     for name in ("DescribeCluster", "DescribeTopicPartitions"):
         types = requests(name)
-        for version in versions(served, name):
+        for version in versions(served_ranges, name):
             fields = {"topics": [types.TopicRequest(name=topics[0])]} if name == "DescribeTopicPartitions" else {}
             yield Step(name, version, types(**fields))
     types = requests("DescribeProducers")
-    for version in versions(served, "DescribeProducers"):
+    for version in versions(served_ranges, "DescribeProducers"):
         row = types.TopicRequest(name="none", partition_indexes=[0])
         yield Step("DescribeProducers", version, types(topics=[row]), "unknown")
     types = requests("FindCoordinator")
-    for version in versions(served, "FindCoordinator"):
+    for version in versions(served_ranges, "FindCoordinator"):
         for kind in (0, 1) if version else (0,):
             fields = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
             fields |= {"key_type": kind} if version else {}
             yield Step("FindCoordinator", version, types(**fields), f"kind {kind}")
 
 
-def admin_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def admin_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     types = requests("DeleteRecords")
-    for version in versions(served, "DeleteRecords"):
+    for version in versions(served_ranges, "DeleteRecords"):
         for topic, offset in ((topics[0], 2 + version), (topics[0], 10**7), (topics[0], -2), ("none", 0)):
             row = types.DeleteRecordsPartition(partition_index=0, offset=offset)
             body = types(topics=[types.DeleteRecordsTopic(name=topic, partitions=[row])], timeout_ms=5000)
             yield Step("DeleteRecords", version, body, f"{topic} to {offset}")
 
 
-def config_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def config_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     types = requests("IncrementalAlterConfigs")
-    for version in versions(served, "IncrementalAlterConfigs"):
+    for version in versions(served_ranges, "IncrementalAlterConfigs"):
         for kind, name, key, how, value in (
             (2, topics[0], "retention.ms", 0, "1000000000"),
             (2, topics[0], "retention.ms", 1, None),
@@ -417,20 +419,20 @@ def config_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...])
             body = types(resources=[types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[row])])
             yield Step("IncrementalAlterConfigs", version, body, f"{kind} {name} {key} {how} {value}")
     types = requests("AlterConfigs")
-    for version in versions(served, "AlterConfigs"):
+    for version in versions(served_ranges, "AlterConfigs"):
         for name, key, value in ((topics[0], "segment.bytes", "2000000"), (topics[0], "x", "1"), ("none", "x", "1")):
             row = types.AlterableConfig(name=key, value=value)
             body = types(resources=[types.AlterConfigsResource(resource_type=2, resource_name=name, configs=[row])])
             yield Step("AlterConfigs", version, body, f"{name} {key}")
     types = requests("DescribeConfigs")
     keys = ["retention.ms", "segment.bytes", "cleanup.policy", "max.message.bytes", "compression.type"]
-    for version in versions(served, "DescribeConfigs"):
+    for version in versions(served_ranges, "DescribeConfigs"):
         for kind, name in ((2, topics[0]), (2, "none"), (99, "x")):
             row = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
             yield Step("DescribeConfigs", version, types(resources=[row]), f"{kind} {name}")
 
 
-def last_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+def last_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     for name, fields in (
         ("ElectLeaders", {"topic_partitions": None, "timeout_ms": 1000}),
         ("ListPartitionReassignments", {"topics": None}),
@@ -442,13 +444,13 @@ def last_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -
         ("ListTransactions", {}),
     ):
         types = requests(name)
-        for version in versions(served, name):
-            given = dict(fields)
+        for version in versions(served_ranges, name):
+            given_fields = dict(fields)
             if name == "ListConfigResources" and version == 0:
-                given = {}
-            yield Step(name, version, types(**given))
+                given_fields = {}
+            yield Step(name, version, types(**given_fields))
     types = requests("DeleteTopics")
-    for version in versions(served, "DeleteTopics"):
+    for version in versions(served_ranges, "DeleteTopics"):
         for name in (f"made-{version}", "none"):
             fields = {"topics": [types.DeleteTopicState(name=name)]} if version >= 6 else {"topic_names": [name]}
             yield Step("DeleteTopics", version, types(timeout_ms=10_000, **fields), name)
@@ -466,11 +468,13 @@ TOPICS: dict[str, dict[str, str]] = {
 def script(ours: Client, theirs: Client) -> tuple[list[Difference], int]:
     """Play everything that both brokers serve; return the differences, and how many requests were sent to each."""
     own, other = ranges(ours), ranges(theirs)
-    served = {
+    served_ranges = {
         name: (max(own[name][0], other[name][0]), min(own[name][1], other[name][1])) for name in own if name in other
     }
-    if served["Fetch"][0] >= _FIRST_OF_KAFKA_4:  # it names Produce 0 for librdkafka, and refuses it (KAFKA-18659)
-        served["Produce"] = (3, served["Produce"][1])
+    if (
+        served_ranges["Fetch"][0] >= _FIRST_OF_KAFKA_4
+    ):  # it names Produce 0 for librdkafka, and refuses it (KAFKA-18659)
+        served_ranges["Produce"] = (3, served_ranges["Produce"][1])
     topics = dict(TOPICS)
     types = requests("CreateTopics")
     for client in (ours, theirs):
@@ -488,13 +492,13 @@ def script(ours: Client, theirs: Client) -> tuple[list[Difference], int]:
         client.find_topics(other["Metadata"][1])
     names = tuple(topics)
     steps = [
-        *topics_steps(served),
-        *produce_steps(served, names),
-        *fetch_steps(served, tuple(name for name in names if name != "stamped")),
-        *offsets_steps(served, tuple(name for name in names if name != "stamped")),
-        *metadata_steps(served, names),
-        *admin_steps(served, names),
-        *config_steps(served, names),
-        *last_steps(served, names),
+        *topics_steps(served_ranges),
+        *produce_steps(served_ranges, names),
+        *fetch_steps(served_ranges, tuple(name for name in names if name != "stamped")),
+        *offsets_steps(served_ranges, tuple(name for name in names if name != "stamped")),
+        *metadata_steps(served_ranges, names),
+        *admin_steps(served_ranges, names),
+        *config_steps(served_ranges, names),
+        *last_steps(served_ranges, names),
     ]
     return play(steps, ours, theirs)

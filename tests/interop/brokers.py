@@ -87,36 +87,38 @@ class Seen:
 
 def parse(text: str) -> Seen:
     """Read the lines of ``ReadCluster``."""
-    seen = Seen()
+    cluster = Seen()
     for line in text.splitlines():
         kind, *words = line.split("\t")
         if kind == "cluster":
-            seen.cluster_id = words[0]
+            cluster.cluster_id = words[0]
         elif kind == "topic":
-            seen.topics[words[0]] = (words[1], int(words[2]))
+            cluster.topics[words[0]] = (words[1], int(words[2]))
         elif kind == "config":
-            seen.configs.setdefault(words[0], {})[words[1]] = words[2]
+            cluster.configs.setdefault(words[0], {})[words[1]] = words[2]
         elif kind == "ends":
-            seen.ends[words[0], int(words[1])] = (int(words[2]), int(words[3]))
+            cluster.ends[words[0], int(words[1])] = (int(words[2]), int(words[3]))
         elif kind == "group":
-            seen.groups[words[0], words[1], int(words[2])] = int(words[3])
+            cluster.groups[words[0], words[1], int(words[2])] = int(words[3])
         elif kind == "record":
             topic, partition, offset, timestamp, stamp, key, value, headers = words
             record = (int(offset), int(timestamp), stamp, key, value, headers)
-            seen.records.setdefault((topic, int(partition)), []).append(record)
-    return seen
+            cluster.records.setdefault((topic, int(partition)), []).append(record)
+    return cluster
 
 
-def expected_records(path: str | Path, *, isolation: str = "read_uncommitted") -> dict[tuple[str, int], list[Record]]:
+def read_expected_records(
+    path: str | Path, *, isolation: str = "read_uncommitted"
+) -> dict[tuple[str, int], list[Record]]:
     """Return what a consumer gets of each partition of a log directory, by our own reader."""
     (directory,) = discover(str(path))
-    found = {}
+    records_by_partition = {}
     for partition in directory.partitions:
         if partition.is_live and partition.topic != "__cluster_metadata":
             records = list(_records(directory, partition, isolation))
             if records:
-                found[partition.topic, partition.partition] = records
-    return found
+                records_by_partition[partition.topic, partition.partition] = records
+    return records_by_partition
 
 
 def _records(directory: LogDirectory, partition: Partition, isolation: str) -> Iterator[Record]:
@@ -135,8 +137,8 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
         table[COLUMN["magic"]] = 2
         table[COLUMN["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
         table[COLUMN["base_offset"]], table[COLUMN["producer_id"]] = rows["base_offset"], rows["producer_id"]
-        gone = state.mask_aborted_batches(Batches(table, End(0, 0))) & (isolation == "read_committed")
-        for number in np.flatnonzero(~gone).tolist():
+        is_aborted = state.mask_aborted_batches(Batches(table, End(0, 0))) & (isolation == "read_committed")
+        for number in np.flatnonzero(~is_aborted).tolist():
             yield _words({name: rows[name][number] for name in columns})
 
 
@@ -151,23 +153,23 @@ def _hex(raw: bytes | None) -> str:
     return "-" if raw is None else raw.hex()
 
 
-def read(java: Callable[..., str], node: Any, *, isolation: str = "read_uncommitted", appended: int = 0) -> Seen:
+def read(java: Callable[..., str], node: Any, *, isolation: str = "read_uncommitted", append_count: int = 0) -> Seen:
     """Read a live cluster whole, then append so many records to each partition of the users' topics."""
-    return parse(java("ReadCluster", node.bootstrap, isolation, str(appended)))
+    return parse(java("ReadCluster", node.bootstrap, isolation, str(append_count)))
 
 
-def users(found: Mapping[Any, Any]) -> dict[Any, Any]:
+def users(by_partition: Mapping[Any, Any]) -> dict[Any, Any]:
     """Leave Kafka's own topics out."""
-    return {key: value for key, value in found.items() if not key[0].startswith("__")}
+    return {key: value for key, value in by_partition.items() if not key[0].startswith("__")}
 
 
 def run(*arguments: str | Path | int) -> str:
     """Run one of our commands, and return what it prints."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "kafkaframes", *map(str, arguments)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def check_in_order(data: Path) -> None:
@@ -178,7 +180,7 @@ def check_in_order(data: Path) -> None:
     run("info", data)
 
 
-def errors_in(said: str) -> list[str]:
+def errors_in(log_text: str) -> list[str]:
     """Return the errors in a broker's log; that a busy machine was slow is none."""
-    lines = [line for line in said.splitlines() if " ERROR " in line]
+    lines = [line for line in log_text.splitlines() if " ERROR " in line]
     return [line for line in lines if not any(words in line for words in SLOWNESS)]

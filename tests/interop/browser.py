@@ -87,24 +87,24 @@ class Browser:
         Raises:
             RuntimeError: it threw.
         """
-        done = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in done:
-            raise RuntimeError(json.dumps(done["exceptionDetails"])[:2000])
-        return done["result"].get("value")
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(json.dumps(result["exceptionDetails"])[:2000])
+        return result["result"].get("value")
 
     def picture(self, to: Path, *, height: int | None = None) -> None:
         """Write a PNG of the whole page, or of its first ``height`` pixels."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         area = {"x": 0, "y": 0, "width": size["width"], "height": min(height or TALL, size["height"]), "scale": 1}
-        done = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=area)
-        to.write_bytes(base64.b64decode(done["data"]))
+        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=area)
+        to.write_bytes(base64.b64decode(picture["data"]))
 
     def print(self, to: Path) -> None:
         """Write what a printer would get on A4, as PDF."""
-        done = self.call(
+        page = self.call(
             "Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69, preferCSSPageSize=True
         )
-        to.write_bytes(base64.b64decode(done["data"]))
+        to.write_bytes(base64.b64decode(page["data"]))
 
     def close(self) -> None:
         """End the browser."""

@@ -25,13 +25,13 @@ def run(spark: Any, form: str, servers: str, checkpoint: Path) -> None:
     """Count to the end of the topic, and print the counts of the last micro-batch."""
     stream = spark.readStream.format(form).option("kafka.bootstrap.servers", servers)
     frame = stream.option("subscribe", "in").option("startingOffsets", "earliest").load()
-    counted = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
-    found: dict[str, int] = {}
-    writer = counted.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+    counts = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
+    counts_by_key: dict[str, int] = {}
+    writer = counts.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
     writer = writer.trigger(availableNow=True)
-    query = writer.foreachBatch(lambda batch, _: found.update(map(tuple, batch.collect()))).start()
+    query = writer.foreachBatch(lambda batch, _: counts_by_key.update(map(tuple, batch.collect()))).start()
     query.awaitTermination(180)
-    print(json.dumps([form, checkpoint.name, [found[key] for key in sorted(found)]]), flush=True)
+    print(json.dumps([form, checkpoint.name, [counts_by_key[key] for key in sorted(counts_by_key)]]), flush=True)
 
 
 def main() -> None:
@@ -71,13 +71,13 @@ def run_first(spark: Any, servers: str, checkpoint: Path) -> None:
     """Leave a checkpoint whose first micro-batch is planned and not done."""
     stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     frame = stream.option("subscribe", "in").option("startingOffsets", "earliest").load()
-    counted = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
+    counts = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
 
     def fail(batch: Any, _: int) -> None:
         batch.collect()
         raise ValueError("as if it were killed")
 
-    writer = counted.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer = counts.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
     try:
         writer.trigger(availableNow=True).foreachBatch(fail).start().awaitTermination(180)
     except Exception as error:

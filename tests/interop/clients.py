@@ -47,20 +47,20 @@ def read(bootstrap: Bootstrap, topic: str) -> list[tuple[int, int, bytes]]:
     return found
 
 
-def led_by(bootstrap: Bootstrap, topic: str, leader: int) -> bool:
+def wait_for_leader(bootstrap: Bootstrap, topic: str, leader: int) -> bool:
     """Wait until the cluster says that a node leads a topic; say whether it did."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     deadline = time.monotonic() + 120
-    found = None
-    while found != leader and time.monotonic() < deadline:
+    leader_now = None
+    while leader_now != leader and time.monotonic() < deadline:
         try:
-            (said,) = admin.describe_topics([topic])
-            found = said["partitions"][0].get("leader_id", said["partitions"][0].get("leader"))
+            (description,) = admin.describe_topics([topic])
+            leader_now = description["partitions"][0].get("leader_id", description["partitions"][0].get("leader"))
         except (
             kafka.errors.KafkaError,
             IndexError,
         ):  # it asked the broker that is away, or one that knows no topic yet
-            found = None
+            leader_now = None
         time.sleep(0.5)
     admin.close()
-    return bool(found == leader)
+    return bool(leader_now == leader)

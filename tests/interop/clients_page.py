@@ -35,41 +35,43 @@ class Tried:
 
 def rows_of(reports: Iterable[tuple[str, Any]], today: str) -> list[tuple[str, ...]]:
     """Return the rows of a run, of pytest's reports with their categories."""
-    found: dict[tuple[str, str], dict[str, tuple[str, Any]]] = {}
+    trials_by_client: dict[tuple[str, str], dict[str, tuple[str, Any]]] = {}
     for category, report in reports:
         note = dict(report.user_properties).get(PROPERTY)
         if note and (report.when == "call" or category != "passed"):
-            found.setdefault((note["name"], note["version"]), {})[note["trial"]] = (category, report)
-    return [(*client, *_cells(trials), today) for client, trials in found.items()]
+            trials_by_client.setdefault((note["name"], note["version"]), {})[note["trial"]] = (category, report)
+    return [(*client, *_cells(trials), today) for client, trials in trials_by_client.items()]
 
 
 def _cells(trials: dict[str, tuple[str, Any]]) -> tuple[str, str]:
     """Say what was tried with what was seen, and what came of it."""
-    said, failed, missing = [], [], []
+    trial_texts, failed_trials, missing = [], [], []
     for name, (category, report) in trials.items():
-        seen = dict(report.user_properties)[PROPERTY]["seen"]
-        said.append(f"{name} ({seen})" if seen else name)
+        seen_text = dict(report.user_properties)[PROPERTY]["seen"]
+        trial_texts.append(f"{name} ({seen_text})" if seen_text else name)
         if category == "skipped":
             missing.append(summary.reason_of(report).partition(":")[0])
         elif category != "passed":
-            failed.append(name)
-    if failed:
-        return "; ".join(said), f"**failed**: {', '.join(failed)}"
-    return "; ".join(said), f"not tried: {missing[0]}" if missing else "passed"
+            failed_trials.append(name)
+    if failed_trials:
+        return "; ".join(trial_texts), f"**failed**: {', '.join(failed_trials)}"
+    return "; ".join(trial_texts), f"not tried: {missing[0]}" if missing else "passed"
 
 
-def merged(page: str, rows: Iterable[tuple[str, ...]]) -> str:
+def merge_rows(page: str, rows: Iterable[tuple[str, ...]]) -> str:
     """Put rows into the page's table, in the place of those of the same client and version."""
     before, rest = page.split(BEGIN)
     table, after = rest.split(END)
     lines = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in table.strip().splitlines()[2:]]
-    kept = {line[:2]: line for line in lines} | {row[:2]: row for row in rows}
-    ordered = sorted(kept.values(), key=lambda row: (row[0].lower(), [-int(part) for part in row[1].split(".")]))
-    made = "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, tuple("---" for _ in HEADER), *ordered))
+    rows_by_client = {line[:2]: line for line in lines} | {row[:2]: row for row in rows}
+    sorted_rows = sorted(
+        rows_by_client.values(), key=lambda row: (row[0].lower(), [-int(part) for part in row[1].split(".")])
+    )
+    made = "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, tuple("---" for _ in HEADER), *sorted_rows))
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
 
 
-def write(left: Path) -> None:
+def write(results_file: Path) -> None:
     """Bring the page up to date with the rows that a run has left."""
-    if left.exists():
-        PAGE.write_text(merged(PAGE.read_text(), [tuple(row) for row in json.loads(left.read_text())]))
+    if results_file.exists():
+        PAGE.write_text(merge_rows(PAGE.read_text(), [tuple(row) for row in json.loads(results_file.read_text())]))

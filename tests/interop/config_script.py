@@ -88,9 +88,9 @@ class Case:
         answer = client.ask(api, 1, body)
         return answer if isinstance(answer, str) else answer.responses[0].error_code
 
-    def described(self, client: Client) -> Any:
+    def describe(self, client: Client) -> Any:
         """Return value, source, type and synonyms of the setting, and whether it has documentation."""
-        rows = described(client, self.kind, self.name, [self.key])
+        rows = describe_settings(client, self.kind, self.name, [self.key])
         return rows if isinstance(rows, int) else rows.get(self.key)
 
     @property
@@ -98,17 +98,19 @@ class Case:
         """Whether the setting has a value of its own once the change is taken."""
         return not self.validate_only and self.operation != DELETE
 
-    def seen(self, client: Client, *, is_own: bool) -> Any:
+    def read_back(self, client: Client, *, is_own: bool) -> Any:
         """Return what is read back, once it is the resource's own value or once it is not, whichever is due.
 
         A broker of a cluster knows of a change a moment later.
         """
         for _ in range(PATIENCE):
-            found = self.described(client)
-            if isinstance(found, int) or is_own == (found is not None and found[1] not in (IN_FILE, BY_DEFAULT)):
+            description = self.describe(client)
+            if isinstance(description, int) or is_own == (
+                description is not None and description[1] not in (IN_FILE, BY_DEFAULT)
+            ):
                 break
             time.sleep(0.05)
-        return found
+        return description
 
     def undo(self, client: Client) -> None:
         if self.operation is None:
@@ -119,7 +121,7 @@ class Case:
             Case(self.kind, self.name, self.key, None, DELETE).change(client)
 
 
-def described(client: Client, kind: int, name: str, keys: list[str] | None) -> Any:
+def describe_settings(client: Client, kind: int, name: str, keys: list[str] | None) -> Any:
     """Return what DescribeConfigs says of a resource's settings, by name, or its error code."""
     types = message("DescribeConfigsRequest")
     row = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
@@ -155,8 +157,8 @@ def values_of(key: str, kind: int) -> tuple[str, ...]:
     """Return good, bad and empty values of a setting of a ConfigType."""
     if kind == LIST:
         return LISTS["policy" if key.endswith("policy") else "replicas"]
-    named = next((values for ending, values in TEXTS.items() if key.endswith(ending)), NUMBERS)
-    return VALUES.get(kind, named)
+    values_by_ending = next((values for ending, values in TEXTS.items() if key.endswith(ending)), NUMBERS)
+    return VALUES.get(kind, values_by_ending)
 
 
 def cases(type_of: Any) -> Iterator[Case]:
@@ -186,16 +188,16 @@ def cases(type_of: Any) -> Iterator[Case]:
 
 def answers(client: Client, type_of: Any) -> dict[str, Any]:
     """Return the answer to each case: the error code, and what is read back."""
-    found = {}
+    answers_by_case = {}
     for case in cases(type_of):
         code = case.change(client)
         is_own = not code and case.is_kept
-        found[str(case)] = (code, case.seen(client, is_own=is_own) if is_own else case.described(client))
+        answers_by_case[str(case)] = (code, case.read_back(client, is_own=is_own) if is_own else case.describe(client))
         if is_own:
             case.undo(client)
             if case.key not in NEVER_WITHOUT:
-                case.seen(client, is_own=False)
-    return found
+                case.read_back(client, is_own=False)
+    return answers_by_case
 
 
 # What differs and stays: part of the case, both codes or both values (ours, Kafka's) -> why.
@@ -235,12 +237,12 @@ ALLOWED: tuple[tuple[str, str, str], ...] = (
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Return every difference that ``ALLOWED`` does not name."""
-    found = []
+    unexplained = []
     for case, (our_code, our_value) in ours.items():
         their_code, their_value = theirs[case]
         if our_code == their_code and our_value == their_value:
             continue
         what = f"codes {our_code}, {their_code}" if our_code != their_code else f"values {our_value}, {their_value}"
         if not any(re.search(key, case) and re.fullmatch(those, what) for key, those, _ in ALLOWED):
-            found.append(f"{case}: {what}")
-    return found
+            unexplained.append(f"{case}: {what}")
+    return unexplained

@@ -24,10 +24,12 @@ JAR = "records-truth.jar"
 
 
 def run_java(*arguments: str | Path, timeout: float = 600) -> str:
-    done = subprocess.run(["java", *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False)
-    if done.returncode:
-        raise AssertionError(f"java {arguments}: {done.stderr[-4000:]}")
-    return done.stdout
+    process = subprocess.run(
+        ["java", *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False
+    )
+    if process.returncode:
+        raise AssertionError(f"java {arguments}: {process.stderr[-4000:]}")
+    return process.stdout
 
 
 @pytest.fixture(scope="session")
@@ -46,17 +48,17 @@ def oracle() -> Path:
     shutil.copytree(source, CACHE / "oracle", dirs_exist_ok=True, copy_function=_copy_writable)
     for folder, _, _ in os.walk(CACHE / "oracle"):
         os.chmod(folder, 0o755)
-    built = subprocess.run(
+    process = subprocess.run(
         ["mvn", "-q", "-B", "package"], cwd=CACHE / "oracle", capture_output=True, text=True, timeout=900, check=False
     )
-    if built.returncode:
-        pytest.skip(f"Maven could not build the judges: {built.stdout[-500:]}")
+    if process.returncode:
+        pytest.skip(f"Maven could not build the judges: {process.stdout[-500:]}")
     return target
 
 
 def _copy_writable(source: str, target: str) -> str:
-    copied: str = shutil.copyfile(source, target)
-    return copied
+    target_path: str = shutil.copyfile(source, target)
+    return target_path
 
 
 @pytest.fixture(scope="session")
@@ -91,11 +93,11 @@ def kafka(request: pytest.FixtureRequest, oracle: Path) -> brokers.Kafka:
 
 
 @pytest.fixture
-def tried(request: pytest.FixtureRequest) -> clients_page.Tried:
+def client_trials(request: pytest.FixtureRequest) -> clients_page.Tried:
     """Note what is tried of a client, for docs/clients.md."""
-    noted = clients_page.Tried()
-    request.node.user_properties.append((clients_page.PROPERTY, noted.note))
-    return noted
+    client_trials = clients_page.Tried()
+    request.node.user_properties.append((clients_page.PROPERTY, client_trials.note))
+    return client_trials
 
 
 _SENTENCES: dict[str, str] = {}
@@ -104,8 +106,8 @@ _SENTENCES: dict[str, str] = {}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Note what each file claims: the first sentence of its module."""
     for item in items:
-        said = getattr(getattr(item, "module", None), "__doc__", None) or ""
-        _SENTENCES[item.nodeid.partition("::")[0]] = said.strip().partition("\n")[0]
+        sentence = getattr(getattr(item, "module", None), "__doc__", None) or ""
+        _SENTENCES[item.nodeid.partition("::")[0]] = sentence.strip().partition("\n")[0]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -36,7 +36,7 @@ def _jar(coordinate: str) -> Path:
     if shutil.which("mvn") is None:
         raise LookupError("no Maven on the PATH to fetch Spark's connector with")
     command = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={coordinate}", "-Dtransitive=false"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if not path.exists():
-        raise LookupError(f"{coordinate} cannot be had: {done.stdout[-300:]}")
+        raise LookupError(f"{coordinate} cannot be had: {process.stdout[-300:]}")
     return path

@@ -30,9 +30,11 @@ TOPICS = {"alpha": 3, "beta": 1, "paid": 2, "cut": 1, "empty": 2}
 
 def fill(servers: str) -> None:
     """Make topics with nulls, headers, transactions, and one whose first records are gone."""
-    kept = {"retention.ms": "-1"}  # the timestamps are years old
+    topic_configs = {"retention.ms": "-1"}  # the timestamps are years old
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, num_partitions=count, configs=kept) for name, count in TOPICS.items()])
+        admin.create_topics(
+            [NewTopic(name=name, num_partitions=count, configs=topic_configs) for name, count in TOPICS.items()]
+        )
     for name, codec in (("alpha", "lz4"), ("beta", "zstd"), ("cut", "none")):
         with Producer(servers, compression_type=codec, batch_size=2_000) as producer:
             producer.send_arrow(rows(300, TOPICS[name]), topic=name)
@@ -135,7 +137,7 @@ FIXED: list[dict[str, Any]] = [
 ]
 
 
-def drawn(seed: int, count: int) -> Iterator[dict[str, Any]]:
+def draw_options(seed: int, count: int) -> Iterator[dict[str, Any]]:
     """Yield combinations of options that are all in order."""
     rng = random.Random(seed)
     for _ in range(count):
@@ -147,7 +149,7 @@ def drawn(seed: int, count: int) -> Iterator[dict[str, Any]]:
         ends += [{"endingTimestamp": T0 + rng.randrange(20_000, 400_000)}]
         splits = [{}, {"minPartitions": rng.randrange(1, 12)}, {"maxRecordsPerPartition": rng.randrange(1, 90)}]
         yield {
-            **rng.choice(({"subscribe": name}, {"subscribePattern": name}, {"assign": _assigned(name)})),
+            **rng.choice(({"subscribe": name}, {"subscribePattern": name}, {"assign": _assign_all(name)})),
             **rng.choice(starts),
             **rng.choice(ends),
             **rng.choice(splits),
@@ -156,7 +158,7 @@ def drawn(seed: int, count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _assigned(name: str) -> str:
+def _assign_all(name: str) -> str:
     return json.dumps({name: list(range(TOPICS[name]))})
 
 
@@ -171,19 +173,19 @@ KINDS = {
 
 def kind_of(error: Exception) -> str:
     """Return what an error is about."""
-    said = str(error)
-    found = [kind for kind, words in KINDS.items() if re.search(words, said)]
-    return f"an error: {found[0] if found else 'refused'}"
+    message = str(error)
+    kinds = [kind for kind, words in KINDS.items() if re.search(words, message)]
+    return f"an error: {kinds[0] if kinds else 'refused'}"
 
 
 def batch(spark: Any, form: str, options: dict[str, Any]) -> Any:
     """Return the rows of a read, sorted; or the kind of its error."""
     try:
         frame = spark.read.format(form).options(**options).load()
-        found = frame.selectExpr("*", "hash(*) AS h").collect() if "includeHeaders" not in options else frame.collect()
+        rows = frame.selectExpr("*", "hash(*) AS h").collect() if "includeHeaders" not in options else frame.collect()
     except Exception as error:
         return kind_of(error)
-    return [frame.schema.simpleString(), *sorted(str(row) for row in found)]
+    return [frame.schema.simpleString(), *sorted(str(row) for row in rows)]
 
 
 def stream(spark: Any, form: str, options: dict[str, Any]) -> Any:
@@ -224,10 +226,10 @@ STREAMS: list[dict[str, Any]] = [
 DELAYED = {"startingOffsets": "earliest", "minOffsetsPerTrigger": 10_000, "maxTriggerDelay": "25s"}
 
 
-def delayed(spark: Any, form: str, options: dict[str, Any]) -> Any:
+def stream_with_delay(spark: Any, form: str, options: dict[str, Any]) -> Any:
     """Return the rows of a stream with a delay: of its first batch, soon after more were written, and in the end."""
     servers, topic = options["kafka.bootstrap.servers"], f"late-{form}"
-    produced = pa.table({"value": [b"%d" % number for number in range(50)]})
+    table = pa.table({"value": [b"%d" % number for number in range(50)]})
     count = 0
 
     def add(one: Any, _: int) -> None:
@@ -235,20 +237,20 @@ def delayed(spark: Any, form: str, options: dict[str, Any]) -> Any:
         count += one.count()
 
     with tempfile.TemporaryDirectory() as folder, Producer(servers) as producer:
-        producer.send_arrow(produced, topic=topic)
+        producer.send_arrow(table, topic=topic)
         frame = spark.readStream.format(form).options(**options, subscribe=topic).load()
         writer = frame.writeStream.trigger(processingTime="200 milliseconds").option("checkpointLocation", folder)
         query = writer.foreachBatch(add).start()
-        seen = []
-        for wanted, seconds in ((50, 20.0), (100, 4.0), (100, 40.0)):
-            if len(seen) == 1:
-                producer.send_arrow(produced, topic=topic)
+        snapshots = []
+        for wanted_count, seconds in ((50, 20.0), (100, 4.0), (100, 40.0)):
+            if len(snapshots) == 1:
+                producer.send_arrow(table, topic=topic)
             deadline = time.monotonic() + seconds
-            while count < wanted and time.monotonic() < deadline:
+            while count < wanted_count and time.monotonic() < deadline:
                 time.sleep(0.1)
-            seen.append(count)
+            snapshots.append(count)
         query.stop()
-    return seen
+    return snapshots
 
 
 def main() -> None:
@@ -262,26 +264,26 @@ def main() -> None:
     )
     kafkaframes.spark.register(spark)
     fill(servers)
-    known = {"kafka.bootstrap.servers": servers}
-    reads = [*FIXED, *drawn(int(seed), int(draws))]
-    compared = [(batch, options) for options in reads] + [(stream, options) for options in STREAMS]
-    compared.append((delayed, DELAYED))
-    for way, options in compared:
+    servers_option = {"kafka.bootstrap.servers": servers}
+    reads = [*FIXED, *draw_options(int(seed), int(draws))]
+    comparisons = [(batch, options) for options in reads] + [(stream, options) for options in STREAMS]
+    comparisons.append((stream_with_delay, DELAYED))
+    for way, options in comparisons:
         began = time.monotonic()
-        theirs, ours = (way(spark, form, known | options) for form in FORMS)
+        theirs, ours = (way(spark, form, servers_option | options) for form in FORMS)
         if time.monotonic() - began > SLOW_SECONDS:
             print(f"{time.monotonic() - began:.0f} s: {options}", file=sys.stderr, flush=True)
         if theirs != ours:
             print(
                 "DIFFERENT", json.dumps([way.__name__, options, _short(theirs), _short(ours)], default=str), flush=True
             )
-    print(f"DONE {len(compared)}", flush=True)
+    print(f"DONE {len(comparisons)}", flush=True)
     spark.stop()
 
 
-def _short(found: Any) -> str:
-    text = json.dumps(found, default=str)
-    return f"{len(found)}: {text[:1000]}"
+def _short(result: Any) -> str:
+    text = json.dumps(result, default=str)
+    return f"{len(result)}: {text[:1000]}"
 
 
 if __name__ == "__main__":

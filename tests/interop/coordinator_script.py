@@ -31,7 +31,7 @@ class Player:
         self._address = host, port
         self._peer: tuple[socket.socket, ClientConnection] | None = None
         self.names: dict[str, str] = {}
-        self.told: list[tuple[str, str]] = []
+        self.answers: list[tuple[str, str]] = []
         self.topic_id: UUID | None = None
         self._times: Counter[str] = Counter()
 
@@ -58,11 +58,11 @@ class Player:
     def note(self, label: str, answer: Any) -> Any:
         """Write an answer down."""
         text = json.dumps(plain(answer), sort_keys=True)
-        for known, name in sorted(self.names.items(), key=lambda pair: -len(pair[0])):
-            text = text.replace(known, name)
+        for value, name in sorted(self.names.items(), key=lambda pair: -len(pair[0])):
+            text = text.replace(value, name)
         self._times[label] += 1
         times = self._times[label]
-        self.told.append((label if times == 1 else f"{label} ({times})", text))
+        self.answers.append((label if times == 1 else f"{label} ({times})", text))
         return answer
 
     def go(self, label: str, api: str, version: int, **fields: Any) -> Any:
@@ -98,13 +98,13 @@ def prepare(player: Player) -> None:
         return answer != CLOSED and answer.error_code == 0
 
     topic = message("CreateTopicsRequest").CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
-    made = player.until(lambda answer: answer != CLOSED, "CreateTopics", 5, topics=[topic], timeout_ms=20_000)
-    assert made.topics[0].error_code in (0, 36), made
+    creation = player.until(lambda answer: answer != CLOSED, "CreateTopics", 5, topics=[topic], timeout_ms=20_000)
+    assert creation.topics[0].error_code in (0, 36), creation
     for kind, key in ((0, "g"), (1, "tx")):
         player.until(is_right, "FindCoordinator", 1, key=key, key_type=kind)
     player.until(is_right, "OffsetFetch", 7, group_id="g", topics=None)
-    asked = message("MetadataRequest").MetadataRequestTopic(name="orders")
-    player.topic_id = player.ask("Metadata", 12, topics=[asked]).topics[0].topic_id
+    topic_row = message("MetadataRequest").MetadataRequestTopic(name="orders")
+    player.topic_id = player.ask("Metadata", 12, topics=[topic_row]).topics[0].topic_id
     player.names[str(player.topic_id)] = "TOPIC"
 
 
@@ -135,8 +135,8 @@ def bad_joins(player: Player) -> None:
 
 def life_of_a_group(player: Player, version: int) -> None:
     group = f"group-{version}"
-    member_id = joined(player, version, group)
-    synced(player, min(version, 5), group, member_id)
+    member_id = join_group(player, version, group)
+    sync_group(player, min(version, 5), group, member_id)
     heartbeats(player, min(version, 4), group, member_id)
     player.go("stable", "DescribeGroups", min(version, 5), groups=[group])
     other = message("JoinGroupRequest").JoinGroupRequestProtocol(name="other", metadata=b"")
@@ -152,7 +152,7 @@ def life_of_a_group(player: Player, version: int) -> None:
     player.go("now", "DeleteGroups", min(version, 2), groups_names=[group])
 
 
-def joined(player: Player, version: int, group: str) -> str:
+def join_group(player: Player, version: int, group: str) -> str:
     answer = player.ask("JoinGroup", version, **join_fields(group_id=group))
     player.names[answer.member_id] = f"MEMBER-{group}"
     player.note(f"JoinGroup v{version} {group}", answer)
@@ -167,16 +167,19 @@ def joined(player: Player, version: int, group: str) -> str:
     return member_id
 
 
-def synced(player: Player, version: int, group: str, member_id: str) -> None:
+def sync_group(player: Player, version: int, group: str, member_id: str) -> None:
     names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     fields = {"group_id": group, "generation_id": 1, "member_id": member_id, **names}
     wrong = [{"generation_id": 9}, {"member_id": "x"}, {"group_id": "none"}, {"group_id": ""}]
     wrong += [{"protocol_type": "connect"}, {"protocol_name": "x"}, {"protocol_name": None}] if version >= 5 else []
     for changes in wrong:
         player.go(f"{group} {changes}", "SyncGroup", version, **fields | changes)
-    made = message("SyncGroupRequest").SyncGroupRequestAssignment
-    given = [made(member_id=member_id, assignment=b"mine"), made(member_id="stranger", assignment=b"")]
-    player.go(group, "SyncGroup", version, assignments=given, **fields)
+    assignment_type = message("SyncGroupRequest").SyncGroupRequestAssignment
+    assignments = [
+        assignment_type(member_id=member_id, assignment=b"mine"),
+        assignment_type(member_id="stranger", assignment=b""),
+    ]
+    player.go(group, "SyncGroup", version, assignments=assignments, **fields)
     player.go(f"{group} again", "SyncGroup", version, **fields)
 
 
@@ -189,12 +192,14 @@ def heartbeats(player: Player, version: int, group: str, member_id: str) -> None
 
 
 def commit_topics(*, metadata: str = "m", indexes: tuple[int, ...] = (0, 1), name: str = "orders") -> list[Any]:
-    made = message("OffsetCommitRequest")
+    request_type = message("OffsetCommitRequest")
     rows = [
-        made.OffsetCommitRequestPartition(partition_index=one, committed_offset=one + 3, committed_metadata=metadata)
+        request_type.OffsetCommitRequestPartition(
+            partition_index=one, committed_offset=one + 3, committed_metadata=metadata
+        )
         for one in indexes
     ]
-    return [made.OffsetCommitRequestTopic(name=name, partitions=rows)]
+    return [request_type.OffsetCommitRequestTopic(name=name, partitions=rows)]
 
 
 def commits(player: Player, version: int, group: str, member_id: str) -> None:
@@ -217,26 +222,32 @@ def commits(player: Player, version: int, group: str, member_id: str) -> None:
 
 
 def fetches(player: Player, version: int, group: str, member_id: str) -> None:
-    made = message("OffsetFetchRequest")
-    wanted = (("orders", [0, 1, 5]), (_UNKNOWN_TOPIC, [0]))
+    request_type = message("OffsetFetchRequest")
+    requested_partitions = (("orders", [0, 1, 5]), (_UNKNOWN_TOPIC, [0]))
     for name in (group, "none"):
         if version < 8:
-            topics = [made.OffsetFetchRequestTopic(name=topic, partition_indexes=some) for topic, some in wanted]
+            topics = [
+                request_type.OffsetFetchRequestTopic(name=topic, partition_indexes=some)
+                for topic, some in requested_partitions
+            ]
             player.go(name, "OffsetFetch", version, group_id=name, topics=topics)
             if version >= 2:
                 player.go(f"{name} all", "OffsetFetch", version, group_id=name, topics=None)
             continue
-        topics = [made.OffsetFetchRequestTopics(name=topic, partition_indexes=some) for topic, some in wanted]
+        topics = [
+            request_type.OffsetFetchRequestTopics(name=topic, partition_indexes=some)
+            for topic, some in requested_partitions
+        ]
         for who, epoch in ((None, -1), ("x", 1), (member_id, 1), (None, 3)) if version >= 9 else ((None, -1),):
             fields = {"member_id": who, "member_epoch": epoch} if version >= 9 else {}
-            asked = made.OffsetFetchRequestGroup(group_id=name, topics=topics, **fields)
-            player.go(f"{name} {player.names.get(who or '', who)} {epoch}", "OffsetFetch", version, groups=[asked])
+            group_row = request_type.OffsetFetchRequestGroup(group_id=name, topics=topics, **fields)
+            player.go(f"{name} {player.names.get(who or '', who)} {epoch}", "OffsetFetch", version, groups=[group_row])
 
 
 def deletes(player: Player, version: int, group: str, simple: str) -> None:
-    made = message("OffsetDeleteRequest")
-    rows = [made.OffsetDeleteRequestPartition(partition_index=one) for one in (0, 1, 9)]
-    topics = [made.OffsetDeleteRequestTopic(name="orders", partitions=rows)]
+    request_type = message("OffsetDeleteRequest")
+    rows = [request_type.OffsetDeleteRequestPartition(partition_index=one) for one in (0, 1, 9)]
+    topics = [request_type.OffsetDeleteRequestTopic(name="orders", partitions=rows)]
     for name in (group, "none", "", simple):
         player.go(name, "OffsetDelete", 0, group_id=name, topics=topics)
     for name in (group, "none"):
@@ -248,8 +259,12 @@ def leaves(player: Player, version: int, group: str, member_id: str) -> None:
         for name, who in ((group, "x"), ("none", "x"), ("", "x"), (group, member_id)):
             player.go(f"{name} {player.names.get(who, who)}", "LeaveGroup", version, group_id=name, member_id=who)
         return
-    made = message("LeaveGroupRequest").MemberIdentity
-    many = [made(member_id="x"), made(member_id="", group_instance_id="i"), made(member_id=member_id)]
+    identity_type = message("LeaveGroupRequest").MemberIdentity
+    many = [
+        identity_type(member_id="x"),
+        identity_type(member_id="", group_instance_id="i"),
+        identity_type(member_id=member_id),
+    ]
     for name, members in (("none", many[:1]), ("", many[:1]), (group, []), (group, many)):
         player.go(f"{name} {len(members)}", "LeaveGroup", version, group_id=name, members=members)
 
@@ -258,9 +273,9 @@ def static_members(player: Player) -> None:
     first = player.ask("JoinGroup", 9, **join_fields(group_id="static", group_instance_id="i"))
     player.names[first.member_id] = "STATIC-1"
     player.note("static", first)
-    made = message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=first.member_id, assignment=b"x")
+    assignment = message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=first.member_id, assignment=b"x")
     old = {"group_id": "static", "member_id": first.member_id, "group_instance_id": "i"}
-    player.go("static", "SyncGroup", 4, generation_id=1, assignments=[made], **old)
+    player.go("static", "SyncGroup", 4, generation_id=1, assignments=[assignment], **old)
     for number, version in ((2, 9), (3, 5)):
         back = player.ask("JoinGroup", version, **join_fields(group_id="static", group_instance_id="i"))
         player.names[back.member_id] = f"STATIC-{number}"
@@ -288,7 +303,7 @@ class Transactions:
     def _init(**changes: Any) -> dict[str, Any]:
         return {"transactional_id": "tx", "transaction_timeout_ms": 60_000} | changes
 
-    def _told(self, label: str, answer: Any) -> Any:
+    def _note_answer(self, label: str, answer: Any) -> Any:
         if answer == CLOSED:
             return self.player.note(label, answer)
         epoch = answer.producer_epoch - self.base if answer.producer_epoch >= 0 else -1
@@ -297,7 +312,7 @@ class Transactions:
         return answer
 
     def init(self, label: str, version: int = 4, **changes: Any) -> Any:
-        return self._told(f"init {label}", self.player.ask("InitProducerId", version, **self._init(**changes)))
+        return self._note_answer(f"init {label}", self.player.ask("InitProducerId", version, **self._init(**changes)))
 
     def settle(self) -> Any:
         """Wait until the markers are written; return what the coordinator knows."""
@@ -316,19 +331,19 @@ class Transactions:
         return epoch
 
     def add(self, label: str, version: int, epoch: int, **changes: Any) -> None:
-        made = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic
+        topic_type = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic
         name, indexes = changes.pop("name", "orders"), changes.pop("indexes", [0])
         fields = {
             "v3_and_below_transactional_id": "tx",
             "v3_and_below_producer_id": self.producer_id,
             "v3_and_below_producer_epoch": epoch,
-            "v3_and_below_topics": [made(name=name, partitions=indexes)],
+            "v3_and_below_topics": [topic_type(name=name, partitions=indexes)],
         }
         self.player.go(label, "AddPartitionsToTxn", version, **fields | changes)
 
     def end(self, label: str, version: int, epoch: int, **changes: Any) -> Any:
         fields = {"transactional_id": "tx", "producer_id": self.producer_id, "producer_epoch": epoch, "committed": True}
-        return self._told(f"end v{version} {label}", self.player.ask("EndTxn", version, **fields | changes))
+        return self._note_answer(f"end v{version} {label}", self.player.ask("EndTxn", version, **fields | changes))
 
 
 WRONG_PRODUCERS = (
@@ -401,9 +416,9 @@ def ends_of_version_2(one: Transactions) -> None:
 def offsets_of_transactions(one: Transactions) -> None:
     player, epoch = one.player, one.state("before offsets")
     who = {"transactional_id": "tx", "group_id": "tg", "producer_id": one.producer_id, "producer_epoch": epoch}
-    made = message("TxnOffsetCommitRequest")
-    rows = [made.TxnOffsetCommitRequestPartition(partition_index=i, committed_offset=4) for i in (0, 8)]
-    topics = [made.TxnOffsetCommitRequestTopic(name="orders", partitions=rows)]
+    request_type = message("TxnOffsetCommitRequest")
+    rows = [request_type.TxnOffsetCommitRequestPartition(partition_index=i, committed_offset=4) for i in (0, 8)]
+    topics = [request_type.TxnOffsetCommitRequestTopic(name="orders", partitions=rows)]
     for version in range(5):
         player.go("not added", "TxnOffsetCommit", version, topics=topics, **who)
     for version in range(4):
@@ -413,12 +428,12 @@ def offsets_of_transactions(one: Transactions) -> None:
     player.go("", "TxnOffsetCommit", 3, topics=topics, **who)
     stranger = {"member_id": "x", "generation_id_or_member_epoch": 1}
     player.go("stranger", "TxnOffsetCommit", 3, topics=topics, **who | stranger)
-    asked = message("OffsetFetchRequest").OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
+    topic_row = message("OffsetFetchRequest").OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
     for stable in (True, False):
-        player.go(f"stable {stable}", "OffsetFetch", 7, group_id="tg", topics=[asked], require_stable=stable)
+        player.go(f"stable {stable}", "OffsetFetch", 7, group_id="tg", topics=[topic_row], require_stable=stable)
     one.end("offsets", 3, epoch)
     time.sleep(0.5)
-    player.go("ended", "OffsetFetch", 7, group_id="tg", topics=[asked], require_stable=True)
+    player.go("ended", "OffsetFetch", 7, group_id="tg", topics=[topic_row], require_stable=True)
     player.go("odd", "ListTransactions", 1, state_filters=["Odd"])
     player.go("none", "DescribeTransactions", 0, transactional_ids=["none", ""])
 
@@ -447,13 +462,15 @@ def beat(player: Player, label: str, **changes: Any) -> Any:
 
 
 def bad_beats(player: Player) -> None:
-    owned = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(topic_id=player.topic_id, partitions=[0])]
+    owned_partitions = [
+        message("ConsumerGroupHeartbeatRequest").TopicPartitions(topic_id=player.topic_id, partitions=[0])
+    ]
     for changes in (
         {"member_epoch": 3},
         {"member_id": ""},
         {"rebalance_timeout_ms": -1},
         {"topic_partitions": None},
-        {"topic_partitions": owned},
+        {"topic_partitions": owned_partitions},
         {"subscribed_topic_names": None},
         {"instance_id": ""},
         {"rack_id": ""},
@@ -507,12 +524,12 @@ def play(host: str, port: int) -> list[tuple[str, str]]:
         part(one)
     consumer_groups(player)
     player.close()
-    return player.told
+    return player.answers
 
 
 def differences(ours: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
     """Yield label and both answers of each step that a broker answered otherwise."""
-    known = dict(ours)
+    our_answers = dict(ours)
     for label, text in theirs:
-        if known.get(label) != text:
-            yield label, known.get(label, "not played"), text
+        if our_answers.get(label) != text:
+            yield label, our_answers.get(label, "not played"), text

@@ -17,7 +17,7 @@ POM = (
     "<artifactId>clients</artifactId><version>1</version><packaging>pom</packaging><dependencies>{dependencies}"
     "</dependencies></project>"
 )
-MOST_SECONDS = 900  # some bring native code that is compiled
+MAX_SECONDS = 900  # some bring native code that is compiled
 PYTHON_VERSIONS = {
     "confluent-kafka": "2.12.2",
     "kafka-python": "3.0.12",
@@ -31,23 +31,23 @@ PYTHON_VERSIONS = {
 }
 
 
-_refused: dict[str, str] = {}  # why, so that nobody asks again in this run
+_failed_downloads: dict[str, str] = {}  # why, so that nobody asks again in this run
 
 
-def fetched(name: str, tool: str, make: Callable[[Path], Commands]) -> Path:
+def fetch_client(name: str, tool: str, make: Callable[[Path], Commands]) -> Path:
     """Return a client's folder, made by commands the first time; skip where they cannot be run."""
     if shutil.which(tool) is None:
         pytest.skip(f"no {tool} on the PATH")
     folder = CACHE / "clients" / name
-    if name in _refused:
-        pytest.skip(_refused[name])
+    if name in _failed_downloads:
+        pytest.skip(_failed_downloads[name])
     if not (folder / ".complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for command in make(folder):
-            if said := _run(list(map(str, command)), folder):
-                _refused[name] = f"{name} could not be downloaded: {said}"
-                pytest.skip(_refused[name])
+            if reason := _run(list(map(str, command)), folder):
+                _failed_downloads[name] = f"{name} could not be downloaded: {reason}"
+                pytest.skip(_failed_downloads[name])
         (folder / ".complete").touch()
     return folder
 
@@ -60,16 +60,16 @@ def python_with_clients() -> Path:
         packages = [f"{name}=={version}" for name, version in PYTHON_VERSIONS.items()]
         return [[sys.executable, "-m", "venv", folder / "venv"], [*pip, *packages]]
 
-    return fetched("python", sys.executable, make) / "venv" / "bin" / "python"
+    return fetch_client("python", sys.executable, make) / "venv" / "bin" / "python"
 
 
 def _run(command: list[str], folder: Path) -> str:
     """Say what went wrong, if something did."""
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
+        process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=MAX_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        return f"{command[0]} takes longer than {MOST_SECONDS} s"
-    return (done.stdout + done.stderr)[-300:] or f"exit status {done.returncode}" if done.returncode else ""
+        return f"{command[0]} takes longer than {MAX_SECONDS} s"
+    return (process.stdout + process.stderr)[-300:] or f"exit status {process.returncode}" if process.returncode else ""
 
 
 def by_maven(name: str, *coordinates: str) -> Path:
@@ -80,7 +80,7 @@ def by_maven(name: str, *coordinates: str) -> Path:
         (folder / "pom.xml").write_text(POM.format(dependencies=dependencies))
         return [["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]]
 
-    return fetched(name, "mvn", make) / "lib"
+    return fetch_client(name, "mvn", make) / "lib"
 
 
 def _dependency(coordinate: str) -> str:
@@ -89,7 +89,7 @@ def _dependency(coordinate: str) -> str:
     return f"<dependency>{fields}</dependency>"
 
 
-def compiled(source: Path, libraries: Path, to: Path) -> list[str | Path]:
+def compile_java(source: Path, libraries: Path, to: Path) -> list[str | Path]:
     """Compile a program of Java; return the command that runs it."""
     to.mkdir(exist_ok=True)
     if not list(to.glob("*.class")):

@@ -30,12 +30,14 @@ class Judge:
     def ask(self, questions: Sequence[dict[str, Any]], work: Path) -> list[list[int] | str]:
         """Return an answer a question: numbers, or the text of an exception."""
         work.mkdir(parents=True, exist_ok=True)
-        asked, answered, account = work / "asked", work / "answered", work / "account"
-        asked.write_text("".join("\t".join(f"{k}={v}" for k, v in one.items()) + "\n" for one in questions))
+        questions_file, answers_file, account = work / "asked", work / "answered", work / "account"
+        questions_file.write_text("".join("\t".join(f"{k}={v}" for k, v in one.items()) + "\n" for one in questions))
         command = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", *self.logging, "-cp", self.classpath, "LogTruth"]
-        with account.open("w") as told:
-            subprocess.run([*command, asked, answered], stdout=told, stderr=told, timeout=900, check=True)
-        return [_answer(line) for line in answered.read_text().splitlines()]
+        with account.open("w") as log_file:
+            subprocess.run(
+                [*command, questions_file, answers_file], stdout=log_file, stderr=log_file, timeout=900, check=True
+            )
+        return [_answer(line) for line in answers_file.read_text().splitlines()]
 
     def segment_bytes(self, size: int) -> dict[str, int]:
         name = "internal.segment.bytes" if self.version.startswith("4.") else "segment.bytes"
@@ -66,9 +68,9 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
-def byte_differences(expected: Path, found: Path) -> Iterator[str]:
+def byte_differences(expected_dir: Path, actual_dir: Path) -> Iterator[str]:
     """Compare two directories, every name and byte."""
-    one, other = files_of(expected), files_of(found)
+    one, other = files_of(expected_dir), files_of(actual_dir)
     for name in sorted(one.keys() | other.keys()):
         if name not in other:
             yield f"{name}: Kafka has a file of {len(one[name])} bytes"
@@ -84,9 +86,9 @@ def first_difference(one: bytes, other: bytes) -> str:
     return f"from byte {at}: {one[start : at + 24].hex()} and {other[start : at + 24].hex()}"
 
 
-def cleaned_differences(expected: Path, found: Path) -> Iterator[str]:
+def cleaned_differences(expected_dir: Path, actual_dir: Path) -> Iterator[str]:
     """Compare two cleaned partitions: what Kafka leaves free (compressed bytes, index entries) is left out."""
-    one, other = files_of(expected), files_of(found)
+    one, other = files_of(expected_dir), files_of(actual_dir)
     names = [{name for name in files if not name.endswith((".deleted", "-checkpoint"))} for files in (one, other)]
     for name in sorted(names[0] ^ names[1]):
         yield f"{name}: only {'Kafka' if name in names[0] else 'ours'} has it"
@@ -97,14 +99,14 @@ def cleaned_differences(expected: Path, found: Path) -> Iterator[str]:
             yield f"{name}: {first_difference(one[name], other[name])}"
 
 
-def _batch_differences(expected: bytes, found: bytes) -> Iterator[str]:
-    one, other = list(batches_of(expected)), list(batches_of(found))
+def _batch_differences(expected_file: bytes, actual_file: bytes) -> Iterator[str]:
+    one, other = list(batches_of(expected_file)), list(batches_of(actual_file))
     if len(one) != len(other):
         yield f"{len(one)} batches, ours {len(other)}: {[_short(b) for b in one]} and {[_short(b) for b in other]}"
         return
     for number, (a, b) in enumerate(zip(one, other, strict=True)):
-        if a != b and opened(a) != opened(b):
-            yield f"batch {number}, {_short(a)} and {_short(b)}: {first_difference(opened(a), opened(b))}"
+        if a != b and open_batch(a) != open_batch(b):
+            yield f"batch {number}, {_short(a)} and {_short(b)}: {first_difference(open_batch(a), open_batch(b))}"
 
 
 def _short(raw: bytes) -> str:
@@ -122,7 +124,7 @@ def batches_of(raw: bytes) -> Iterable[bytes]:
         at = end
 
 
-def opened(raw: bytes) -> bytes:
+def open_batch(raw: bytes) -> bytes:
     """Return a batch with its records as they are uncompressed; without what compression decides."""
     magic = raw[16]
     layout = _LAYOUTS[magic]
@@ -138,7 +140,7 @@ def opened(raw: bytes) -> bytes:
     return bytes(header) + bytes(decompress(codec, raw[start:], magic=magic).data)
 
 
-def set_times(source: Path, target: Path) -> None:
+def copy_times(source: Path, target: Path) -> None:
     """Give segments the file times that they have elsewhere."""
     for path in source.glob("*.log"):
         if (target / path.name).exists():

@@ -24,7 +24,7 @@ def bases(directory: Path) -> list[int]:
     return sorted(int(path.name[:20]) for path in directory.glob("*.log"))
 
 
-def named(directory: Path, base: int, kind: str) -> Path:
+def file_of(directory: Path, base: int, kind: str) -> Path:
     return directory / f"{base:020}.{kind}"
 
 
@@ -36,24 +36,24 @@ def flip(choose: random.Random, path: Path, start: int = 0, end: int | None = No
 
 
 def torn(choose: random.Random, directory: Path) -> None:
-    path = named(directory, choose.choice(bases(directory)[-2:]), "log")
+    path = file_of(directory, choose.choice(bases(directory)[-2:]), "log")
     raw = path.read_bytes()
     path.write_bytes(raw[: max(len(raw) - choose.choice((1, 5, 17, 60, 200, len(raw))), 0)])
 
 
 def zero_tail(choose: random.Random, directory: Path) -> None:
-    with named(directory, choose.choice(bases(directory)[-2:]), "log").open("ab") as file:
+    with file_of(directory, choose.choice(bases(directory)[-2:]), "log").open("ab") as file:
         file.write(bytes(choose.choice((1, 7, 16, 17, 100, 4096))))
 
 
 def garbage_tail(choose: random.Random, directory: Path) -> None:
-    with named(directory, bases(directory)[-1], "log").open("ab") as file:
+    with file_of(directory, bases(directory)[-1], "log").open("ab") as file:
         file.write(choose.randbytes(choose.choice((3, 17, 100))))
 
 
-def flipped(choose: random.Random, directory: Path) -> None:
+def flip_bit(choose: random.Random, directory: Path) -> None:
     """Flip a bit that a CRC covers; base offset and leader epoch of format 2 it does not."""
-    path = named(directory, choose.choice(bases(directory)), "log")
+    path = file_of(directory, choose.choice(bases(directory)), "log")
     batches = list(takewhile(lambda batch: len(batch) >= MESSAGE_V0.size, batches_of(path.read_bytes())))
     if batches:
         number = choose.randrange(len(batches))
@@ -82,32 +82,35 @@ def spoil(kind: str) -> Callable[[random.Random, Path], None]:
         if how == 0:
             flip(choose, path)
         else:
-            cut, more = raw[: choose.randrange(len(raw) + 1)], raw + choose.randbytes(choose.choice((1, 8, 12, 34)))
-            path.write_bytes((cut, more, choose.randbytes(len(raw)))[how - 1])
+            cut_bytes, more = (
+                raw[: choose.randrange(len(raw) + 1)],
+                raw + choose.randbytes(choose.choice((1, 8, 12, 34))),
+            )
+            path.write_bytes((cut_bytes, more, choose.randbytes(len(raw)))[how - 1])
 
     return go
 
 
 def orphans(choose: random.Random, directory: Path) -> None:
     base = choose.choice(bases(directory)) + choose.choice((1, 3, 1000))
-    if not named(directory, base, "log").exists():
+    if not file_of(directory, base, "log").exists():
         for kind in (*KINDS[1:], "snapshot"):
-            path = named(directory, base, kind)
+            path = file_of(directory, base, kind)
             if choose.random() < 0.6 and not path.exists():
                 path.write_bytes(choose.randbytes(choose.choice((0, 24))))
 
 
-def deleted(choose: random.Random, directory: Path) -> None:
+def delete_file(choose: random.Random, directory: Path) -> None:
     base = choose.choice(bases(directory)) + choose.choice((0, 1))
     for kind in (*KINDS, "snapshot"):
         if choose.random() < 0.6:
-            Path(f"{named(directory, base, kind)}.deleted").write_bytes(bytes(20))
+            Path(f"{file_of(directory, base, kind)}.deleted").write_bytes(bytes(20))
 
 
-def cleaned(choose: random.Random, directory: Path) -> None:
+def leave_cleaned_copy(choose: random.Random, directory: Path) -> None:
     base = choose.choice(bases(directory))
     for kind in KINDS[:3]:
-        path = named(directory, base, kind)
+        path = file_of(directory, base, kind)
         if path.exists():
             shutil.copy(path, f"{path}.cleaned")
 
@@ -116,31 +119,31 @@ def swap(choose: random.Random, directory: Path) -> None:
     """Stop the cleaner while it puts a new segment in the place of one to three old ones; it does so once at a time."""
     if any(directory.glob("*.swap")):
         return
-    known = bases(directory)
-    first = choose.randrange(len(known))
-    group = known[first : first + choose.choice((1, 2, 3))]
-    batches = [batch for base in group for batch in batches_of(named(directory, base, "log").read_bytes())]
+    base_offsets = bases(directory)
+    first = choose.randrange(len(base_offsets))
+    group = base_offsets[first : first + choose.choice((1, 2, 3))]
+    batches = [batch for base in group for batch in batches_of(file_of(directory, base, "log").read_bytes())]
     with tempfile.TemporaryDirectory() as scratch:
-        new = named(Path(scratch), group[0], "log")
+        new = file_of(Path(scratch), group[0], "log")
         new.write_bytes(b"".join(batch for batch in batches if choose.random() < 0.7))
-        (found,) = discover(scratch)
-        rebuilt = rebuild_indexes(found.filesystem, found.partitions[0].segments[0], index_interval_bytes=512)
-        shutil.copy(new, f"{named(directory, group[0], 'log')}.swap")
+        (log_dir,) = discover(scratch)
+        rebuilt = rebuild_indexes(log_dir.filesystem, log_dir.partitions[0].segments[0], index_interval_bytes=512)
+        shutil.copy(new, f"{file_of(directory, group[0], 'log')}.swap")
     contents = {"index": write_offset_index(rebuilt.offset_index), "timeindex": write_time_index(rebuilt.time_index)}
     for kind, raw in contents.items():
         if choose.random() < 0.9:
-            Path(f"{named(directory, group[0], kind)}.swap").write_bytes(raw)
-    aborted = named(directory, group[0], "txnindex")
-    if aborted.exists() and choose.random() < 0.5:
-        shutil.copy(aborted, f"{aborted}.swap")
+            Path(f"{file_of(directory, group[0], kind)}.swap").write_bytes(raw)
+    aborted_index = file_of(directory, group[0], "txnindex")
+    if aborted_index.exists() and choose.random() < 0.5:
+        shutil.copy(aborted_index, f"{aborted_index}.swap")
     stage = choose.randrange(3)
-    for path in (named(directory, base, kind) for base in group for kind in KINDS):
+    for path in (file_of(directory, base, kind) for base in group for kind in KINDS):
         if path.exists() and stage == 1 and choose.random() < 0.5:
             path.rename(f"{path}.deleted")
         elif path.exists() and stage == 2:
             path.unlink()
-    if choose.random() < 0.3 and known[-1] > group[0]:
-        Path(f"{named(directory, known[-1], 'log')}.cleaned").write_bytes(b"")
+    if choose.random() < 0.3 and base_offsets[-1] > group[0]:
+        Path(f"{file_of(directory, base_offsets[-1], 'log')}.cleaned").write_bytes(b"")
 
 
 def swap_half_renamed(choose: random.Random, directory: Path) -> None:
@@ -149,7 +152,7 @@ def swap_half_renamed(choose: random.Random, directory: Path) -> None:
         return
     base = choose.choice(bases(directory))
     for kind in KINDS[1:]:
-        path = named(directory, base, kind)
+        path = file_of(directory, base, kind)
         if path.exists() and choose.random() < 0.6:
             path.rename(f"{path}.swap")
 
@@ -168,35 +171,35 @@ def other_epochs(choose: random.Random, directory: Path) -> None:
 
 
 def empty_active(choose: random.Random, directory: Path) -> None:
-    named(directory, bases(directory)[-1], "log").write_bytes(b"")
+    file_of(directory, bases(directory)[-1], "log").write_bytes(b"")
 
 
-def lost_segment(choose: random.Random, directory: Path) -> None:
-    known = bases(directory)
-    if len(known) > 1:
-        named(directory, choose.choice(known), "log").unlink()
+def lose_segment(choose: random.Random, directory: Path) -> None:
+    base_offsets = bases(directory)
+    if len(base_offsets) > 1:
+        file_of(directory, choose.choice(base_offsets), "log").unlink()
 
 
-def preallocated(choose: random.Random, directory: Path) -> None:
+def preallocate_indexes(choose: random.Random, directory: Path) -> None:
     for kind, size in (("index", 320), ("timeindex", 480)):
-        path = named(directory, bases(directory)[-1], kind)
+        path = file_of(directory, bases(directory)[-1], kind)
         if path.exists():
             path.write_bytes(path.read_bytes().ljust(size, b"\0"))
 
 
 def stray_snapshots(choose: random.Random, directory: Path) -> None:
-    found = sorted(directory.glob("*.snapshot"))
-    if found:
+    snapshots = sorted(directory.glob("*.snapshot"))
+    if snapshots:
         offset = choose.randrange(bases(directory)[0], bases(directory)[-1] + 40)
-        shutil.copy(choose.choice(found), f"{directory / 'copy'}")
-        (directory / "copy").replace(named(directory, offset, "snapshot"))
+        shutil.copy(choose.choice(snapshots), f"{directory / 'copy'}")
+        (directory / "copy").replace(file_of(directory, offset, "snapshot"))
 
 
 DAMAGE: dict[str, Callable[[random.Random, Path], None]] = {
     one.__name__: one
     for one in (
-        torn, zero_tail, garbage_tail, flipped, orphans, deleted, cleaned, swap, swap_half_renamed, other_epochs,
-        empty_active, lost_segment, preallocated, stray_snapshots,
+        torn, zero_tail, garbage_tail, flip_bit, orphans, delete_file, leave_cleaned_copy, swap, swap_half_renamed,
+        other_epochs, empty_active, lose_segment, preallocate_indexes, stray_snapshots,
     )
 }  # fmt: skip
 DAMAGE |= {f"lost {kind}": lose(kind) for kind in (*KINDS[1:], "snapshot")}

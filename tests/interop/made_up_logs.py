@@ -143,7 +143,7 @@ class Writer:
     def _of(self, producer: Producer | None, count: int) -> dict[str, Any]:
         if producer is None:
             return {}
-        found = {
+        fields = {
             "producer_id": producer.number,
             "producer_epoch": producer.epoch,
             "base_sequence": producer.sequence,
@@ -151,7 +151,7 @@ class Writer:
         }
         producer.sequence += count
         producer.is_open = producer.is_transactional
-        return found
+        return fields
 
     def _empty(self, producer: Producer | None) -> bytes:
         """Return a batch that an earlier cleaning has emptied."""

@@ -86,9 +86,11 @@ def _event(chance: random.Random, topic: str, timestamp_ms: int) -> dict[str, ob
 
 
 def _run(words: list[str | Path], folder: Path, *, status: int = 0) -> None:
-    done = subprocess.run(list(map(str, words)), cwd=folder, capture_output=True, text=True, timeout=900, check=False)
-    if done.returncode != status:
-        raise RuntimeError(f"{words}: status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    process = subprocess.run(
+        list(map(str, words)), cwd=folder, capture_output=True, text=True, timeout=900, check=False
+    )
+    if process.returncode != status:
+        raise RuntimeError(f"{words}: status {process.returncode}\n{process.stdout[-2000:]}{process.stderr[-2000:]}")
 
 
 def _look(browser: Browser, pages: dict[str, Path], to: Path) -> None:

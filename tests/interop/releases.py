@@ -57,15 +57,19 @@ def ask(version: str) -> list[Row]:
     """Return what the kafka-clients of one release says of each API."""
     jars = [fetch(f"org.apache.kafka:kafka-clients:{version}"), fetch(SLF4J)]
     command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "ApiRanges.java")]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-    rows = [_row(line.split(" ")) for line in done.stdout.splitlines()]
+    process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    rows = [_row(line.split(" ")) for line in process.stdout.splitlines()]
     return [row for row in rows if (version, row.key) not in NOT_SERVED]
 
 
 def _row(parts: list[str]) -> Row:
-    key, _, accepted, advertised, deprecated, listeners = parts
+    key, _, accepted_range, advertised_range, deprecated_range, listeners = parts
     return Row(
-        int(key), accepted, "" if advertised == accepted else advertised, deprecated.strip("-"), listeners.lower()
+        int(key),
+        accepted_range,
+        "" if advertised_range == accepted_range else advertised_range,
+        deprecated_range.strip("-"),
+        listeners.lower(),
     )
 
 
@@ -73,39 +77,39 @@ def table(rows: dict[str, list[Row]]) -> dict[str, object]:
     """Return the table: for each API the releases at which what is said of it changed; null: it is not there."""
     history: dict[int, list[list[object]]] = {}
     for key in sorted({row.key for one in rows.values() for row in one}):
-        said: object = None
+        last_range: object = None
         for version, one in rows.items():
             row = next((row for row in one if row.key == key), None)
             now = None if row is None else list(row[1:])
-            if now != said:
+            if now != last_range:
                 history.setdefault(key, []).append([version, now])
-            said = now
+            last_range = now
     return {"releases": list(rows), "apis": {str(key): changes for key, changes in history.items()}}
 
 
 def write(rows: dict[str, list[Row]], file: Path = FILE) -> None:
     """Write the table, a line a change."""
-    made = table(rows)
-    apis = made["apis"]
+    releases = table(rows)
+    apis = releases["apis"]
     assert isinstance(apis, dict)
     lines = []
     for key, changes in apis.items():
-        told = ",\n    ".join(json.dumps(one) for one in changes)
-        lines.append(f'  "{key}": [\n    {told}\n  ]')
+        changes_text = ",\n    ".join(json.dumps(one) for one in changes)
+        lines.append(f'  "{key}": [\n    {changes_text}\n  ]')
     body = ",\n".join(lines)
-    file.write_text(f'{{"releases": {json.dumps(made["releases"])},\n"apis": {{\n{body}\n}}}}\n')
+    file.write_text(f'{{"releases": {json.dumps(releases["releases"])},\n"apis": {{\n{body}\n}}}}\n')
 
 
 def differences(version: str, rows: Sequence[Row], specs: Path) -> Iterator[str]:
     """Yield where the published specs of a release say another range than its classes do."""
-    said = {row.key: row.accepted for row in rows}
+    accepted_ranges = {row.key: row.accepted for row in rows}
     with zipfile.ZipFile(specs / f"{version}.zip") as archive:
         for name in archive.namelist():
             if not name.endswith("Request.json"):
                 continue
             spec = load_message(archive.read(name), file=name, dialect=PUBLISHED)
             stable = f"{spec.valid_versions.lowest}-{spec.latest_stable_version}"
-            ours = said.get(spec.api_key if spec.api_key is not None else -1)
+            ours = accepted_ranges.get(spec.api_key if spec.api_key is not None else -1)
             if ours is not None and ours != stable and spec.latest_stable_version >= spec.valid_versions.lowest:
                 yield f"{version} {spec.name}: {stable} in the spec, {ours} in the classes"
 

@@ -12,24 +12,24 @@ from itertools import islice
 from tests.coordination.groups.task_assignments import SAVED, cases
 from tests.interop.releases import JAVA, SLF4J, fetch
 
-_COUNT, _MOST_TEXT = 300, 700
+_COUNT, _MAX_TEXT = 300, 700
 
 
-def judged(lines: list[str]) -> list[str]:
+def judge_groups(lines: list[str]) -> list[str]:
     """Return what Kafka's assignor makes of groups."""
     names = ("kafka-group-coordinator", "kafka-clients")
     jars = [*(fetch(f"org.apache.kafka:{name}:4.3.1") for name in names), fetch(SLF4J)]
     command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "groups" / "TaskAssignments.java")]
     text = "".join(f"{line}\n" for line in lines)
-    done = subprocess.run(command, input=text, check=True, capture_output=True, text=True, timeout=300)
-    return done.stdout.splitlines()
+    process = subprocess.run(command, input=text, check=True, capture_output=True, text=True, timeout=300)
+    return process.stdout.splitlines()
 
 
 def save() -> None:
     """Write small groups with Kafka's answers."""
     texts = (one.text() for one in cases(1071))
-    lines = list(islice((text for text in texts if len(text) < _MOST_TEXT), _COUNT))
-    saved = "".join(f"{line}\t{told}\n" for line, told in zip(lines, judged(lines), strict=True))
+    lines = list(islice((text for text in texts if len(text) < _MAX_TEXT), _COUNT))
+    saved = "".join(f"{line}\t{answer}\n" for line, answer in zip(lines, judge_groups(lines), strict=True))
     SAVED.write_bytes(gzip.compress(saved.encode(), mtime=0))
 
 

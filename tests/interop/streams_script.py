@@ -59,7 +59,7 @@ def counting(group: str) -> Any:
     )
 
 
-def owned(active: dict[str, list[int]], standby: dict[str, list[int]] | None = None) -> dict[str, Any]:
+def owned_tasks(active: dict[str, list[int]], standby: dict[str, list[int]] | None = None) -> dict[str, Any]:
     def rows(tasks: dict[str, list[int]]) -> list[Any]:
         return [REQUEST.TaskIds(subtopology_id=name, partitions=indexes) for name, indexes in tasks.items()]
 
@@ -74,7 +74,7 @@ class Streams:
 
     def note(self, label: str, answer: Any) -> None:
         """Write an answer down, without the order of its lists."""
-        self.player.told.append((f"{len(self.player.told)} {label}", json.dumps(_sorted(plain(answer)))))
+        self.player.answers.append((f"{len(self.player.answers)} {label}", json.dumps(_sort_nested(plain(answer)))))
 
     def beat(self, label: str, group: str, member: str, epoch: int, **changes: Any) -> Any:
         fields = {
@@ -96,14 +96,14 @@ class Streams:
             "topology": counting(group),
             "process_id": f"process-{member}",
             "client_tags": [],
-            **owned({}),
+            **owned_tasks({}),
         }
         return self.beat(label, group, member, 0, **fields | changes)
 
     def topic(self, name: str, count: int) -> None:
         row = message("CreateTopicsRequest").CreatableTopic(name=name, num_partitions=count, replication_factor=1)
-        made = self.player.ask("CreateTopics", 7, topics=[row], timeout_ms=20_000)
-        assert made.topics[0].error_code == 0, made
+        creation = self.player.ask("CreateTopics", 7, topics=[row], timeout_ms=20_000)
+        assert creation.topics[0].error_code == 0, creation
         time.sleep(_SETTLED)
 
     def describe(self, *groups: str) -> None:
@@ -111,11 +111,11 @@ class Streams:
         self.note(f"described {groups}", answer)
 
 
-def _sorted(value: Any) -> Any:
+def _sort_nested(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _sorted(one) for key, one in sorted(value.items())}
+        return {key: _sort_nested(one) for key, one in sorted(value.items())}
     if isinstance(value, list):
-        return sorted((_sorted(one) for one in value), key=json.dumps)
+        return sorted((_sort_nested(one) for one in value), key=json.dumps)
     return value
 
 
@@ -138,13 +138,13 @@ def play(host: str, port: int) -> list[tuple[str, str]]:
         lives(streams)
         many(streams)
         settings(streams)
-        return player.told
+        return player.answers
     finally:
         player.close()
 
 
 def wrong(streams: Streams) -> None:
-    some = owned({"0": [0]})["active_tasks"]
+    some = owned_tasks({"0": [0]})["active_tasks"]
     for changes in (
         {"group_id": ""},
         {"member_id": ""},
@@ -207,12 +207,12 @@ def counts(streams: Streams) -> None:
     }
     for group, subtopologies in cases.items():
         streams.player.names.clear()
-        joined = streams.join("topology", group, topology=topology(*subtopologies))
-        status = [one.status_code for one in joined.status or ()]
+        heartbeat = streams.join("topology", group, topology=topology(*subtopologies))
+        status = [one.status_code for one in heartbeat.status or ()]
         if 3 in status:  # the names in the text come in the order of a hash map
-            del streams.player.told[-1]
+            del streams.player.answers[-1]
         time.sleep(_SETTLED if 3 in status else 0)
-        streams.beat("again", group, "m", joined.member_epoch or 2)
+        streams.beat("again", group, "m", heartbeat.member_epoch or 2)
         if group not in ("both", "existing", "conflict", "fixed-unequal"):
             streams.describe(group)
 
@@ -224,18 +224,18 @@ def lives(streams: Streams) -> None:
     streams.topic("in", 2)
     missing = streams.beat("source", group, "m", 2)
     assert [one.status_code for one in missing.status] == [3], missing
-    del streams.player.told[-1]  # the names in the text come in the order of a hash map
+    del streams.player.answers[-1]  # the names in the text come in the order of a hash map
     time.sleep(_SETTLED)
     everything = {"0": [0, 1], "1": [0, 1]}
     epoch = streams.beat("ready", group, "m", missing.member_epoch).member_epoch
-    streams.beat("all", group, "m", epoch, **owned(everything))
+    streams.beat("all", group, "m", epoch, **owned_tasks(everything))
     endpoint = REQUEST.Endpoint(host="h", port=9)
     second = streams.join("second", group, "n", user_endpoint=endpoint).member_epoch
-    streams.beat("gives up", group, "m", epoch, **owned(everything))
+    streams.beat("gives up", group, "m", epoch, **owned_tasks(everything))
     streams.beat("waits", group, "n", second)
-    streams.beat("still", group, "m", epoch, **owned(everything))
+    streams.beat("still", group, "m", epoch, **owned_tasks(everything))
     half = {"0": [0], "1": [0]}
-    epoch = streams.beat("gave up", group, "m", epoch, **owned(half)).member_epoch
+    epoch = streams.beat("gave up", group, "m", epoch, **owned_tasks(half)).member_epoch
     streams.beat("gets", group, "n", second)
     streams.describe(group, "none", "")
     epoch = streams.beat("endpoint", group, "m", epoch, user_endpoint=REQUEST.Endpoint(host="h1", port=8)).member_epoch
@@ -280,7 +280,7 @@ def many(streams: Streams) -> None:
         if answer.active_tasks is not None:
             rows = {name: getattr(answer, name) for name in ("active_tasks", "standby_tasks")}
             tasks = [{row.subtopology_id: row.partitions for row in some} for some in rows.values()]
-            owns[member] = owned(*tasks)
+            owns[member] = owned_tasks(*tasks)
 
     def settle(label: str) -> None:
         for _ in range(4):
@@ -326,13 +326,13 @@ def settings(streams: Streams) -> None:
             if kind == "consumer":
                 fields |= {"rebalance_timeout_ms": 5_000, "topic_partitions": [], **nobody}
             answer = streams.player.ask(f"{kind.capitalize()}GroupHeartbeat", 1, **fields)
-            assigned = answer.assignment and [row.partitions for row in answer.assignment.topic_partitions]
-            told = [answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms, assigned]
-            streams.note(f"own settings {group} {member}", told)
+            assigned_partitions = answer.assignment and [row.partitions for row in answer.assignment.topic_partitions]
+            answer_values = [answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms, assigned_partitions]
+            streams.note(f"own settings {group} {member}", answer_values)
 
 
 def commits(player: Player, streams: Streams, group: str, epoch: int) -> None:
-    made: Any = message("OffsetCommitRequest")
+    request_type: Any = message("OffsetCommitRequest")
     fetch: Any = message("OffsetFetchRequest")
     for version, member, of_epoch in (
         (9, "", -1),
@@ -342,8 +342,8 @@ def commits(player: Player, streams: Streams, group: str, epoch: int) -> None:
         (9, "x", 3),
         (8, "m", 1),
     ):
-        row = made.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-        topics = [made.OffsetCommitRequestTopic(name="in", partitions=[row])]
+        row = request_type.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+        topics = [request_type.OffsetCommitRequestTopic(name="in", partitions=[row])]
         fields = {"group_id": group, "generation_id_or_member_epoch": of_epoch, "member_id": member}
         streams.note(
             f"commit v{version} {member} {of_epoch}", player.ask("OffsetCommit", version, topics=topics, **fields)

@@ -61,11 +61,11 @@ def lines(claims: dict[str, Claim]) -> Iterator[str]:
         yield f"{claim.sentence}  ({file.rpartition('/')[2]})"
         for judge, counts in sorted(claim.outcomes.items()):
             total += counts
-            yield f"    {'' if judge == _ALL else judge + ': '}{_counted(counts)}"
+            yield f"    {'' if judge == _ALL else judge + ': '}{_count_text(counts)}"
         for reason, count in claim.reasons.items():
             yield f"    not asked ({count}): {reason}"
-    yield f"in all: {_counted(total)}"
+    yield f"in all: {_count_text(total)}"
 
 
-def _counted(counts: Counter[str]) -> str:
+def _count_text(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])

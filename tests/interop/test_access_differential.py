@@ -15,7 +15,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.settings.listeners import ListenerOptions
 
-LEAST_REQUESTS = {"4.3.1": 10_000, "3.9.1": 20_000}
+MIN_REQUESTS = {"4.3.1": 10_000, "3.9.1": 20_000}
 SHARED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -28,7 +28,7 @@ SHARED = {
 }
 AS = {"4.3.1": None, "3.9.1": "3.9"}
 OF = {"4.3.1": {}, "3.9.1": {"group.coordinator.rebalance.protocols": "classic,consumer"}}
-MOST = {f"group.{kind}.max.session.timeout.ms": "1800000" for kind in ("consumer", "share", "streams")}
+MAX_TIMEOUTS = {f"group.{kind}.max.session.timeout.ms": "1800000" for kind in ("consumer", "share", "streams")}
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def clusters(kafka, tmp_path):
     ports = [kafka.module.free_port(), kafka.module.free_port()]
     listeners = [ListenerOptions(), ListenerOptions(protocol="SASL_PLAINTEXT", port=ports[0])]
     security = Security(users=passwords(), mechanisms=("PLAIN",))
-    node = kafka(tmp_path, SHARED | MOST | OF[kafka.version])
+    node = kafka(tmp_path, SHARED | MAX_TIMEOUTS | OF[kafka.version])
     brokers.add_sasl_listener(node, ports[1], passwords())
     with (
         Broker(config=SHARED, listeners=listeners, security=security, broker_release=AS[kafka.version]) as broker,
@@ -64,9 +64,12 @@ def test_rights_are_those_of_kafka(kafka, clusters):
         assert {user: by_pattern(clusters[1], user, own[user]) for user in PATTERN_USERS} == own
     began = time.monotonic()
     different, count = play(*clusters)
-    found = [one for one in different if not is_named(kafka.version, one)]
-    print(f"{count} requests in {time.monotonic() - began:.0f} s, {len(different)} differences, {len(found)} unnamed")
-    assert count >= LEAST_REQUESTS[kafka.version]
-    kinds = Counter((one.step.name, one.step.version, one.path) for one in found)
-    lines = [f"{len(found)} differences in {count} requests", *(f"{number} {kind}" for kind, number in kinds.items())]
-    assert not found, "\n".join([*lines, *map(str, found[:300])])
+    unexplained = [one for one in different if not is_named(kafka.version, one)]
+    print(f"{count} requests in {time.monotonic() - began:.0f} s, {len(different)} differences, {len(unexplained)} new")
+    assert count >= MIN_REQUESTS[kafka.version]
+    kinds = Counter((one.step.name, one.step.version, one.path) for one in unexplained)
+    lines = [
+        f"{len(unexplained)} differences in {count} requests",
+        *(f"{number} {kind}" for kind, number in kinds.items()),
+    ]
+    assert not unexplained, "\n".join([*lines, *map(str, unexplained[:300])])

@@ -23,7 +23,7 @@ from tests.client.admin_calls import (
     Scene,
 )
 from tests.interop import brokers
-from tests.interop.fetching import compiled
+from tests.interop.fetching import compile_java
 from tests.waiting import wait_for
 
 from kafkaframes.client import Admin
@@ -54,30 +54,30 @@ WITHOUT_JAVA_CALL = {
 }
 
 
-def _sorted(values: Any) -> str:
+def _join_sorted(values: Any) -> str:
     return ",".join(sorted(map(str, values)))
 
 
 FACTS: dict[str, Callable[[Any], str]] = {
     "describe_cluster": lambda result: str(len(result.brokers)),
-    "list_topics": _sorted,
+    "list_topics": _join_sorted,
     "describe_topics": lambda result: f"{len(result[TOPIC].partitions)}:{result[TOPIC].partitions[0].leader}",
     "delete_records": lambda result: str(result[PARTITION]),
     "list_offsets": lambda result: str(result[PARTITION]),
-    "describe_configs": lambda result: _sorted(
+    "describe_configs": lambda result: _join_sorted(
         f"{name}={'null' if entry.value is None else entry.value}:{str(entry.is_default).lower()}"
         for name, entry in result.items()
     ),
-    "list_groups": lambda result: _sorted(f"{group.group_id}:{group.type}:{group.state}" for group in result),
+    "list_groups": lambda result: _join_sorted(f"{group.group_id}:{group.type}:{group.state}" for group in result),
     "describe_group": lambda result: result.state,
-    "group_offsets": lambda result: _sorted(f"{partition}={entry.offset}" for partition, entry in result.items()),
+    "group_offsets": lambda result: _join_sorted(f"{partition}={entry.offset}" for partition, entry in result.items()),
     "create_delegation_token": lambda result: result.owner,
-    "describe_delegation_token": lambda result: _sorted(token.token_id for token in result),
-    "describe_acls": lambda result: _sorted(
+    "describe_delegation_token": lambda result: _join_sorted(token.token_id for token in result),
+    "describe_acls": lambda result: _join_sorted(
         f"{rule.resource_name}:{rule.principal}:{rule.operation}" for rule in result
     ),
-    "authorized_operations": _sorted,
-    "describe_user_scram_credentials": lambda result: _sorted(
+    "authorized_operations": _join_sorted,
+    "describe_user_scram_credentials": lambda result: _join_sorted(
         f"{entry.mechanism}:{entry.iterations}" for entry in result["alice"]
     ),
     "describe_client_quotas": lambda result: str(result[USER]).replace("'", "").replace(": ", "="),
@@ -87,13 +87,13 @@ FACTS: dict[str, Callable[[Any], str]] = {
         next(iter(next(iter(result.values())).values())).replicas[PARTITION].size_bytes
     ),
     "describe_replica_log_dirs": lambda result: next(iter(next(iter(result.values())))),
-    "list_brokers": lambda result: _sorted(node.node_id for node in result),
+    "list_brokers": lambda result: _join_sorted(node.node_id for node in result),
     "describe_features": lambda result: ",".join(
         f"{name}:{level.highest}" for name, level in sorted(result.finalized.items())
     ),
-    "describe_quorum": lambda result: f"{result.leader_id}:{_sorted(voter.node_id for voter in result.voters)}",
-    "list_config_resources": lambda result: _sorted(resource.name for resource in result),
-    "list_transactions": lambda result: _sorted(
+    "describe_quorum": lambda result: f"{result.leader_id}:{_join_sorted(voter.node_id for voter in result.voters)}",
+    "list_config_resources": lambda result: _join_sorted(resource.name for resource in result),
+    "list_transactions": lambda result: _join_sorted(
         f"{entry.transactional_id}:{entry.producer_id}"
         for entry in result
         if entry.transactional_id == TRANSACTIONAL_ID
@@ -102,12 +102,12 @@ FACTS: dict[str, Callable[[Any], str]] = {
         str(getattr(result[TRANSACTIONAL_ID], name))
         for name in ("state", "producer_id", "producer_epoch", "timeout_ms")
     ),
-    "describe_producers": lambda result: _sorted(
+    "describe_producers": lambda result: _join_sorted(
         f"{state.producer_id}:{state.producer_epoch}:{state.last_sequence}" for state in result[PARTITION]
     ),
     "describe_share_group": lambda result: result.state,
-    "describe_streams_group": lambda result: _sorted(member.member_id for member in result.members),
-    "share_group_offsets": lambda result: _sorted(f"{key}={entry.start_offset}" for key, entry in result.items()),
+    "describe_streams_group": lambda result: _join_sorted(member.member_id for member in result.members),
+    "share_group_offsets": lambda result: _join_sorted(f"{key}={entry.start_offset}" for key, entry in result.items()),
 }
 
 
@@ -164,7 +164,7 @@ def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def start_java(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., JavaAdmin]:
     """Return a function that starts Java's Admin with properties."""
     libraries = brokers.real_kafka(oracle).fetch(JAVA_CLIENT)
-    command = compiled(SOURCE, libraries, tmp_path_factory.mktemp("classes"))
+    command = compile_java(SOURCE, libraries, tmp_path_factory.mktemp("classes"))
 
     def start(properties: Mapping[str, str]) -> JavaAdmin:
         words = [word for pair in properties.items() for word in pair]

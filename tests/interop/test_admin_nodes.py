@@ -58,8 +58,8 @@ def test_calls_go_on_while_a_node_is_lost(nodes, scene):
         for group in GROUPS:
             admin.alter_group_offsets(group, {PARTITION: 1})
         admin.fence_producers(TRANSACTIONAL_IDS)
-        lost = admin.describe_topics([TOPIC])[TOPIC].partitions[0].leader
-        nodes.kill(node=lost)
+        lost_node = admin.describe_topics([TOPIC])[TOPIC].partitions[0].leader
+        nodes.kill(node=lost_node)
         try:
             assert admin.list_offsets({PARTITION: EARLIEST}) == {PARTITION: 0}
             assert admin.delete_records({PARTITION: 0}) == {PARTITION: 0}
@@ -72,11 +72,11 @@ def test_calls_go_on_while_a_node_is_lost(nodes, scene):
             admin.create_partitions({"without-it": 2})
             assert admin.list_offsets({TopicPartition("without-it", 1): EARLIEST}) != {}
             with pytest.raises(BrokerError, match="BROKER_ID_NOT_REGISTERED"):
-                admin.describe_log_dirs([lost])
-            assert sorted(admin.describe_log_dirs()) == [node for node in scene.node_ids if node != lost]
+                admin.describe_log_dirs([lost_node])
+            assert sorted(admin.describe_log_dirs()) == [node for node in scene.node_ids if node != lost_node]
             with pytest.raises(PartialFailureError) as failure:
                 admin.delete_groups([*GROUPS, "never-existed"])
             assert list(failure.value.errors) == ["never-existed"]
             admin.delete_topics(["without-it"])
         finally:
-            nodes.start_node(lost)
+            nodes.start_node(lost_node)

@@ -39,7 +39,7 @@ MB/s of uncompressed records on one core (CPU time of the best round in {seconds
 
 def batches_of(magic: int, codec: str) -> list[bytes]:
     """Make batches as a producer sends them: offsets from 0 on in each."""
-    choose, made = random.Random(magic), []
+    choose, batches = random.Random(magic), []
     for _ in range(BATCHES):
         values = [
             f'{{"order_id":{choose.getrandbits(40)},"customer":"c{choose.randrange(99999):05}","note":"{choose.randbytes(18).hex()}"'
@@ -49,10 +49,10 @@ def batches_of(magic: int, codec: str) -> list[bytes]:
             "value": [f"{value:<99.99}}}".encode() for value in values],
             "timestamp": [1_700_000_000_000] * RECORDS,
         }
-        made.append(
+        batches.append(
             build_records(columns, record_format=magic, codec=codec, batch_records=RECORDS, batch_bytes=1 << 20)
         )
-    return made
+    return batches
 
 
 def ours(batches: list[bytes], settings: AppendSettings) -> tuple[int, int, int, float]:
@@ -61,9 +61,9 @@ def ours(batches: list[bytes], settings: AppendSettings) -> tuple[int, int, int,
     while time.perf_counter() < end:
         began, offset, in_place, size = time.process_time(), 0, 0, 0
         for batch in batches:
-            appended = validate_and_assign(batch, offset, settings)
-            offset, size = appended.next_offset, size + len(appended.records)
-            in_place += appended.in_place
+            result = validate_and_assign(batch, offset, settings)
+            offset, size = result.next_offset, size + len(result.records)
+            in_place += result.in_place
         best = min(best, time.process_time() - began)
     return in_place, offset, size, best
 
@@ -77,9 +77,9 @@ def test_appending_beside_kafkas_log_validator(java: Callable[..., str], tmp_pat
             if codec == "zstd" and magic < 2:
                 continue
             batches = batches_of(magic, source or codec)
-            framed = tmp_path / f"{codec}-{magic}-{source}"
-            framed.write_bytes(b"".join(struct.pack(">i", len(batch)) + batch for batch in batches))
-            answer = java("AppendSpeed", SECONDS, magic, source or codec, codec, framed).split()
+            batches_file = tmp_path / f"{codec}-{magic}-{source}"
+            batches_file.write_bytes(b"".join(struct.pack(">i", len(batch)) + batch for batch in batches))
+            answer = java("AppendSpeed", SECONDS, magic, source or codec, codec, batches_file).split()
             in_place, offset, size, seconds = ours(batches, AppendSettings(record_format=magic, codec=codec))
             assert [in_place, offset] == [int(answer[0]), int(answer[1])]
             assert size == int(answer[2]) or not in_place

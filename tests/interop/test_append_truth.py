@@ -28,9 +28,11 @@ def test_made_up_sets_are_judged_as_kafka_judges_them(oracle: Path, tmp_path: Pa
         for _ in range(3):
             questions.append({"file": f"records/{number}", "bytes": raw.hex()} | a_question(choose))
     command = ["java", "-Xmx1g", "-cp", str(oracle / "records-truth.jar"), "AppendTruth"]
-    asked = "".join(json.dumps(question) + "\n" for question in questions)
-    answered = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=600, check=True).stdout
-    answers = [json.loads(line) for line in answered.splitlines()]
+    questions_text = "".join(json.dumps(question) + "\n" for question in questions)
+    output = subprocess.run(
+        command, input=questions_text, capture_output=True, text=True, timeout=600, check=True
+    ).stdout
+    answers = [json.loads(line) for line in output.splitlines()]
     with gzip.open(folder / "append.jsonl.gz", "wt") as lines:
         for answer in answers:
             answer.pop("bytes")
@@ -43,6 +45,6 @@ def test_made_up_sets_are_judged_as_kafka_judges_them(oracle: Path, tmp_path: Pa
         if answer["op"] == "append"
     }
     assert kinds == {"in place", "rebuilt", "refused"}
-    found = {case.name: list(KIND.disagreements(case)) for case in KIND.cases(folder)}
-    assert {name: texts for name, texts in found.items() if texts} == {}
-    assert len(found) > 2.9 * SETS
+    disagreements = {case.name: list(KIND.disagreements(case)) for case in KIND.cases(folder)}
+    assert {name: texts for name, texts in disagreements.items() if texts} == {}
+    assert len(disagreements) > 2.9 * SETS

@@ -15,13 +15,13 @@ def test_pairs_of_schemas_resolve_as_in_java() -> None:
     if shutil.which("java") is None or not jars():
         pytest.skip("no java, or no jars of PySpark")
     pairs = PairMaker(1).pairs(PAIRS)
-    judged = resolve(pairs)
-    refused = sum("error" in verdict for verdicts in judged for verdict in verdicts)
-    total = sum(map(len, judged))
-    assert total * 0.05 < refused < total * 0.6  # both kinds of verdicts are there
-    found = {
-        number: said
-        for number, (pair, verdicts) in enumerate(zip(pairs, judged, strict=True))
-        if (said := differences(pair, verdicts))
+    all_verdicts = resolve(pairs)
+    refused_count = sum("error" in verdict for verdicts in all_verdicts for verdict in verdicts)
+    total = sum(map(len, all_verdicts))
+    assert total * 0.05 < refused_count < total * 0.6  # both kinds of verdicts are there
+    differences_by_pair = {
+        number: difference
+        for number, (pair, verdicts) in enumerate(zip(pairs, all_verdicts, strict=True))
+        if (difference := differences(pair, verdicts))
     }
-    assert found == {}
+    assert differences_by_pair == {}

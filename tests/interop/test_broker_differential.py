@@ -12,17 +12,17 @@ PROPERTIES = {
     "log.retention.ms": "-1",  # the records are old, and retention begins after half a minute
 }
 OURS = PROPERTIES | {"authorizer.class.name": ""}  # as Kafka's default; ours keeps rules
-LEAST_REQUESTS = 2_000
+MIN_REQUESTS = 2_000
 
 
 def test_answers_are_those_of_kafka(kafka, tmp_path):
     with kafka(tmp_path, PROPERTIES) as node, Broker(config=OURS) as broker:
         ours, theirs = Client(broker.port), Client(int(node.bootstrap.rpartition(":")[2]))
         try:
-            found, count = script(ours, theirs)
+            all_differences, count = script(ours, theirs)
         finally:
             ours.close()
             theirs.close()
-    assert count >= LEAST_REQUESTS
-    unexplained = [str(one) for one in found if not is_allowed(one)]
+    assert count >= MIN_REQUESTS
+    unexplained = [str(one) for one in all_differences if not is_allowed(one)]
     assert not unexplained, f"{len(unexplained)} of {count} requests:\n" + "\n".join(unexplained[:40])

@@ -82,9 +82,9 @@ def read_in_group(servers: str, protocol: str) -> None:
     settings = {"group_id": protocol, "group_protocol": protocol, "auto_offset_reset": "earliest"}
     with Consumer(servers, enable_auto_commit=False, **settings) as consumer:
         consumer.subscribe(["orders"])
-        seen, deadline = 0, time.monotonic() + 60
-        while seen < 200 and time.monotonic() < deadline:
-            seen += len(consumer.poll(1_000, max_records=200))
+        seen_count, deadline = 0, time.monotonic() + 60
+        while seen_count < 200 and time.monotonic() < deadline:
+            seen_count += len(consumer.poll(1_000, max_records=200))
         consumer.commit()
 
 
@@ -96,19 +96,19 @@ def share(broker: Broker) -> None:
         admin.alter_configs("group", SHARING, {"share.auto.offset.reset": "earliest"})
     member = {"group_id": SHARING, "member_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
     beat = message("ShareGroupHeartbeatRequest")
-    joined = client.ask("ShareGroupHeartbeat", 1, beat(**member, member_epoch=0, subscribed_topic_names=["orders"]))
-    assert joined.error_code == 0
+    heartbeat = client.ask("ShareGroupHeartbeat", 1, beat(**member, member_epoch=0, subscribed_topic_names=["orders"]))
+    assert heartbeat.error_code == 0
     types = message("ShareFetchRequest")
-    wanted = types.FetchPartition(partition_index=1)
+    partition_row = types.FetchPartition(partition_index=1)
     limits = {"max_wait_ms": 0, "max_bytes": 1 << 20, "max_records": 100, "batch_size": 100}
-    topics = [types.FetchTopic(topic_id=topic_id, partitions=[wanted])]
-    fetched = client.ask("ShareFetch", 1, types(**member, **limits, share_session_epoch=0, topics=topics))
-    (row,) = fetched.responses[0].partitions
+    topics = [types.FetchTopic(topic_id=topic_id, partitions=[partition_row])]
+    fetch_answer = client.ask("ShareFetch", 1, types(**member, **limits, share_session_epoch=0, topics=topics))
+    (row,) = fetch_answer.responses[0].partitions
     assert row.acquired_records[0].first_offset == 0
     types = message("ShareAcknowledgeRequest")
     batch = types.AcknowledgementBatch(first_offset=0, last_offset=ACKNOWLEDGED - 1, acknowledge_types=[1])
-    done = types.AcknowledgePartition(partition_index=1, acknowledgement_batches=[batch])
-    topics = [types.AcknowledgeTopic(topic_id=topic_id, partitions=[done])]
+    acknowledged_partition = types.AcknowledgePartition(partition_index=1, acknowledgement_batches=[batch])
+    topics = [types.AcknowledgeTopic(topic_id=topic_id, partitions=[acknowledged_partition])]
     answer = client.ask("ShareAcknowledge", 1, types(**member, share_session_epoch=1, topics=topics))
     assert answer.responses[0].partitions[0].error_code == 0
     client.ask("ShareGroupHeartbeat", 1, beat(**member, member_epoch=-1))
@@ -125,18 +125,18 @@ def share_start(port: int) -> int | None:
         if "DescribeShareGroupOffsets" not in ranges(client):
             return None
         updates = message("UpdateFeaturesRequest")
-        wanted = updates.FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
-        client.ask("UpdateFeatures", 1, updates(timeout_ms=10_000, feature_updates=[wanted]))
+        feature_row = updates.FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
+        client.ask("UpdateFeatures", 1, updates(timeout_ms=10_000, feature_updates=[feature_row]))
         types = message("DescribeShareGroupOffsetsRequest")
         group = types.DescribeShareGroupOffsetsRequestGroup(group_id=SHARING, topics=None)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:  # the coordinator reads its topic
-            (found,) = client.ask("DescribeShareGroupOffsets", 0, types(groups=[group])).groups
-            starts = [row.start_offset for topic in found.topics for row in topic.partitions if row.partition_index]
+            (group_row,) = client.ask("DescribeShareGroupOffsets", 0, types(groups=[group])).groups
+            starts = [row.start_offset for topic in group_row.topics for row in topic.partitions if row.partition_index]
             if starts and starts[0] >= 0:
                 return int(starts[0])
             time.sleep(0.2)
-        raise AssertionError(f"the broker does not know the share group: {found}")
+        raise AssertionError(f"the broker does not know the share group: {group_row}")
     finally:
         client.close()
 
@@ -144,16 +144,16 @@ def share_start(port: int) -> int | None:
 def layouts(data: Path) -> list[TopicLayout]:
     """What a controller has to know of the directory: topics with ids, leader epochs, settings."""
     (directory,) = discover(str(data))
-    found: dict[str, TopicLayout] = {}
+    layouts_by_topic: dict[str, TopicLayout] = {}
     for partition in directory.partitions:
         is_compacted = partition.topic == "latest" or partition.topic.startswith("__")
         configs = {"cleanup.policy": "compact"} if is_compacted else {}  # 4.x refuses segments as small as ours
-        layout = found.setdefault(
+        layout = layouts_by_topic.setdefault(
             partition.topic, TopicLayout(partition.topic, partition.metadata.topic_id, {}, configs)
         )
         epochs = partition.leader_epochs or ()
         layout.leader_epochs[partition.partition] = epochs[-1].leader_epoch + 1 if epochs else 1
-    return list(found.values())
+    return list(layouts_by_topic.values())
 
 
 def make_known(data: Path) -> None:
@@ -179,7 +179,7 @@ def data(tmp_path):
     return data
 
 
-def committed(broker: Broker) -> dict[tuple[str, str, int], int]:
+def read_committed_offsets(broker: Broker) -> dict[tuple[str, str, int], int]:
     return {
         (group, partition.topic, partition.partition): offset
         for group, info in broker.groups.items()
@@ -189,21 +189,23 @@ def committed(broker: Broker) -> dict[tuple[str, str, int], int]:
 
 def test_a_real_kafka_goes_on_where_our_broker_stopped_and_back(kafka, java, data, tmp_path):
     with Broker(serve=data) as broker:
-        groups = committed(broker)
+        groups = read_committed_offsets(broker)
         assert {group for group, _, _ in groups} == {"classic", "consumer", "paying"}
         assert share_start(broker.port) == ACKNOWLEDGED
-    expected = {level: users(brokers.expected_records(data, isolation=level)) for level in ISOLATIONS}
-    assert set(expected["read_committed"]) == {
+    expected_records = {level: users(brokers.read_expected_records(data, isolation=level)) for level in ISOLATIONS}
+    assert set(expected_records["read_committed"]) == {
         ("orders", 0), ("orders", 1), ("payments", 0), ("latest", 0), ("format-0", 0), ("format-1", 0),
     }  # fmt: skip
-    assert len(expected["read_committed"]["payments", 0]) < len(expected["read_uncommitted"]["payments", 0])
+    assert len(expected_records["read_committed"]["payments", 0]) < len(
+        expected_records["read_uncommitted"]["payments", 0]
+    )
     make_known(data)
     node = kafka(tmp_path, SMALL)
     with node:
         for level in ISOLATIONS:
-            assert users(read(java, node, isolation=level).records) == expected[level]
-        seen = read(java, node, appended=APPENDED)
-        assert {key: offset for key, offset in seen.groups.items() if key in groups} == groups
+            assert users(read(java, node, isolation=level).records) == expected_records[level]
+        cluster = read(java, node, append_count=APPENDED)
+        assert {key: offset for key, offset in cluster.groups.items() if key in groups} == groups
         assert share_start(int(node.bootstrap.rpartition(":")[2])) in (ACKNOWLEDGED, None)
         node.stop()
         log = (tmp_path / "kafka.out").read_text()
@@ -211,9 +213,9 @@ def test_a_real_kafka_goes_on_where_our_broker_stopped_and_back(kafka, java, dat
         assert errors_in(log) == []
         assert "Recovering unflushed segment" not in log
     check_in_order(data)
-    more = users(brokers.expected_records(data))
+    more = users(brokers.read_expected_records(data))
     with Broker(data_dir=data) as broker:  # and ours again, which knows its directory
-        assert {key: offset for key, offset in committed(broker).items() if key in groups} == groups
+        assert {key: offset for key, offset in read_committed_offsets(broker).items() if key in groups} == groups
         assert share_start(broker.port) == ACKNOWLEDGED
         for (topic, partition), rows in more.items():
             assert [one.offset for one in broker.records(topic, partition)] == [row[0] for row in rows]

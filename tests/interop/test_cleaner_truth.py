@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.interop.brokers import real_kafka
-from tests.interop.log_judges import FOLDERS, Judge, byte_differences, cleaned_differences, judge, set_times
+from tests.interop.log_judges import FOLDERS, Judge, byte_differences, cleaned_differences, copy_times, judge
 from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segments
 from tests.storage.releases import release_of_version
 
@@ -52,7 +52,7 @@ class Log:
         """Copy the log to where the next step is done."""
         target = self.home / name
         shutil.copytree(self.path, target)
-        set_times(self.path / "t-0", target / "t-0")
+        copy_times(self.path / "t-0", target / "t-0")
         self.path = target
         return target / "t-0"
 
@@ -72,13 +72,13 @@ def a_log(number: int, home: Path, version: str) -> Log:
     return Log(number, home / str(number), choose, writer, settings)
 
 
-def question(log: Log, asked: Judge, directory: Path, **more: Any) -> dict[str, Any]:
+def question(log: Log, judge: Judge, directory: Path, **more: Any) -> dict[str, Any]:
     settings = log.settings
     return {
         "directory": directory,
         "now": log.now,
         "log_start": log.log_start,
-        **asked.segment_bytes(settings["segment_bytes"]),
+        **judge.segment_bytes(settings["segment_bytes"]),
         "topic:segment.index.bytes": settings["index_bytes"],
         "topic:index.interval.bytes": settings["index_interval_bytes"],
         "topic:delete.retention.ms": settings["delete_retention_ms"],
@@ -89,7 +89,7 @@ def question(log: Log, asked: Judge, directory: Path, **more: Any) -> dict[str, 
     }
 
 
-def written_on(log: Log, number: int) -> Path:
+def append_segments(log: Log, number: int) -> Path:
     """Append segments, as files alone: what a broker makes of them comes next."""
     if number:
         log.step(f"grown-{number}")
@@ -105,14 +105,14 @@ def written_on(log: Log, number: int) -> Path:
     return log.path / "t-0"
 
 
-def loaded(logs: list[Log], asked: Judge, number: int) -> dict[str, list[str]]:
+def load_logs(logs: list[Log], judge: Judge, number: int) -> dict[str, list[str]]:
     """Have Kafka and us load the logs, which makes whole directories of them."""
-    grown = {log.number: written_on(log, number) for log in logs}
+    appended_dirs = {log.number: append_segments(log, number) for log in logs}
     sources = {log.number: log.path for log in logs}
     large = {"topic:segment.index.bytes": 65_536, "leader_epoch": 50 + number}
-    questions = [question(log, asked, log.step(f"loaded-{number}"), op="load", clean=0, **large) for log in logs]
-    answers = asked.ask(questions, logs[0].home.parent / "work")
-    found = {}
+    questions = [question(log, judge, log.step(f"loaded-{number}"), op="load", clean=0, **large) for log in logs]
+    answers = judge.ask(questions, logs[0].home.parent / "work")
+    differences_by_log = {}
     for log, answer in zip(logs, answers, strict=True):
         assert not isinstance(answer, str), answer
         (directory,) = discover(str(sources[log.number]))
@@ -121,42 +121,42 @@ def loaded(logs: list[Log], asked: Judge, number: int) -> dict[str, list[str]]:
             index_interval_bytes=log.settings["index_interval_bytes"],
             new_leader_epoch=50 + number,
             producer_id_expiration_ms=DAY,
-            broker_release=release_of_version(asked.version),
+            broker_release=release_of_version(judge.version),
         )
         ours = log.home / f"ours-loaded-{number}" / "t-0"
         recover_to(directory, plan_recovery(directory, directory.partitions[0]), settings, ours)
-        found[f"{log.number}, load {number}"] = list(byte_differences(log.path / "t-0", ours))
-        set_times(grown[log.number], log.path / "t-0")
-    return found
+        differences_by_log[f"{log.number}, load {number}"] = list(byte_differences(log.path / "t-0", ours))
+        copy_times(appended_dirs[log.number], log.path / "t-0")
+    return differences_by_log
 
 
-def cleaned(logs: list[Log], asked: Judge, number: int, seen: Counter[str]) -> dict[str, list[str]]:
+def clean_logs(logs: list[Log], judge: Judge, number: int, outcomes: Counter[str]) -> dict[str, list[str]]:
     """Have Kafka and us clean the logs; Kafka's results go on, but for those that it could not clean."""
     sources = {log.number: log.path for log in logs}
     questions = []
     for log in logs:
         log.high_watermark = log.choose.randrange(log.writer.offset + 1) if log.choose.random() < 0.08 else None
-        given = {"dirty": log.dirty, "high_watermark": log.high_watermark}
-        more = {key: value for key, value in given.items() if value is not None}
+        optional_fields = {"dirty": log.dirty, "high_watermark": log.high_watermark}
+        more = {key: value for key, value in optional_fields.items() if value is not None}
         buffer = log.choose.choice((524_288, 1024))
         asked_for = {"op": "clean", "clean": 1, "io_buffer": buffer, **WAIT, **more}
-        questions.append(question(log, asked, log.step(f"cleaned-{number}"), **asked_for))
-    found = {}
-    for log, answer in zip(list(logs), asked.ask(questions, logs[0].home.parent / "work"), strict=True):
+        questions.append(question(log, judge, log.step(f"cleaned-{number}"), **asked_for))
+    differences_by_log = {}
+    for log, answer in zip(list(logs), judge.ask(questions, logs[0].home.parent / "work"), strict=True):
         if isinstance(answer, str) and "to a full" in answer:  # an index as small as no broker has it
             logs.remove(log)
             continue
-        ours = our_round(log, sources[log.number], asked.version, number)
-        seen["refused" if isinstance(ours, LogDirError) else "cleaned" if ours else "nothing to clean"] += 1
+        ours = our_round(log, sources[log.number], judge.version, number)
+        outcomes["refused" if isinstance(ours, LogDirError) else "cleaned" if ours else "nothing to clean"] += 1
         if isinstance(answer, str) or isinstance(ours, LogDirError):
             logs.remove(log)
             texts = [] if isinstance(answer, str) and isinstance(ours, LogDirError) else [f"{answer}, ours: {ours}"]
         else:
             texts = list(differences(log, answer[2], ours))
-        found[f"{log.number}, round {number}"] = texts
+        differences_by_log[f"{log.number}, round {number}"] = texts
         log.now += log.choose.choice((0, 1000, 3000, DAY // 2, 2 * DAY))
         log.writer.clock += log.choose.choice((0, 0, DAY))
-    return found
+    return differences_by_log
 
 
 def our_round(log: Log, source: Path, version: str, number: int) -> CleaningRound | LogDirError | None:
@@ -194,13 +194,13 @@ def differences(log: Log, end_offset: int, ours: CleaningRound | None) -> list[s
 @pytest.mark.parametrize("version", FOLDERS)
 def test_made_up_logs_are_cleaned_as_kafka_cleans_them(version: str, oracle: Path, tmp_path: Path) -> None:
     """Every file of every round: kept records, batch headers, names, transaction indexes, producer snapshots."""
-    asked = judge(real_kafka(oracle), version, tmp_path / "classes")
+    log_judge = judge(real_kafka(oracle), version, tmp_path / "classes")
     logs = [a_log(number, tmp_path / "logs", version) for number in range(LOGS)]
-    seen: Counter[str] = Counter()
-    found: dict[str, list[str]] = {}
+    outcomes: Counter[str] = Counter()
+    differences_by_log: dict[str, list[str]] = {}
     for number in range(ROUNDS):
-        found |= loaded(logs, asked, number)
-        found |= cleaned(logs, asked, number, seen)
-    assert {name: texts for name, texts in found.items() if texts} == {}
-    assert seen["cleaned"] > LOGS // 2 < len(found)
-    assert seen["nothing to clean"]
+        differences_by_log |= load_logs(logs, log_judge, number)
+        differences_by_log |= clean_logs(logs, log_judge, number, outcomes)
+    assert {name: texts for name, texts in differences_by_log.items() if texts} == {}
+    assert outcomes["cleaned"] > LOGS // 2 < len(differences_by_log)
+    assert outcomes["nothing to clean"]

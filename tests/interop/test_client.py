@@ -36,17 +36,17 @@ def servers(kafka, tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture
-def asked(monkeypatch) -> set[tuple[str, int]]:
+def requested_apis(monkeypatch) -> set[tuple[str, int]]:
     """Collect what is asked, by API and version."""
-    found: set[tuple[str, int]] = set()
+    requests: set[tuple[str, int]] = set()
     post = Connection._post
 
     def noted(self, body, version, wait_ms):
-        found.add((type(body).__name__.removesuffix("Request"), version))
+        requests.add((type(body).__name__.removesuffix("Request"), version))
         return post(self, body, version, wait_ms)
 
     monkeypatch.setattr(Connection, "_post", noted)
-    return found
+    return requests
 
 
 def read_all(consumer: Consumer) -> pa.Table:
@@ -57,23 +57,23 @@ def read_all(consumer: Consumer) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def committed(consumer: Consumer) -> dict[str, int]:
-    return {str(place): found.offset for place, found in consumer.committed(consumer.partitions_for(TOPIC)).items()}
+def read_committed_offsets(consumer: Consumer) -> dict[str, int]:
+    return {str(place): entry.offset for place, entry in consumer.committed(consumer.partitions_for(TOPIC)).items()}
 
 
-def test_every_codec_goes_in_and_comes_out_and_offsets_are_kept(kafka, servers, asked):
+def test_every_codec_goes_in_and_comes_out_and_offsets_are_kept(kafka, servers, requested_apis):
     settings = {"group_id": "assigned", "auto_offset_reset": "earliest", "enable_auto_commit": False}
     with Consumer(servers, **settings) as consumer:
         consumer.assign(consumer.partitions_for(TOPIC))
-        found = read_all(consumer)
-        assert sorted(found["value"].to_pylist()) == sorted(TABLE["value"].to_pylist() * len(CODECS))
-        assert committed(consumer) == {}
+        table = read_all(consumer)
+        assert sorted(table["value"].to_pylist()) == sorted(TABLE["value"].to_pylist() * len(CODECS))
+        assert read_committed_offsets(consumer) == {}
         consumer.commit()
-        kept = committed(consumer)
-    assert sum(kept.values()) == ROWS * len(CODECS)
+        committed_offsets = read_committed_offsets(consumer)
+    assert sum(committed_offsets.values()) == ROWS * len(CODECS)
     with Consumer(servers, **settings) as consumer:
-        assert committed(consumer) == kept
-    assert {one for one in asked if one[0].startswith("Offset")} == NEWEST[kafka.version]
+        assert read_committed_offsets(consumer) == committed_offsets
+    assert {one for one in requested_apis if one[0].startswith("Offset")} == NEWEST[kafka.version]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -85,7 +85,7 @@ def test_a_group_reads_everything_and_commits(kafka, servers, protocol):
         consumer.subscribe(TOPIC)
         assert read_all(consumer).num_rows == ROWS * len(CODECS)
         consumer.commit()
-        assert sum(committed(consumer).values()) == ROWS * len(CODECS)
+        assert sum(read_committed_offsets(consumer).values()) == ROWS * len(CODECS)
 
 
 def test_a_topic_that_is_made_anew_has_no_committed_offsets(servers):
@@ -94,13 +94,13 @@ def test_a_topic_that_is_made_anew_has_no_committed_offsets(servers):
         with Consumer(servers, group_id="again", enable_auto_commit=False) as consumer:
             consumer.commit(dict.fromkeys(consumer.partitions_for("again"), 7))
         admin.delete_topics(["again"])
-        made, end = False, time.monotonic() + PATIENCE_S
-        while not made and time.monotonic() < end:
+        is_created, end = False, time.monotonic() + PATIENCE_S
+        while not is_created and time.monotonic() < end:
             try:
                 admin.create_topics([NewTopic(name="again", num_partitions=1)])
-                made = True
+                is_created = True
             except BrokerError:  # it is still being deleted
                 time.sleep(0.2)
-    assert made
+    assert is_created
     with Consumer(servers, group_id="again", enable_auto_commit=False) as consumer:
         assert consumer.committed(consumer.partitions_for("again")) == {}

@@ -12,10 +12,10 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.settings.config_values import CONFIG_TYPES
 from kafkaframes.protocol.messages import message
 
-LEAST_CASES = 1_500
+MIN_CASES = 1_500
 
 
-def asked(client: Client) -> dict:
+def create_topic(client: Client) -> dict:
     types = message("CreateTopicsRequest")
     topic = types.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
     assert client.ask("CreateTopics", 7, types(topics=[topic], timeout_ms=30_000)).topics[0].error_code == 0
@@ -29,9 +29,11 @@ def asked(client: Client) -> dict:
 @pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)
 def test_settings_are_those_of_kafka(kafka, tmp_path):
     with Broker() as broker:
-        ours = asked(Client(broker.port))
+        ours = create_topic(Client(broker.port))
     with kafka(tmp_path, {}) as node:
-        theirs = asked(Client(int(node.bootstrap.rpartition(":")[2])))
-    assert len(ours) > LEAST_CASES
-    unnamed = differences(ours, theirs)
-    assert not unnamed, f"{len(unnamed)} of {len(ours)} cases:\n" + "\n".join(unnamed[:60])
+        theirs = create_topic(Client(int(node.bootstrap.rpartition(":")[2])))
+    assert len(ours) > MIN_CASES
+    unnamed_differences = differences(ours, theirs)
+    assert not unnamed_differences, f"{len(unnamed_differences)} of {len(ours)} cases:\n" + "\n".join(
+        unnamed_differences[:60]
+    )

@@ -47,7 +47,7 @@ def limit(client: Client, address: str | None, rate: float | None) -> None:
     assert answer.entries[0].error_code == 0
 
 
-def served(port: int) -> list[bool]:
+def open_connections(port: int) -> list[bool]:
     """Open connections at once; return which were served."""
     clients = [Client(port) for _ in range(CONNECTIONS)]
     answers = [client.ask("ApiVersions", 0) is not None for client in clients]
@@ -69,15 +69,15 @@ def port(request: pytest.FixtureRequest, oracle: Path, tmp_path: Path) -> int:
 
 def test_an_address_has_so_many_connections_in_a_window_and_more_are_closed(port):
     admin = Client(port)
-    assert served(port) == [True] * CONNECTIONS
+    assert open_connections(port) == [True] * CONNECTIONS
     limit(admin, None, 1)
     in_force(admin, "1")
-    answers = served(port)
+    answers = open_connections(port)
     assert all(answers[:AT_ONCE])
     assert not all(answers[AT_ONCE:])
     limit(admin, "127.0.0.1", 100)
     in_force(admin, "100")
-    assert served(port) == [True] * CONNECTIONS
+    assert open_connections(port) == [True] * CONNECTIONS
     limit(admin, None, None)
     limit(admin, "127.0.0.1", None)
     admin.socket.close()

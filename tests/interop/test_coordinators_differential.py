@@ -6,7 +6,7 @@ from tests.interop.coordinator_script import CLOSED, differences, play
 
 from kafkaframes.broker import Broker
 
-LEAST_STEPS = 500
+MIN_STEPS = 500
 # A broker before 4.0 coordinates groups with other code; what it answers otherwise, by the label's beginning.
 ALLOWED_BEFORE_4 = {
     "DeleteGroups": "a group whose last offset is deleted goes at once (GroupMetadataManager.scala)",
@@ -22,11 +22,13 @@ def test_coordinators_answer_as_kafka_does(kafka, tmp_path):
     with kafka(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as node:
         host, _, port = node.bootstrap.rpartition(":")
         theirs = play(host, int(port))
-    assert len(theirs) >= LEAST_STEPS
+    assert len(theirs) >= MIN_STEPS
     is_old = any(label.startswith("beat") and CLOSED in text for label, text in theirs)
-    found = []
+    differing_steps = []
     for label, mine, text in differences(ours, theirs):
         if is_old and (CLOSED in text or any(label.startswith(one) for one in ALLOWED_BEFORE_4)):
             continue  # an API or version that this broker does not have, or an old coordinator's answer
-        found.append(f"{label}:\n  ours  {mine[:400]}\n  Kafka {text[:400]}")
-    assert not found, f"{len(found)} of {len(theirs)} steps differ\n" + "\n".join(found[:30])
+        differing_steps.append(f"{label}:\n  ours  {mine[:400]}\n  Kafka {text[:400]}")
+    assert not differing_steps, f"{len(differing_steps)} of {len(theirs)} steps differ\n" + "\n".join(
+        differing_steps[:30]
+    )

@@ -81,20 +81,20 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(oracle, tmp_path_factory) -> Iterator[Cluster]:
     module = brokers.kafka_or_skip(oracle, VERSION).module
-    made = Cluster(module, tmp_path_factory.mktemp("cluster"))
+    cluster = Cluster(module, tmp_path_factory.mktemp("cluster"))
     try:
-        made.start(1, 2, 3)
-        yield made
+        cluster.start(1, 2, 3)
+        yield cluster
     finally:
-        made.kill()
+        cluster.kill()
 
 
-def merged_rows(found) -> list[tuple[int, int, bytes]]:
+def merged_rows(copies) -> list[tuple[int, int, bytes]]:
     import kafkaframes
 
     rows = []
-    for piece in found.spans:
-        raw = Path(found.segment(piece.at).path).read_bytes()[piece.at.start : piece.at.end]
+    for piece in copies.spans:
+        raw = Path(copies.segment(piece.at).path).read_bytes()[piece.at.start : piece.at.end]
         read = kafkaframes.read_records(
             raw, columns=["offset", "timestamp", "value"], on_damage="fail", control_records=False
         )
@@ -108,7 +108,7 @@ def test_what_survived_is_what_the_directories_merge_to(cluster):
     """2 leads both topics; 3 is away while 2 writes on, then 2 is killed and 3 comes back with less than 2 had."""
     cluster.ask(clients.create, {CLEAN: [2, 3, 1], UNCLEAN: [2, 3]})
     for topic in (CLEAN, UNCLEAN):
-        assert cluster.ask(clients.led_by, topic, 2)
+        assert cluster.ask(clients.wait_for_leader, topic, 2)
         cluster.ask(clients.send, topic, "all", 30)
     time.sleep(2)  # followers fetch, and high watermarks are written
     cluster.nodes[3].stop()
@@ -116,20 +116,24 @@ def test_what_survived_is_what_the_directories_merge_to(cluster):
         cluster.ask(clients.send, topic, "without-3", 20)
     cluster.nodes[2].kill()
     cluster.start(3)
-    assert cluster.ask(clients.led_by, CLEAN, 1)  # it was in sync
-    assert cluster.ask(clients.led_by, UNCLEAN, 3)  # it was not: an unclean election
+    assert cluster.ask(clients.wait_for_leader, CLEAN, 1)  # it was in sync
+    assert cluster.ask(clients.wait_for_leader, UNCLEAN, 3)  # it was not: an unclean election
     for topic in (CLEAN, UNCLEAN):
         cluster.ask(clients.send, topic, "after", 15)
-    served = {topic: cluster.ask(clients.read, topic) for topic in (CLEAN, UNCLEAN)}
-    assert {len(served[CLEAN]), len(served[UNCLEAN])} == {65, 45}
+    rows_by_topic = {topic: cluster.ask(clients.read, topic) for topic in (CLEAN, UNCLEAN)}
+    assert {len(rows_by_topic[CLEAN]), len(rows_by_topic[UNCLEAN])} == {65, 45}
     cluster.kill()
     copies = group(copies_of(discover(cluster.paths())))
     for check in (True, False):
-        found = {name.topic: merge_copies(ones, check=check) for name, ones in copies.items() if len(ones) > 1}
-        assert merged_rows(found[CLEAN]) == served[CLEAN]
-        assert merged_rows(found[UNCLEAN]) == served[UNCLEAN]
-        assert checks(found[CLEAN]) <= {"copy-lags"}
-        (cut,) = [one for one in found[UNCLEAN].decisions if one.check == "divergent-tail"]
-        assert (cut.first_offset, cut.end_offset, cut.copy) == (30, 50, f"{cluster.nodes[2].data}/{UNCLEAN}-0")
-        metadata = found["__cluster_metadata"]
+        merged_copies = {name.topic: merge_copies(ones, check=check) for name, ones in copies.items() if len(ones) > 1}
+        assert merged_rows(merged_copies[CLEAN]) == rows_by_topic[CLEAN]
+        assert merged_rows(merged_copies[UNCLEAN]) == rows_by_topic[UNCLEAN]
+        assert checks(merged_copies[CLEAN]) <= {"copy-lags"}
+        (truncation,) = [one for one in merged_copies[UNCLEAN].decisions if one.check == "divergent-tail"]
+        assert (truncation.first_offset, truncation.end_offset, truncation.copy) == (
+            30,
+            50,
+            f"{cluster.nodes[2].data}/{UNCLEAN}-0",
+        )
+        metadata = merged_copies["__cluster_metadata"]
         assert not checks(metadata) & {"undecided", "missing", "damaged"}

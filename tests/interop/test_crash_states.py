@@ -22,7 +22,7 @@ import pytest
 from tests.interop import brokers
 from tests.interop.brokers import Record, read, users
 from tests.interop.log_judges import batches_of
-from tests.interop.made_up_damage import bases, named
+from tests.interop.made_up_damage import bases, file_of
 from tests.interop.made_up_logs import Writer
 
 import kafkaframes
@@ -47,20 +47,20 @@ def add_suffix(path: Path, suffix: str) -> None:
 
 def write_cleaned(choose: random.Random, directory: Path, group: list[int], suffix: str) -> None:
     """Write the cleaned copy of a group of segments under a temporary suffix; markers and last batches stay."""
-    batches = [batch for base in group for batch in batches_of(named(directory, base, "log").read_bytes())]
-    kept = [batch for batch in batches if choose.random() < 0.6 or batch[22] & 0x20 or batch is batches[-1]]
-    named(directory, group[0], f"log{suffix}").write_bytes(b"".join(kept))
+    batches = [batch for base in group for batch in batches_of(file_of(directory, base, "log").read_bytes())]
+    kept_batches = [batch for batch in batches if choose.random() < 0.6 or batch[22] & 0x20 or batch is batches[-1]]
+    file_of(directory, group[0], f"log{suffix}").write_bytes(b"".join(kept_batches))
     for kind in KINDS[1:3]:
-        named(directory, group[0], f"{kind}{suffix}").write_bytes(b"")
+        file_of(directory, group[0], f"{kind}{suffix}").write_bytes(b"")
 
 
 def replace_group(choose: random.Random, directory: Path, old: str) -> list[int]:
     """Write a finished swap file of one to three segments; the old segments are ``there``, ``deleted`` or ``gone``."""
-    known = bases(directory)[:-1]
-    first = choose.randrange(len(known) - 1)
-    group = known[first : first + choose.choice((1, 2, 3))]
+    base_offsets = bases(directory)[:-1]
+    first = choose.randrange(len(base_offsets) - 1)
+    group = base_offsets[first : first + choose.choice((1, 2, 3))]
     write_cleaned(choose, directory, group, ".swap")
-    for path in (named(directory, base, kind) for base in group for kind in KINDS):
+    for path in (file_of(directory, base, kind) for base in group for kind in KINDS):
         if old == "deleted":
             add_suffix(path, ".deleted")
         elif old == "gone":
@@ -94,20 +94,20 @@ def finish_split(old: str) -> Callable[[random.Random, Path], None]:
         write_split(directory, base, (".swap", ".swap"))
         for kind in KINDS:
             if old == "deleted":
-                add_suffix(named(directory, base, kind), ".deleted")
+                add_suffix(file_of(directory, base, kind), ".deleted")
             elif old == "gone":
-                named(directory, base, kind).unlink(missing_ok=True)
+                file_of(directory, base, kind).unlink(missing_ok=True)
 
     return interrupt
 
 
 def write_split(directory: Path, base: int, suffixes: tuple[str, str]) -> None:
     """Split a segment into two files with these suffixes."""
-    batches = list(batches_of(named(directory, base, "log").read_bytes()))
+    batches = list(batches_of(file_of(directory, base, "log").read_bytes()))
     middle = len(batches) // 2
     second = int.from_bytes(batches[middle][:8], "big")
     for start, part, suffix in ((base, batches[:middle], suffixes[0]), (second, batches[middle:], suffixes[1])):
-        named(directory, start, f"log{suffix}").write_bytes(b"".join(part))
+        file_of(directory, start, f"log{suffix}").write_bytes(b"".join(part))
 
 
 def rename_half(choose: random.Random, directory: Path) -> None:
@@ -115,14 +115,14 @@ def rename_half(choose: random.Random, directory: Path) -> None:
     base = choose.choice(bases(directory)[:-1])
     for kind in KINDS[1:]:
         if choose.random() < 0.7:
-            named(directory, base, f"{kind}.swap").write_bytes(b"")
+            file_of(directory, base, f"{kind}.swap").write_bytes(b"")
 
 
 def delete_first(choose: random.Random, directory: Path) -> None:
     """Leave the first segment as ``.deleted``, as retention does before its delay is over."""
     base = bases(directory)[0]
     for kind in KINDS:
-        add_suffix(named(directory, base, kind), ".deleted")
+        add_suffix(file_of(directory, base, kind), ".deleted")
 
 
 def write_txn_indexes(
@@ -130,7 +130,7 @@ def write_txn_indexes(
 ) -> Callable[[random.Random, Path], None]:
     def interrupt(choose: random.Random, directory: Path) -> None:
         for base in bases(directory):
-            path = named(directory, base, "txnindex")
+            path = file_of(directory, base, "txnindex")
             raw = contents(choose, path.read_bytes())
             path.unlink() if raw is None else path.write_bytes(raw)
 
@@ -142,24 +142,24 @@ def list_foreign_transaction(choose: random.Random, raw: bytes) -> bytes:
 
 
 def tear(choose: random.Random, directory: Path) -> None:
-    path = named(directory, bases(directory)[-1], "log")
+    path = file_of(directory, bases(directory)[-1], "log")
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) - choose.randrange(1, len(raw))])
 
 
 def append_zeros(choose: random.Random, directory: Path) -> None:
-    with named(directory, bases(directory)[-1], "log").open("ab") as file:
+    with file_of(directory, bases(directory)[-1], "log").open("ab") as file:
         file.write(bytes(choose.choice((1, 7, 17, 100, 4096))))
 
 
 def append_garbage(choose: random.Random, directory: Path) -> None:
-    with named(directory, bases(directory)[-1], "log").open("ab") as file:
+    with file_of(directory, bases(directory)[-1], "log").open("ab") as file:
         file.write(choose.randbytes(choose.choice((3, 17, 100))))
 
 
 def flip_last_batch(choose: random.Random, directory: Path) -> None:
     """Flip a bit of the last batch that its CRC covers."""
-    path = named(directory, bases(directory)[-1], "log")
+    path = file_of(directory, bases(directory)[-1], "log")
     raw = bytearray(path.read_bytes())
     *_, last = batches_of(bytes(raw))
     raw[len(raw) - len(last) + choose.randrange(21, len(last))] ^= 1 << choose.randrange(8)
@@ -167,7 +167,7 @@ def flip_last_batch(choose: random.Random, directory: Path) -> None:
 
 
 def empty_active(choose: random.Random, directory: Path) -> None:
-    named(directory, bases(directory)[-1], "log").write_bytes(b"")
+    file_of(directory, bases(directory)[-1], "log").write_bytes(b"")
 
 
 def combine(*states: Callable[[random.Random, Path], None]) -> Callable[[random.Random, Path], None]:
@@ -217,14 +217,14 @@ def write_log(choose: random.Random, directory: Path) -> None:
     for _ in range(choose.choice((4, 5, 6))):
         path = directory / f"{writer.offset:020}.log"
         path.write_bytes(b"".join(writer.batch() for _ in range(choose.choice((4, 9, 15)))))
-        named(directory, bases(directory)[-1], "index").write_bytes(b"")
-        named(directory, bases(directory)[-1], "timeindex").write_bytes(b"")
-    (found,) = discover(str(directory))
-    aborted = transactions_of(found.filesystem, found.partitions[0]).aborted_transactions
-    known = [*bases(directory), writer.offset]
-    for base, end in itertools.pairwise(known):
-        entries = [transaction for transaction in aborted if base <= transaction.last_offset < end]
-        named(directory, base, "txnindex").write_bytes(write_txn_index(entries))
+        file_of(directory, bases(directory)[-1], "index").write_bytes(b"")
+        file_of(directory, bases(directory)[-1], "timeindex").write_bytes(b"")
+    (log_dir,) = discover(str(directory))
+    aborted_transactions = transactions_of(log_dir.filesystem, log_dir.partitions[0]).aborted_transactions
+    boundaries = [*bases(directory), writer.offset]
+    for base, end in itertools.pairwise(boundaries):
+        entries = [transaction for transaction in aborted_transactions if base <= transaction.last_offset < end]
+        file_of(directory, base, "txnindex").write_bytes(write_txn_index(entries))
 
 
 def write_directory(data: Path) -> None:
@@ -264,15 +264,15 @@ def test_a_scan_of_crashed_partitions_returns_what_a_started_broker_serves(kafka
     data = tmp_path / "data"
     write_directory(data)
     shutil.copytree(data, tmp_path / "before")
-    expected = {isolation: scan(data, isolation) for isolation in ISOLATIONS}
+    scanned_rows = {isolation: scan(data, isolation) for isolation in ISOLATIONS}
     with kafka(tmp_path) as node:
-        served = {isolation: users(read(java, node, isolation=isolation).records) for isolation in ISOLATIONS}
+        served_rows = {isolation: users(read(java, node, isolation=isolation).records) for isolation in ISOLATIONS}
     differences = {}
     for isolation in ISOLATIONS:
         for state in STATES:
             for number in range(LOGS_PER_STATE):
                 key = (f"{state}-{number}", 0)
-                ours, theirs = expected[isolation].get(key, []), served[isolation].get(key, [])
+                ours, theirs = scanned_rows[isolation].get(key, []), served_rows[isolation].get(key, [])
                 if ours != theirs:
                     only_ours, only_theirs = (
                         sorted(row[0] for row in set(rows) - set(others))
@@ -280,5 +280,7 @@ def test_a_scan_of_crashed_partitions_returns_what_a_started_broker_serves(kafka
                     )
                     differences[key[0], isolation] = f"only ours {only_ours}, only the broker's {only_theirs}"
     assert differences == {}
-    committed, uncommitted = (sum(map(len, served[isolation].values())) for isolation in reversed(ISOLATIONS))
-    assert 0 < committed < uncommitted
+    committed_count, uncommitted_count = (
+        sum(map(len, served_rows[isolation].values())) for isolation in reversed(ISOLATIONS)
+    )
+    assert 0 < committed_count < uncommitted_count

@@ -25,7 +25,7 @@ FLAGS = (
 CODECS = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
 CODECS[2] = (*CODECS[1], "zstd")
 PIECES = (b"", b"k", b"key with spaces", "ключ 🎈".encode(), b"\xff\xfe", b"\xed\xa0\x80", b"two\nlines", b"x" * 300)
-AT_LEAST = 2.0
+MIN_SPEED_RATIO = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,9 @@ def tool(oracle: Path) -> list[str]:
     """The command that runs kafka-dump-log of a version; skipped where Kafka's jars cannot be had."""
     command = [sys.executable, str(oracle.parent / "real_kafka.py")]
     for version in VERSIONS:
-        fetched = subprocess.run([*command, "fetch", version], capture_output=True, text=True, timeout=900, check=False)
-        if fetched.returncode:
-            pytest.skip(f"Kafka {version} cannot be fetched: {fetched.stderr[-200:]}")
+        process = subprocess.run([*command, "fetch", version], capture_output=True, text=True, timeout=900, check=False)
+        if process.returncode:
+            pytest.skip(f"Kafka {version} cannot be fetched: {process.stderr[-200:]}")
     return [*command, "dump-log"]
 
 
@@ -89,15 +89,15 @@ def test_kafkas_tool_prints_what_we_print(tool, tmp_path, version, flags):
         [*tool, version, *flags, "--files", ",".join(map(str, paths))], capture_output=True, timeout=300, check=True
     )
     options = TextOptions(style=version, **{flag[2:].replace("-", "_"): True for flag in flags})
-    dumped = [dump_text(str(path), options) for path in paths]
-    ours = b"".join(b"".join(one) for one in dumped)
+    dumped_texts = [dump_text(str(path), options) for path in paths]
+    ours = b"".join(b"".join(one) for one in dumped_texts)
     assert ours.split(b"\n") == theirs.stdout.split(b"\n")
-    said = sorted(line for one in dumped for line in one.error_lines())
-    told = theirs.stderr.decode().splitlines()
-    assert said == sorted(line for line in told if not line.startswith("Picked up JAVA_TOOL_OPTIONS"))
+    our_errors = sorted(line for one in dumped_texts for line in one.error_lines())
+    their_errors = theirs.stderr.decode().splitlines()
+    assert our_errors == sorted(line for line in their_errors if not line.startswith("Picked up JAVA_TOOL_OPTIONS"))
 
 
 def test_kafkas_tool_takes_at_least_twice_as_long(tool):
     results = benchmark.main(["--records", "1000000", "--kafka", " ".join([*tool, "4.3.1"])])
     for form in ("text", "jsonl"):
-        assert results["kafka-dump-log"].seconds / results[f"kafkaframes {form}"].seconds >= AT_LEAST
+        assert results["kafka-dump-log"].seconds / results[f"kafkaframes {form}"].seconds >= MIN_SPEED_RATIO

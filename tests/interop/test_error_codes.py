@@ -12,9 +12,9 @@ from kafkaframes.errors import LEADER_MOVED, ErrorCode
 def test_codes_are_those_of_the_published_class() -> None:
     jars = [fetch("org.apache.kafka:kafka-clients:4.3.1"), fetch(SLF4J)]
     command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "ErrorCodes.java")]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     ours = [
         f"{int(code)} {code.name} {str(code.is_retriable).lower()} {str(code in LEADER_MOVED).lower()}"
         for code in ErrorCode
     ]
-    assert ours == done.stdout.splitlines()
+    assert ours == process.stdout.splitlines()

@@ -10,6 +10,6 @@ from tests.interop import brokers
 @pytest.mark.parametrize("release", brokers.VERSIONS)
 def test_everyday_behaviours_hold_on_real_nodes(oracle, release, tmp_path):
     results = tmp_path / "outcomes.json"
-    done = outcomes.run_column(release, results)
+    process = outcomes.run_column(release, results)
     outcomes.store(release, results)
-    assert done.returncode == 0, done.stdout[-8_000:]
+    assert process.returncode == 0, process.stdout[-8_000:]

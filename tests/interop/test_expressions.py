@@ -51,8 +51,8 @@ DIFFERENT = {
 
 def corpus() -> list[str]:
     rng, parts = random.Random(14), PARTS.split()
-    chosen = ["".join(rng.choices(parts, k=rng.randint(2, 4))) for _ in range(6_000)]
-    return [*dict.fromkeys([*parts, *LARGE, *chosen])]
+    random_texts = ["".join(rng.choices(parts, k=rng.randint(2, 4))) for _ in range(6_000)]
+    return [*dict.fromkeys([*parts, *LARGE, *random_texts])]
 
 
 def ours(text: str) -> str:
@@ -66,8 +66,8 @@ def ours(text: str) -> str:
 def theirs(texts: list[str]) -> list[str]:
     lines = "\n".join(" ".join(word.encode().hex() for word in (text, *NAMES)) for text in texts)
     command = ["java", "-cp", fetch("com.google.re2j:re2j:1.8"), JAVA / "clients" / "Expressions.java"]
-    done = subprocess.run(command, input=lines, check=True, capture_output=True, text=True, timeout=300)
-    return done.stdout.splitlines()
+    process = subprocess.run(command, input=lines, check=True, capture_output=True, text=True, timeout=300)
+    return process.stdout.splitlines()
 
 
 def test_expressions_mean_what_they_mean_to_re2j() -> None:
@@ -77,6 +77,6 @@ def test_expressions_mean_what_they_mean_to_re2j() -> None:
     wrong = [
         (text, mine, answer)
         for text, answer in zip(texts, answers, strict=True)
-        if (mine := ours(text)) != answer and not any(re.search(known, text) for known in DIFFERENT.values())
+        if (mine := ours(text)) != answer and not any(re.search(pattern, text) for pattern in DIFFERENT.values())
     ]
     assert not wrong, wrong[:20]

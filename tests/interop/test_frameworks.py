@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.interop.fetching import by_maven, compiled
+from tests.interop.fetching import by_maven, compile_java
 from tests.interop.trials import Client, Running, Served, programs
 from tests.soak.broker_kills import free_port
 
@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 180
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served_broker(tmp_path: Path) -> Iterator[Served]:
     broker = Served(tmp_path / "data")
     yield broker
     broker.close()
@@ -60,42 +60,42 @@ def until(what: str, is_so: Callable[[], bool], *running: Running) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_streams_counts_exactly(tried, served, jars, tmp_path, version):
-    tried.begin("Kafka Streams", version, "exactly_once_v2, kill -9")
-    command = compiled(SOURCES / "Counts.java", jars(version), tmp_path / "classes")
-    served.create("words")
-    served.create("counts")
-    with programs(served, Client("Kafka Streams", version, tuple(command))) as start:
+def test_streams_counts_exactly(client_trials, served_broker, jars, tmp_path, version):
+    client_trials.begin("Kafka Streams", version, "exactly_once_v2, kill -9")
+    command = compile_java(SOURCES / "Counts.java", jars(version), tmp_path / "classes")
+    served_broker.create("words")
+    served_broker.create("counts")
+    with programs(served_broker, Client("Kafka Streams", version, tuple(command))) as start:
         counts = start("words", "counts", tmp_path / "state")
         for step in range(STEPS):
-            with Producer(served.bootstrap) as producer:
+            with Producer(served_broker.bootstrap) as producer:
                 for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
                     producer.send("words", b"x", key=b"key-%d" % (number % KEYS))
                     time.sleep(0.003)
                 producer.flush()
             if step == 0:
-                until("it counts", lambda: len(served.values("counts")) > 100, counts)
+                until("it counts", lambda: len(served_broker.values("counts")) > 100, counts)
                 counts.kill()
                 counts = start("words", "counts", tmp_path / "state")
             elif step == 1:
-                served.crash()
-        until("all is counted", lambda: len(served.values("counts")) >= RECORDS, counts)
+                served_broker.crash()
+        until("all is counted", lambda: len(served_broker.values("counts")) >= RECORDS, counts)
         counts.end()
-    seen: dict[bytes, list[int]] = defaultdict(list)
-    for key, value in rows(served, "counts"):
-        seen[key].append(int(value))
-    expected = {b"key-%d" % key: len(range(key, RECORDS, KEYS)) for key in range(KEYS)}
-    assert {key: (values == list(range(1, len(values) + 1)), len(values)) for key, values in seen.items()} == {
-        key: (True, count) for key, count in expected.items()
+    counts_by_key: dict[bytes, list[int]] = defaultdict(list)
+    for key, value in rows(served_broker, "counts"):
+        counts_by_key[key].append(int(value))
+    expected_counts = {b"key-%d" % key: len(range(key, RECORDS, KEYS)) for key in range(KEYS)}
+    assert {key: (values == list(range(1, len(values) + 1)), len(values)) for key, values in counts_by_key.items()} == {
+        key: (True, count) for key, count in expected_counts.items()
     }
-    tried.saw(f"{RECORDS:,} records, the application and the broker killed, every count once")
+    client_trials.saw(f"{RECORDS:,} records, the application and the broker killed, every count once")
 
 
-def rows(served: Served, topic: str) -> list[tuple[bytes, bytes]]:
+def rows(served_broker: Served, topic: str) -> list[tuple[bytes, bytes]]:
     """Return keys and values of committed records, in the order of their partitions."""
-    table = scan_topic(served.bootstrap, topic).select("partition", "offset", "key", "value").to_arrow()
-    ordered = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
-    return list(zip(ordered["key"].to_pylist(), ordered["value"].to_pylist(), strict=True))
+    table = scan_topic(served_broker.bootstrap, topic).select("partition", "offset", "key", "value").to_arrow()
+    sorted_table = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    return list(zip(sorted_table["key"].to_pylist(), sorted_table["value"].to_pylist(), strict=True))
 
 
 @contextmanager
@@ -130,16 +130,16 @@ def java(folder: Path, libraries: Path, main: str, settings: dict[str, object]) 
         log.close()
 
 
-def test_connect_writes_each_line_once(tried, served, jars, tmp_path):
+def test_connect_writes_each_line_once(client_trials, served_broker, jars, tmp_path):
     version = VERSIONS[0]
-    tried.begin("Kafka Connect", version, "exactly-once source, kill -9")
+    client_trials.begin("Kafka Connect", version, "exactly-once source, kill -9")
     libraries = jars(version)
     address = f"http://127.0.0.1:{free_port()}"
     source = tmp_path / "lines"
     source.write_text("")
     converter = "org.apache.kafka.connect.storage.StringConverter"
     worker = {
-        "bootstrap.servers": served.bootstrap,
+        "bootstrap.servers": served_broker.bootstrap,
         "group.id": "workers",
         "listeners": address,
         "exactly.once.source.support": "enabled",
@@ -161,27 +161,29 @@ def test_connect_writes_each_line_once(tried, served, jars, tmp_path):
         "exactly.once.support": "required",
         "transaction.boundary": "poll",
     }
-    served.create("lines", 1)
+    served_broker.create("lines", 1)
     lines = [f"line {number}" for number in range(RECORDS)]
     with java(tmp_path / "connect", libraries, "org.apache.kafka.connect.cli.ConnectDistributed", worker) as crash:
-        until("the connector is made", lambda: put(f"{address}/connectors/lines/config", connector))
+        until("the connector is made", lambda: put_json(f"{address}/connectors/lines/config", connector))
         for step in range(STEPS):
             with source.open("a") as file:
                 for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
                     file.write(f"{lines[number]}\n")
                     file.flush()
                     time.sleep(0.003)
-            until("something is written", lambda step=step: len(served.values("lines")) > step * RECORDS // STEPS)
+            until(
+                "something is written", lambda step=step: len(served_broker.values("lines")) > step * RECORDS // STEPS
+            )
             if step == 0:
                 crash()
             elif step == 1:
-                served.crash()
-        until("all is written", lambda: len(served.values("lines")) >= RECORDS)
-    assert served.values("lines") == lines
-    tried.saw(f"{RECORDS:,} lines of a file, the worker and the broker killed, each written once, in order")
+                served_broker.crash()
+        until("all is written", lambda: len(served_broker.values("lines")) >= RECORDS)
+    assert served_broker.values("lines") == lines
+    client_trials.saw(f"{RECORDS:,} lines of a file, the worker and the broker killed, each written once, in order")
 
 
-def put(url: str, body: dict[str, str]) -> bool:
+def put_json(url: str, body: dict[str, str]) -> bool:
     """Say whether a worker took it."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="PUT")
     try:
@@ -191,14 +193,14 @@ def put(url: str, body: dict[str, str]) -> bool:
         return False
 
 
-def test_mirror_maker_copies_each_record_once(tried, served, jars, tmp_path):
+def test_mirror_maker_copies_each_record_once(client_trials, served_broker, jars, tmp_path):
     version = VERSIONS[0]
-    tried.begin("MirrorMaker 2", version, "exactly once, kill -9")
+    client_trials.begin("MirrorMaker 2", version, "exactly once, kill -9")
     libraries = jars(version)
     target = Served(tmp_path / "target")
     settings = {
         "clusters": "here, there",
-        "here.bootstrap.servers": served.bootstrap,
+        "here.bootstrap.servers": served_broker.bootstrap,
         "there.bootstrap.servers": target.bootstrap,
         "here->there.enabled": "true",
         "there->here.enabled": "false",
@@ -215,28 +217,28 @@ def test_mirror_maker_copies_each_record_once(tried, served, jars, tmp_path):
         "dedicated.mode.enable.internal.rest": "true",
         "listeners": f"http://127.0.0.1:{free_port()}",
     }
-    served.create("orders")
+    served_broker.create("orders")
     try:
         with java(tmp_path / "mirror", libraries, "org.apache.kafka.connect.mirror.MirrorMaker", settings) as crash:
             for step in range(STEPS):
-                with Producer(served.bootstrap) as producer:
+                with Producer(served_broker.bootstrap) as producer:
                     for number in range(step * RECORDS // STEPS, (step + 1) * RECORDS // STEPS):
                         producer.send("orders", b"order-%d" % number, key=b"%d" % number)
                         time.sleep(0.002)
                     producer.flush()
-                until("something is copied", lambda step=step: copied(target) > step * RECORDS // STEPS)
+                until("something is copied", lambda step=step: count_copied(target) > step * RECORDS // STEPS)
                 if step == 0:
                     crash()
                 elif step == 1:
                     target.crash()
-            until("all is copied", lambda: copied(target) >= RECORDS)
-        assert rows(target, "here.orders") == rows(served, "orders")
+            until("all is copied", lambda: count_copied(target) >= RECORDS)
+        assert rows(target, "here.orders") == rows(served_broker, "orders")
     finally:
         target.close()
-    tried.saw(f"{RECORDS:,} records, MirrorMaker and the target killed, each copied once, in order")
+    client_trials.saw(f"{RECORDS:,} records, MirrorMaker and the target killed, each copied once, in order")
 
 
-def copied(target: Served) -> int:
+def count_copied(target: Served) -> int:
     """Return how many records the target has so far."""
     from kafkaframes.errors import KafkaframesError
 

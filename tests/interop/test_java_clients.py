@@ -27,10 +27,12 @@ def probe(oracle, tmp_path_factory):
 
     def run(bootstrap: str, **environment: str) -> list[str]:
         command = ["java", "-Xmx512m", "-cp", classpath, "ClientProbe", bootstrap]
-        told = os.environ | environment
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=told, check=False)
-        assert "failed" in done.stdout, done.stderr[-4000:]
-        return [line for line in done.stdout.splitlines() if CHECKED.match(line)]  # Kafka logs between them
+        java_environment = os.environ | environment
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=900, env=java_environment, check=False
+        )
+        assert "failed" in process.stdout, process.stderr[-4000:]
+        return [line for line in process.stdout.splitlines() if CHECKED.match(line)]  # Kafka logs between them
 
     return run
 

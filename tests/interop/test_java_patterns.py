@@ -19,22 +19,22 @@ JUDGE = Path(__file__).with_name("java") / "Patterns.java"
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java on the PATH")
 def test_random_expressions_match_what_java_matches_or_are_refused(tmp_path):
     expressions = Expressions(SEED)
-    made = (expressions.make() for _ in range(10 * DRAWS))
-    patterns = [pattern for pattern in made if pattern.strip()][:DRAWS]
+    generated = (expressions.make() for _ in range(10 * DRAWS))
+    patterns = [pattern for pattern in generated if pattern.strip()][:DRAWS]
     (tmp_path / "patterns").write_text("".join(f"{base64.b64encode(each.encode()).decode()}\n" for each in patterns))
     (tmp_path / "names").write_text("\n".join(NAMES))
     command = ["java", "-Xss16m", str(JUDGE), str(tmp_path / "patterns"), str(tmp_path / "names")]
     answers = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
-    differences, accepted = [], 0
+    differences, accepted_count = [], 0
     for pattern, answer in zip(patterns, answers, strict=True):
         try:
-            compiled = compile_java_pattern(pattern)
+            compiled_pattern = compile_java_pattern(pattern)
         except ValueError:
             continue
         if "does not have an obvious maximum length" in answer:  # Java cannot tell that of a look-behind; Python can
             continue
-        accepted += 1
-        if "".join("1" if compiled.fullmatch(name) else "0" for name in NAMES) != answer:
+        accepted_count += 1
+        if "".join("1" if compiled_pattern.fullmatch(name) else "0" for name in NAMES) != answer:
             differences.append((pattern, answer))
     assert not differences
-    assert accepted > DRAWS / 3
+    assert accepted_count > DRAWS / 3

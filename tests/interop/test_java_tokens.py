@@ -29,7 +29,7 @@ TOKENS_S = 4
 TIMES = 2
 
 
-def encoded(raw: bytes) -> str:
+def encode_base64url(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
@@ -38,14 +38,14 @@ def signed_token(key: rsa.RSAPrivateKey) -> str:
     now = time.time()
     claims = {"sub": "alice", "iat": int(now), "exp": now + TOKENS_S, "scope": "kafka", "aud": "brokers"}
     parts = (json.dumps(part).encode() for part in ({"alg": "RS256", "kid": "k"}, claims))
-    text = ".".join(map(encoded, parts))
-    return f"{text}.{encoded(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+    text = ".".join(map(encode_base64url, parts))
+    return f"{text}.{encode_base64url(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 
 def key_set() -> str:
     numbers = KEY.public_key().public_numbers()
     modulus, exponent = (
-        encoded(number.to_bytes((number.bit_length() + 7) // 8, "big")) for number in (numbers.n, numbers.e)
+        encode_base64url(number.to_bytes((number.bit_length() + 7) // 8, "big")) for number in (numbers.n, numbers.e)
     )
     return json.dumps({"keys": [{"kty": "RSA", "kid": "k", "alg": "RS256", "use": "sig", "n": modulus, "e": exponent}]})
 
@@ -93,8 +93,8 @@ def sessions(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     def run(properties: Mapping[str, str], *, url: str = "") -> subprocess.CompletedProcess[str]:
         file = folder / "client.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
-        command = ["java", "-Xmx256m", allowed, "-cp", classpath, "Sessions", str(file), str(TIMES)]
+        allowed_urls = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
+        command = ["java", "-Xmx256m", allowed_urls, "-cp", classpath, "Sessions", str(file), str(TIMES)]
         return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
     return run
@@ -114,12 +114,12 @@ def client(broker: Broker, mechanism: str, login: str, **more: str) -> dict[str,
     }
 
 
-def check_done(done: subprocess.CompletedProcess[str]) -> None:
+def check_done(process: subprocess.CompletedProcess[str]) -> None:
     """Both have authenticated anew, and lost nothing."""
-    match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", done.stdout)
-    assert match is not None, done.stdout[-2000:] + done.stderr[-4000:]
-    sent, read, *again = map(int, match.groups())
-    assert sent == read
+    match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", process.stdout)
+    assert match is not None, process.stdout[-2000:] + process.stderr[-4000:]
+    sent_count, read, *again = map(int, match.groups())
+    assert sent_count == read
     assert min(again) >= TIMES
 
 
@@ -139,25 +139,25 @@ def test_a_signed_token_of_our_key_comes_in_and_of_another_key_stays_out(session
         login = f'{BEARER}OAuthBearerLoginModule required clientId="me" clientSecret="secret";'
         handler = f"{BEARER}OAuthBearerLoginCallbackHandler"
         more = {"sasl_login_callback_handler_class": handler, "sasl_oauthbearer_token_endpoint_url": url}
-        done = sessions(client(broker, "OAUTHBEARER", login, **more), url=url)
+        process = sessions(client(broker, "OAUTHBEARER", login, **more), url=url)
     if key is KEY:
-        check_done(done)
+        check_done(process)
     else:
-        assert "SaslAuthenticationException" in done.stderr, done.stdout + done.stderr
+        assert "SaslAuthenticationException" in process.stderr, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize("allows", [True, False])
 def test_an_unsecured_token_comes_in_where_the_broker_says_so(sessions, tmp_path, allows):
     own = "kafkaframes.sasl.oauthbearer.allow.unsecured"
     (tmp_path / "keys.json").write_text(key_set())
-    known = {own: "true"} if allows else {"sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri()}
-    with Broker(security=security_of({"sasl.enabled.mechanisms": "OAUTHBEARER"} | known)) as broker:
+    properties = {own: "true"} if allows else {"sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri()}
+    with Broker(security=security_of({"sasl.enabled.mechanisms": "OAUTHBEARER"} | properties)) as broker:
         claims = f'unsecuredLoginStringClaim_sub="alice" unsecuredLoginLifetimeSeconds="{TOKENS_S}"'
-        done = sessions(client(broker, "OAUTHBEARER", f"{BEARER}OAuthBearerLoginModule required {claims};"))
+        process = sessions(client(broker, "OAUTHBEARER", f"{BEARER}OAuthBearerLoginModule required {claims};"))
     if allows:
-        check_done(done)
+        check_done(process)
     else:
-        assert "SaslAuthenticationException" in done.stderr, done.stdout + done.stderr
+        assert "SaslAuthenticationException" in process.stderr, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize(("mechanism", "module"), [("PLAIN", "plain.Plain"), ("SCRAM-SHA-512", "scram.Scram")])

@@ -65,8 +65,8 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 def source_of(job: str) -> Path:
-    found = CORPUS / JOBS[job][0]
-    return found / "before" if (found / "before").exists() else found
+    source_dir = CORPUS / JOBS[job][0]
+    return source_dir / "before" if (source_dir / "before").exists() else source_dir
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +77,12 @@ def results(tmp_path_factory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("jobs")
     for job, (_, (command, *options)) in JOBS.items():
         arguments = [command, str(source_of(job)), "--to", str(place / job), *options, "--workers", "1"]
-        done = CliRunner().invoke(cli, arguments)
-        assert done.exit_code == 0, f"{arguments}: {done.output} {done.exception}"
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 0, f"{arguments}: {result.output} {result.exception}"
     return {job: place / job for job in JOBS}
 
 
-def put_together(results: dict[str, Path], data: Path) -> None:
+def assemble_node(results: dict[str, Path], data: Path) -> None:
     """Make a node of the results."""
     logs, epochs = {}, {}
     for job, path in results.items():
@@ -97,12 +97,12 @@ def put_together(results: dict[str, Path], data: Path) -> None:
             latest = max((epoch.leader_epoch for epoch in one.leader_epochs or ()), default=0)
             epochs.setdefault(name.topic, {})[name.partition] = latest
     layouts = []
-    for number, (topic, known) in enumerate(sorted(epochs.items())):
+    for number, (topic, known_leaders) in enumerate(sorted(epochs.items())):
         topic_id = uuid_to_text(uuid.UUID(int=2**96 + number))
-        for partition in known:
+        for partition in known_leaders:
             raw = write_partition_metadata(PartitionMetadata(topic_id))
             (data / f"{topic}-{partition}" / "partition.metadata").write_bytes(raw)
-        of = {partition: known.get(partition, 0) for partition in range(max(known) + 1)}
+        of = {partition: known_leaders.get(partition, 0) for partition in range(max(known_leaders) + 1)}
         layouts.append(TopicLayout(topic, topic_id, of, {"retention.ms": "-1"}))
     node = Node(node_id=1, cluster_id="Y29ycHVzLWNsdXN0ZXItMQ", directory_id="xwUKgqnBToqxLV2jFAXHkQ")
     write_all(data, checkpoint_files(logs))
@@ -115,38 +115,40 @@ def is_told(topic: str) -> bool:
 
 
 def of_jobs(paths: dict[str, Path], isolation: str) -> dict[str, dict[tuple[str, int], list[brokers.Record]]]:
-    found = {job: brokers.expected_records(path, isolation=isolation) for job, path in paths.items()}
-    return {job: {key: rows for key, rows in one.items() if is_told(key[0])} for job, one in found.items()}
+    records_by_job = {job: brokers.read_expected_records(path, isolation=isolation) for job, path in paths.items()}
+    return {job: {key: rows for key, rows in one.items() if is_told(key[0])} for job, one in records_by_job.items()}
 
 
-def under_one_roof(found):
-    return {(f"{job}.{topic}", number): rows for job, one in found.items() for (topic, number), rows in one.items()}
+def under_one_roof(records_by_job):
+    return {
+        (f"{job}.{topic}", number): rows for job, one in records_by_job.items() for (topic, number), rows in one.items()
+    }
 
 
 def test_a_broker_opens_every_result_and_goes_on(kafka, java, results, tmp_path):
-    put_together(results, tmp_path / "data")
+    assemble_node(results, tmp_path / "data")
     with kafka(tmp_path) as node:
-        seen = {isolation: read(java, node, isolation=isolation) for isolation in ISOLATIONS}
-        appended = read(java, node, appended=3)
+        clusters = {isolation: read(java, node, isolation=isolation) for isolation in ISOLATIONS}
+        cluster_after = read(java, node, append_count=3)
         again = read(java, node)
         node.stop()
-        said = (tmp_path / "kafka.out").read_text()
+        log_text = (tmp_path / "kafka.out").read_text()
     for isolation in ISOLATIONS:
-        assert users(seen[isolation].records) == under_one_roof(of_jobs(results, isolation)), isolation
-    for partition, (begin, end) in users(appended.ends).items():
+        assert users(clusters[isolation].records) == under_one_roof(of_jobs(results, isolation)), isolation
+    for partition, (begin, end) in users(cluster_after.ends).items():
         assert [record[0] for record in again.records[partition][-3:]] == [end, end + 1, end + 2]
         assert again.ends[partition][0] == begin
-    assert errors_in(said) == []
+    assert errors_in(log_text) == []
     for word in ("stray", "Recovering unflushed segment", "rebuilding index", "corrupt"):
-        assert word not in said, word
+        assert word not in log_text, word
     check_in_order(tmp_path / "data")
 
 
 # What the broker was just given, against what the sources hold: so that it is right, not only served.
 
 
-def without_type(found):
-    return {partition: [record[:2] + record[3:] for record in rows] for partition, rows in found.items()}
+def without_type(records_by_partition):
+    return {partition: [record[:2] + record[3:] for record in rows] for partition, rows in records_by_partition.items()}
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] in ("convert", "recompress")])
@@ -162,9 +164,11 @@ def test_the_last_record_of_each_key_is_there(results, job):
     assert sum(map(len, new.values())) < sum(map(len, old.values()))
     for partition, rows in old.items():
         last = {record[3]: (record[0], record[4]) for record in rows if record[3] != "-"}
-        kept = {record[3]: (record[0], record[4]) for record in new.get(partition, ()) if record[3] != "-"}
-        assert {key: found for key, found in last.items() if found[1] != "-"}.items() <= kept.items()
-        assert kept.keys() <= last.keys()
+        remaining_records = {record[3]: (record[0], record[4]) for record in new.get(partition, ()) if record[3] != "-"}
+        assert {
+            key: last_record for key, last_record in last.items() if last_record[1] != "-"
+        }.items() <= remaining_records.items()
+        assert remaining_records.keys() <= last.keys()
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] == "repair"])

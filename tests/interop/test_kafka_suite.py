@@ -33,9 +33,9 @@ def test_a_class_of_kafka_passes_or_its_differences_have_reasons(name, libraries
         [name], libraries=libraries, classes=classes, folder=tmp_path, timeout=CLASS_TIMEOUT_SECONDS
     )
     page.write_results(results)
-    failed = [result for result in classify(results) if result.status == suite.FAILED]
+    failures = [result for result in classify(results) if result.status == suite.FAILED]
     assert results
-    assert [result for result in failed if difference_of(result) is None] == []
+    assert [result for result in failures if difference_of(result) is None] == []
 
 
 def test_every_class_of_the_suite_is_run(libraries):

@@ -78,9 +78,15 @@ def login(keytab: str, principal: str) -> str:
 
 def client(servers: str, jaas: str, mechanism: str = "GSSAPI") -> dict[str, str]:
     """Return the properties of a client, of Java or ours."""
-    told = {"bootstrap.servers": servers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+    client_properties = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+    }
     return (
-        told | {"sasl.jaas.config": jaas} | ({"sasl.kerberos.service.name": "kafka"} if mechanism == "GSSAPI" else {})
+        client_properties
+        | {"sasl.jaas.config": jaas}
+        | ({"sasl.kerberos.service.name": "kafka"} if mechanism == "GSSAPI" else {})
     )
 
 
@@ -94,9 +100,14 @@ def session_ms() -> int:
 def ours(keytabs: dict[str, str], session_ms: int) -> Iterator[str]:
     """Our broker."""
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
-    known = {"sasl.enabled.mechanisms": "GSSAPI,SCRAM-SHA-256", key: login(keytabs["kafka"], "kafka/localhost")}
+    broker_properties = {
+        "sasl.enabled.mechanisms": "GSSAPI,SCRAM-SHA-256",
+        key: login(keytabs["kafka"], "kafka/localhost"),
+    }
     config = {"connections.max.reauth.ms": session_ms, "delegation.token.secret.key": "secret"}
-    with Broker(security=security_of(known, listeners=LISTENERS), listeners=LISTENERS, config=config) as broker:
+    with Broker(
+        security=security_of(broker_properties, listeners=LISTENERS), listeners=LISTENERS, config=config
+    ) as broker:
         yield broker.bootstrap_servers
 
 
@@ -120,8 +131,8 @@ def theirs(
         f"{own}connections.max.reauth.ms": session_ms,
         "delegation.token.secret.key": "secret",
     }
-    told = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.security.krb5.conf={kdc.settings}"
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", told.strip())
+    java_options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.security.krb5.conf={kdc.settings}"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", java_options.strip())
     with node:
         yield f"localhost:{port}"
 
@@ -139,27 +150,31 @@ def sessions(
 
 
 def test_javas_client_comes_in_by_a_ticket_and_authenticates_anew(ours, classpath, kdc, keytabs, tmp_path):
-    done = sessions(classpath, kdc, tmp_path, client(ours, login(keytabs["alice"], "alice")))
-    match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", done.stdout)
-    assert match is not None, done.stdout[-2000:] + done.stderr[-4000:]
-    sent, read, *again = map(int, match.groups())
-    assert sent == read
+    process = sessions(classpath, kdc, tmp_path, client(ours, login(keytabs["alice"], "alice")))
+    match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", process.stdout)
+    assert match is not None, process.stdout[-2000:] + process.stderr[-4000:]
+    sent_count, read, *again = map(int, match.groups())
+    assert sent_count == read
     assert min(again) >= TIMES
 
 
 def test_javas_client_stays_out_with_a_ticket_for_another_key(classpath, kdc, keytabs, tmp_path):
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
-    known = {"sasl.enabled.mechanisms": "GSSAPI", key: f'{KRB5} keyTab="{keytabs["alice"]}";'}
-    with Broker(security=security_of(known, listeners=LISTENERS), listeners=LISTENERS) as broker:
-        done = sessions(classpath, kdc, tmp_path, client(broker.bootstrap_servers, login(keytabs["alice"], "alice")))
-    assert "SaslAuthenticationException" in done.stderr, done.stdout + done.stderr
+    broker_properties = {"sasl.enabled.mechanisms": "GSSAPI", key: f'{KRB5} keyTab="{keytabs["alice"]}";'}
+    with Broker(security=security_of(broker_properties, listeners=LISTENERS), listeners=LISTENERS) as broker:
+        process = sessions(classpath, kdc, tmp_path, client(broker.bootstrap_servers, login(keytabs["alice"], "alice")))
+    assert "SaslAuthenticationException" in process.stderr, process.stdout + process.stderr
 
 
 def test_kafka_pythons_client_comes_in_by_a_ticket(ours, kdc, keytabs, monkeypatch):
     kafka = pytest.importorskip("kafka")
     monkeypatch.setenv("KRB5CCNAME", kdc.fill_cache("alice", keytabs["alice"]))
-    told = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "kafka"}
-    producer = kafka.KafkaProducer(bootstrap_servers=ours, **told)
+    client_options = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "GSSAPI",
+        "sasl_kerberos_service_name": "kafka",
+    }
+    producer = kafka.KafkaProducer(bootstrap_servers=ours, **client_options)
     assert producer.send("orders", b"one").get(20).offset == 0
     producer.close()
 
@@ -171,18 +186,21 @@ def either(request: pytest.FixtureRequest, session_ms: int) -> str:
 
 
 def test_our_client_comes_in_by_a_ticket_stays_and_by_a_token_that_it_made(either, keytabs):
-    told = client(either, login(keytabs["alice"], "alice"))
-    sent = 0
-    with Producer(told) as producer, Consumer(told, group_id="readers", auto_offset_reset="earliest") as consumer:
+    client_properties = client(either, login(keytabs["alice"], "alice"))
+    sent_count = 0
+    with (
+        Producer(client_properties) as producer,
+        Consumer(client_properties, group_id="readers", auto_offset_reset="earliest") as consumer,
+    ):
         consumer.subscribe(["orders"])
         values: list[bytes] = []
-        while sent < 60 or len(values) < sent:
-            if sent < 60:
-                producer.send("orders", b"%d" % sent).result(30)
-                sent += 1
+        while sent_count < 60 or len(values) < sent_count:
+            if sent_count < 60:
+                producer.send("orders", b"%d" % sent_count).result(30)
+                sent_count += 1
             values += [record.value for record in consumer.poll(timeout_ms=100)]
     assert sorted(map(int, values)) == list(range(60))
-    owner, token_id, hmac = asyncio.run(made_token(ClientSettings.of(told)))
+    owner, token_id, hmac = asyncio.run(create_token(ClientSettings.of(client_properties)))
     assert owner == "alice"
     with Admin(by_token(either, token_id, hmac)) as admin:
         assert "orders" in admin.list_topics()
@@ -204,11 +222,13 @@ print(session.read.format("kafka-topic").options(**options).option("subscribe", 
 
 @pytest.mark.parametrize("session_ms", [600_000])
 def test_spark_writes_and_reads_by_a_ticket(either, keytabs):
-    told = {f"kafka.{name}": value for name, value in client(either, login(keytabs["alice"], "alice")).items()}
-    command = [sys.executable, "-c", SPARK, json.dumps(told)]
+    spark_options = {f"kafka.{name}": value for name, value in client(either, login(keytabs["alice"], "alice")).items()}
+    command = [sys.executable, "-c", SPARK, json.dumps(spark_options)]
     workers = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    done = subprocess.run(command, env=os.environ | workers, capture_output=True, text=True, timeout=600, check=False)
-    assert done.stdout.split() == ["1000"], done.stderr[-4000:]
+    process = subprocess.run(
+        command, env=os.environ | workers, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert process.stdout.split() == ["1000"], process.stderr[-4000:]
 
 
 def by_token(servers: str, token_id: str, hmac: str, is_token: str = "true") -> dict[str, str]:
@@ -216,7 +236,7 @@ def by_token(servers: str, token_id: str, hmac: str, is_token: str = "true") -> 
     return client(servers, jaas, "SCRAM-SHA-256") | {"default.api.timeout.ms": "20000"}
 
 
-async def made_token(settings: ClientSettings) -> tuple[str, str, str]:
+async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
     """Make a delegation token; return its owner, its id and its HMAC as text."""
     ((host, port),) = settings.servers
     connection = await Connection.open(host, port, settings)
@@ -224,8 +244,8 @@ async def made_token(settings: ClientSettings) -> tuple[str, str, str]:
         body = settings.message("CreateDelegationTokenRequest")(renewers=[], max_lifetime_ms=-1)
         answer = await connection.request(body)
         assert answer.error_code == 0
-        described = settings.message("DescribeDelegationTokenRequest")(owners=None)
-        while answer.token_id not in [one.token_id for one in (await connection.request(described)).tokens]:
+        request = settings.message("DescribeDelegationTokenRequest")(owners=None)
+        while answer.token_id not in [one.token_id for one in (await connection.request(request)).tokens]:
             await asyncio.sleep(0.1)  # a real broker learns it from its controller
     finally:
         connection.close()
@@ -253,16 +273,16 @@ def rule(choose: random.Random) -> str:
             ]
         )
     match = "" if choose.random() < 0.5 else f"({choose.choice(['.*', 'a.*', '.*@NEW', '.*@OLD', text('ab.*@|', 5)])})"
-    replaced, parts = choose.choice(
+    replaced_text, parts = choose.choice(
         [("@.*", "ab"), ("a", ["b", "$0", "\\$"]), ("(a)(b)?", ["$1", "$2", "$12", "\\a"]), ("b*", "a")]
     )
     by = "".join(choose.choices(parts, k=choose.randint(0, 3)))
-    change = "" if choose.random() < 0.5 else f"s/{replaced}/{by}/{choose.choice(['', 'g'])}"
+    change = "" if choose.random() < 0.5 else f"s/{replaced_text}/{by}/{choose.choice(['', 'g'])}"
     count = choose.choice("111222203")
-    made = choose.choice(
+    name_format = choose.choice(
         {"0": ["$0", "a"], "1": ["$1", "$1@$0", "b"]}.get(count, ["$1", "$1@$0", "$1.$2", "$2", "$1/$2"])
     )
-    return f"RULE:[{count}:{made}]{match}{change}{choose.choice(['', '', '', '/L', '/U', 'L'])}"
+    return f"RULE:[{count}:{name_format}]{match}{change}{choose.choice(['', '', '', '/L', '/U', 'L'])}"
 
 
 def principal(choose: random.Random) -> str:
@@ -275,10 +295,10 @@ def test_rules_name_principals_as_kafka_does(classpath):
     cases = [(principal(choose), [rule(choose) for _ in range(choose.randint(0, 3))]) for _ in range(CASES)]
     lines = "".join("\t".join([name, *rules]) + "\n" for name, rules in cases)
     command = ["java", "-Xmx256m", "-cp", classpath, "ShortNames"]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=300, check=True)
-    theirs = done.stdout.splitlines()
+    process = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=300, check=True)
+    theirs = process.stdout.splitlines()
     assert len(theirs) == CASES
-    answers = [(case, named(*case), one) for case, one in zip(cases, theirs, strict=True)]
+    answers = [(case, apply_rules(*case), one) for case, one in zip(cases, theirs, strict=True)]
     assert [answer for answer in answers if not agrees(*answer[1:])] == []
     assert sum(one.startswith("=") for one in theirs) > CASES // 5
     early = sum(
@@ -287,7 +307,7 @@ def test_rules_name_principals_as_kafka_does(classpath):
     assert early < CASES // 10
 
 
-def named(principal: str, rules: list[str]) -> str:
+def apply_rules(principal: str, rules: list[str]) -> str:
     """Return what our rules say, in the form of the Java program."""
     try:
         names = LocalNames(rules, "NEW")

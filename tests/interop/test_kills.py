@@ -17,71 +17,73 @@ from tests.interop.brokers import check_in_order, errors_in, read
 from tests.interop.conftest import ROOT
 from tests.interop.test_partition_log import SERVER, TOPICS, manager_of, now_ms, users, write_bootstrap
 
-Acknowledged = set[tuple[str, int, int]]
+AcknowledgedRecords = set[tuple[str, int, int]]
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
-def acknowledged_until_killed(command: list[str], at_least: int, kill=None) -> Acknowledged:
+def run_until_killed(command: list[str], at_least: int, kill=None) -> AcknowledgedRecords:
     """Run a process that tells what was acknowledged; kill it, or what it talks to, in the middle of its work."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    found: list[str] = []
+    lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as child:
         watchdog = threading.Timer(200, child.kill)
         watchdog.start()
         try:
             for line in child.stdout:
-                found.append(line)
-                if len(found) == at_least:
+                lines.append(line)
+                if len(lines) == at_least:
                     (kill or child.kill)()
                     child.kill()
         finally:
             child.kill()
             watchdog.cancel()
-        said = child.stderr.read()
-    assert len(found) >= at_least, said[-2000:]
-    whole = [line.split() for line in found if line.endswith("\n")]
+        error_text = child.stderr.read()
+    assert len(lines) >= at_least, error_text[-2000:]
+    whole = [line.split() for line in lines if line.endswith("\n")]
     return {(topic, int(partition), int(offset)) for topic, partition, offset in whole}
 
 
-def appended(data: Path, life: int) -> Acknowledged:
+def append_until_killed(data: Path, life: int) -> AcknowledgedRecords:
     command = [sys.executable, "-m", "tests.interop.appender", str(data), str(life)]
-    return acknowledged_until_killed(command, 230 + 7 * life)
+    return run_until_killed(command, 230 + 7 * life)
 
 
-def recovered_by_us(data: Path, copy: Path) -> dict[str, brokers.Seen]:
+def recover_copy(data: Path, copy: Path) -> dict[str, brokers.Seen]:
     """Recover a copy, and say what consumers get of it."""
     shutil.copytree(data, copy)
     manager = manager_of(copy)
     assert not manager.was_clean
     manager.close(now_ms=now_ms())
-    return {level: users(brokers.expected_records(copy, isolation=level)) for level in ISOLATIONS}
+    return {level: users(brokers.read_expected_records(copy, isolation=level)) for level in ISOLATIONS}
 
 
-def offsets_of(records) -> Acknowledged:
+def offsets_of(records) -> AcknowledgedRecords:
     return {(*partition, row[0]) for partition, rows in records.items() for row in rows}
 
 
 def test_nothing_that_was_acknowledged_is_lost(kafka, java_command, java, tmp_path):
     data = tmp_path / "data"
-    known = appended(data, 1)
+    acknowledged_records = append_until_killed(data, 1)
     write_bootstrap(data)
-    expected = recovered_by_us(data, tmp_path / "copy-1")
-    assert known <= offsets_of(expected["read_uncommitted"])
-    assert len(expected["read_committed"]["payments", 0]) < len(expected["read_uncommitted"]["payments", 0])
+    expected_records = recover_copy(data, tmp_path / "copy-1")
+    assert acknowledged_records <= offsets_of(expected_records["read_uncommitted"])
+    assert len(expected_records["read_committed"]["payments", 0]) < len(
+        expected_records["read_uncommitted"]["payments", 0]
+    )
     node = kafka(tmp_path, SERVER)
     with node:
-        assert {level: users(read(java, node, isolation=level).records) for level in ISOLATIONS} == expected
+        assert {level: users(read(java, node, isolation=level).records) for level in ISOLATIONS} == expected_records
         targets = [f"{topic}:{number}" for topic, (_, count) in TOPICS.items() for number in range(count)]
         flood = java_command("Flood", node.bootstrap, *targets)
-        known |= acknowledged_until_killed(flood, 3000, kill=node.kill)
-        known |= appended(data, 2)
-        expected = recovered_by_us(data, tmp_path / "copy-2")
-        assert known <= offsets_of(expected["read_uncommitted"])
+        acknowledged_records |= run_until_killed(flood, 3000, kill=node.kill)
+        acknowledged_records |= append_until_killed(data, 2)
+        expected_records = recover_copy(data, tmp_path / "copy-2")
+        assert acknowledged_records <= offsets_of(expected_records["read_uncommitted"])
         node.start()
-        assert {level: users(read(java, node, isolation=level).records) for level in ISOLATIONS} == expected
+        assert {level: users(read(java, node, isolation=level).records) for level in ISOLATIONS} == expected_records
         node.stop()
-        said = (tmp_path / "kafka.out").read_text()
-    assert said.count("Recovering unflushed segment") >= 2 * 3
-    assert "stray" not in said
-    assert errors_in(said) == []
+        log_text = (tmp_path / "kafka.out").read_text()
+    assert log_text.count("Recovering unflushed segment") >= 2 * 3
+    assert "stray" not in log_text
+    assert errors_in(log_text) == []
     check_in_order(data)

@@ -37,14 +37,14 @@ def test_librdkafkas_test_of_share_groups_passes(sources, tmp_path, number):
     with Broker(data_dir=tmp_path / "data", config=_SETTINGS, journal=False) as broker:
         settings = tmp_path / "test.conf"
         settings.write_text(f"bootstrap.servers={broker.bootstrap_servers}\n")
-        told = {"TESTS": f"{number:04}", "RDKAFKA_TEST_CONF": str(settings), "TEST_KAFKA_VERSION": "4.3.1"}
-        done = subprocess.run(
+        test_environment = {"TESTS": f"{number:04}", "RDKAFKA_TEST_CONF": str(settings), "TEST_KAFKA_VERSION": "4.3.1"}
+        process = subprocess.run(
             ["./test-runner", "-p1"],
             cwd=sources,
-            env=os.environ | told,
+            env=os.environ | test_environment,
             capture_output=True,
             text=True,
             timeout=600,
             check=False,
         )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4_000:]
+    assert process.returncode == 0, (process.stdout + process.stderr)[-4_000:]

@@ -28,7 +28,7 @@ SUITE = (
     "spark/test_topic_stream.py",
     "spark/test_topic_listener.py",  # lag, and offsets of groups
 )
-AT_LEAST = 44  # tests that need no more than an address
+MIN_TESTS = 44  # tests that need no more than an address
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_the_behaviour_suite_of_live_topics(kafka, tmp_path):
     files = [str(ROOT / "tests" / name) for name in SUITE]
     with kafka(tmp_path / "kafka", {"log.retention.ms": "-1"}) as node:  # some timestamps are years old
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", "--timeout", "300"]
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, *files, "--kafka-bootstrap", node.bootstrap, "--basetemp", str(tmp_path / "run")],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -46,7 +46,7 @@ def test_the_behaviour_suite_of_live_topics(kafka, tmp_path):
             timeout=1400,
             check=False,
         )
-    assert done.returncode == 0, done.stdout[-5000:]
-    passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed is not None
-    assert int(passed[1]) >= AT_LEAST, done.stdout[-3000:]
+    assert process.returncode == 0, process.stdout[-5000:]
+    passed_match = re.search(r"(\d+) passed", process.stdout)
+    assert passed_match is not None
+    assert int(passed_match[1]) >= MIN_TESTS, process.stdout[-3000:]

@@ -85,7 +85,7 @@ def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_file
         shutil.which("unshare") and not subprocess.run([*own, mount], capture_output=True, check=False).returncode
     )
     job = [sys.executable, "-c", textwrap.dedent(JOB), str(tmp_path), "small disk" if has_disk else ""]
-    done = subprocess.run(
+    process = subprocess.run(
         [*own, f"{mount} && exec {shlex.join(job)}"] if has_disk else job,
         env=os.environ | {"PYTHONPATH": source},
         capture_output=True,
@@ -93,13 +93,13 @@ def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_file
         timeout=1100,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "killed ['DivideTask', 'WalkTask', 'JudgeTask', 'RewriteTask'] rows 1000" in done.stdout
-    assert "Lost executor" in done.stderr + done.stdout
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert "killed ['DivideTask', 'WalkTask', 'JudgeTask', 'RewriteTask'] rows 1000" in process.stdout
+    assert "Lost executor" in process.stderr + process.stdout
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
     assert {one.name for one in tmp_path.iterdir()} == {"t-0", "alone", "many", "written", "disk"}
     if has_disk:
-        assert [line for line in done.stdout.splitlines() if line.startswith(("full", "the same"))] == [
+        assert [line for line in process.stdout.splitlines() if line.startswith(("full", "the same"))] == [
             "full True",
             "full True",
             "the same True",

@@ -30,30 +30,32 @@ def without_places(records: Any) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_a_real_broker_takes_it_gives_it_and_its_copy_is_its_log(kafka, java, tmp_path, source):
-    expected = users(brokers.expected_records(source, isolation="read_committed"))
+    expected_records = users(brokers.read_expected_records(source, isolation="read_committed"))
     with kafka(tmp_path, {"log.cleaner.backoff.ms": 3_600_000}) as node:  # nothing is compacted between two looks at it
         settings = {"state_dir": str(tmp_path / "state"), "keep_retention": False}
         report = run_mirror(source, node.bootstrap, **settings)
         again = run_mirror(source, node.bootstrap, **settings)
-        seen = read(java, node)
+        cluster = read(java, node)
         with Admin(node.bootstrap) as admin:
             groups = {one.group_id: admin.group_offsets(one.group_id) for one in admin.list_groups()}
         run_mirror(node.bootstrap, tmp_path / "back")
         node.stop()
-    found = users(seen.records)
-    assert {place: without_places(rows) for place, rows in found.items()} == {
-        place: without_places(rows) for place, rows in expected.items()
+    mirrored_records = users(cluster.records)
+    assert {place: without_places(rows) for place, rows in mirrored_records.items()} == {
+        place: without_places(rows) for place, rows in expected_records.items()
     }
     assert not report.keeps_offsets
     assert sum(one.batches_written for one in again.partitions) == 0
-    check_groups(source, groups, expected, found)
-    copied = logs_of(tmp_path / "back")
-    assert copied == {place: kept for place, kept in logs_of(tmp_path / "data").items() if place in copied}
-    assert {(place.topic, place.partition) for place in copied} >= set(found)
-    check_headers(tmp_path / "data", set(found))
+    check_groups(source, groups, expected_records, mirrored_records)
+    copied_logs = logs_of(tmp_path / "back")
+    assert copied_logs == {
+        place: log_bytes for place, log_bytes in logs_of(tmp_path / "data").items() if place in copied_logs
+    }
+    assert {(place.topic, place.partition) for place in copied_logs} >= set(mirrored_records)
+    check_headers(tmp_path / "data", set(mirrored_records))
 
 
-def check_groups(source: Path, groups: Any, expected: Any, found: Any) -> None:
+def check_groups(source: Path, groups: Any, expected_records: Any, records_by_partition: Any) -> None:
     """The next record of every group is the same record."""
     from kafkaframes.jobs.restore.groups import read_groups
     from kafkaframes.storage.log.discover import discover
@@ -66,10 +68,10 @@ def check_groups(source: Path, groups: Any, expected: Any, found: Any) -> None:
     ]
     for key, commit in read_groups(copies).commits.items():
         place = (key.topic, key.partition)
-        if place in expected:
+        if place in expected_records:
             there = groups[key.group][TopicPartition(*place)].offset
-            before = [row for row in expected[place] if row[0] >= commit.offset]
-            after = [row for row in found[place] if row[0] >= there]
+            before = [row for row in expected_records[place] if row[0] >= commit.offset]
+            after = [row for row in records_by_partition[place] if row[0] >= there]
             assert without_places(after) == without_places(before), key
 
 

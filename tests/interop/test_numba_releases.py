@@ -37,11 +37,11 @@ def test_kernels_with_the_newest_numba(options, tmp_path):
         "KAFKAFRAMES_KERNELS": "",
     }
     version = [sys.executable, "-c", "import numba; print(numba.__file__, numba.__version__)"]
-    shown = subprocess.run(version, env=environment, capture_output=True, text=True, check=True).stdout
-    assert str(site) in shown
+    version_output = subprocess.run(version, env=environment, capture_output=True, text=True, check=True).stdout
+    assert str(site) in version_output
     for arguments in (["-m", "kafkaframes", "kernels", "warm"], ["-m", "pytest", "-q", "-n", "0", *TESTS]):
         process = subprocess.run(
             [sys.executable, *arguments], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
         )
-        assert process.returncode == 0, (shown, process.stdout[-3000:], process.stderr[-3000:])
-    print(shown)
+        assert process.returncode == 0, (version_output, process.stdout[-3000:], process.stderr[-3000:])
+    print(version_output)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.clients_page import Tried
-from tests.interop.fetching import PYTHON_VERSIONS, Commands, by_maven, compiled, fetched, python_with_clients
+from tests.interop.fetching import PYTHON_VERSIONS, Commands, by_maven, compile_java, fetch_client, python_with_clients
 from tests.interop.trials import CODECS, Client, Served, run_trial, trials_of
 
 SOURCES = Path(__file__).parent / "other"
@@ -59,7 +59,7 @@ OF_NODE = {"@confluentinc/kafka-javascript", "node-rdkafka"}  # bring native cod
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     broker = Served(tmp_path_factory.mktemp("data"))
     yield broker
     broker.close()
@@ -70,47 +70,49 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a folder for the classes of a version, the same for every test."""
 
     def folder(version: str) -> Path:
-        made = tmp_path_factory.getbasetemp() / f"classes-{version}"
-        made.mkdir(exist_ok=True)
-        return made
+        classes_dir = tmp_path_factory.getbasetemp() / f"classes-{version}"
+        classes_dir.mkdir(exist_ok=True)
+        return classes_dir
 
     return folder
 
 
 def each(clients: Sequence[Client]) -> pytest.MarkDecorator:
     """Run a test for every client with every trial of what it has."""
-    found = trials_of(clients)
-    return pytest.mark.parametrize(("client", "trial"), found, ids=[f"{one.id}-{trial}" for one, trial in found])
+    trial_parameters = trials_of(clients)
+    return pytest.mark.parametrize(
+        ("client", "trial"), trial_parameters, ids=[f"{one.id}-{trial}" for one, trial in trial_parameters]
+    )
 
 
 def attempt(
-    tried: Tried, served: Served, client: Client, trial: str, program: Callable[[], Sequence[str | Path]]
+    client_trials: Tried, served_broker: Served, client: Client, trial: str, program: Callable[[], Sequence[str | Path]]
 ) -> None:
     """Fetch a client's program, and run a trial; what comes of it goes to docs/clients.md."""
-    tried.begin(client.name, client.version, trial)
-    tried.saw(run_trial(served, replace(client, command=(*program(), *client.command)), trial))
+    client_trials.begin(client.name, client.version, trial)
+    client_trials.saw(run_trial(served_broker, replace(client, command=(*program(), *client.command)), trial))
 
 
 @each(PYTHON)
-def test_clients_of_python(tried, served, client, trial):
+def test_clients_of_python(client_trials, served_broker, client, trial):
     def program() -> Sequence[str | Path]:
         return python_with_clients(), SOURCES / "clients.py"
 
-    attempt(tried, served, client, trial, program)
+    attempt(client_trials, served_broker, client, trial, program)
 
 
 @each(GO)
-def test_clients_of_go(tried, served, client, trial):
+def test_clients_of_go(client_trials, served_broker, client, trial):
     def make(folder: Path) -> Commands:
         shutil.copyfile(SOURCES / "go.mod", folder / "go.mod")
         shutil.copyfile(SOURCES / "clients.go", folder / "clients.go")
         return [["go", "build", "-mod=mod", "-o", "clients", "clients.go"]]
 
-    attempt(tried, served, client, trial, lambda: [fetched("go", "go", make) / "clients"])
+    attempt(client_trials, served_broker, client, trial, lambda: [fetch_client("go", "go", make) / "clients"])
 
 
 @each(NODE)
-def test_clients_of_node(tried, served, client, trial):
+def test_clients_of_node(client_trials, served_broker, client, trial):
     def make(folder: Path) -> Commands:
         install = ["npm", "install", "--silent", "--no-audit", "--no-fund"]
         if client.name in OF_NODE:
@@ -119,60 +121,72 @@ def test_clients_of_node(tried, served, client, trial):
         return [install]
 
     def program() -> Sequence[str | Path]:
-        folder = fetched(client.command[0] if client.name in OF_NODE else "node", "npm", make)
+        folder = fetch_client(client.command[0] if client.name in OF_NODE else "node", "npm", make)
         return "node", shutil.copyfile(SOURCES / "clients.js", folder / "clients.js")
 
-    attempt(tried, served, client, trial, program)
+    attempt(client_trials, served_broker, client, trial, program)
 
 
 @each(JAVA)
-def test_clients_of_java(tried, served, classes, client, trial):
+def test_clients_of_java(client_trials, served_broker, classes, client, trial):
     def program() -> Sequence[str | Path]:
         libraries = by_maven(f"java-{client.version}", f"org.apache.kafka:kafka-clients:{client.version}", SIMPLE_LOG)
-        return compiled(SOURCES / "Client.java", libraries, classes(client.version))
+        return compile_java(SOURCES / "Client.java", libraries, classes(client.version))
 
-    attempt(tried, served, client, trial, program)
+    attempt(client_trials, served_broker, client, trial, program)
 
 
-def ten(tried: Tried, served: Served, client: Client, *command: str | Path, cwd: Path | None = None) -> None:
+def ten(
+    client_trials: Tried, served_broker: Served, client: Client, *command: str | Path, cwd: Path | None = None
+) -> None:
     """Run a client that writes ten records to a topic and reads them back."""
     topic = f"ten-{client.id}"
-    served.create(topic, 1)
-    words = [str(word).format(servers=served.bootstrap, topic=topic) for word in command]
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    last = done.stdout.strip().splitlines()[-1]
+    served_broker.create(topic, 1)
+    words = [str(word).format(servers=served_broker.bootstrap, topic=topic) for word in command]
+    process = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    last = process.stdout.strip().splitlines()[-1]
     assert json.loads(last) == VALUES
-    assert sorted(served.values(topic)) == VALUES
-    tried.saw("ten records")
+    assert sorted(served_broker.values(topic)) == VALUES
+    client_trials.saw("ten records")
 
 
 TEN = "write and read"
 
 
 @pytest.mark.parametrize(("name", "version"), [("kafka-node", "5.0.0"), ("no-kafka", "3.4.4")])
-def test_old_clients_of_node(tried, served, name, version):
+def test_old_clients_of_node(client_trials, served_broker, name, version):
     def make(folder: Path) -> Commands:
         shutil.copyfile(SOURCES / "package.json", folder / "package.json")
         return [["npm", "install", "--silent", "--no-audit", "--no-fund"]]
 
-    tried.begin(name, version, TEN)
-    folder = fetched("node", "npm", make)
+    client_trials.begin(name, version, TEN)
+    folder = fetch_client("node", "npm", make)
     shutil.copyfile(SOURCES / "old_clients.js", folder / "old_clients.js")
-    ten(tried, served, Client(name, version), "node", "old_clients.js", name, "{servers}", "{topic}", cwd=folder)
+    ten(
+        client_trials,
+        served_broker,
+        Client(name, version),
+        "node",
+        "old_clients.js",
+        name,
+        "{servers}",
+        "{topic}",
+        cwd=folder,
+    )
 
 
 @pytest.mark.parametrize("version", ["2.4.1", "0.10.2.2"])
-def test_java_clients_of_other_times(tried, served, classes, version):
-    tried.begin("Java client", version, TEN)
+def test_java_clients_of_other_times(client_trials, served_broker, classes, version):
+    client_trials.begin("Java client", version, TEN)
     libraries = by_maven(f"java-{version}", f"org.apache.kafka:kafka-clients:{version}")
-    program = compiled(SOURCES / "OldClient.java", libraries, classes(version))
-    ten(tried, served, Client("Java client", version), *program, "{servers}", "{topic}")
+    program = compile_java(SOURCES / "OldClient.java", libraries, classes(version))
+    ten(client_trials, served_broker, Client("Java client", version), *program, "{servers}", "{topic}")
 
 
 @pytest.mark.parametrize("version", ["2.0.2", "1.4.7"])
 @pytest.mark.parametrize("speaks", [(), ("0.8.2",), ("0.9",), ("0.10",)])
-def test_kafka_python_of_other_times(tried, served, version, speaks):
+def test_kafka_python_of_other_times(client_trials, served_broker, version, speaks):
     def make(folder: Path) -> Commands:
         python = folder / "venv" / "bin" / "python"
         quiet = ["--quiet", "--disable-pip-version-check"]
@@ -181,8 +195,17 @@ def test_kafka_python_of_other_times(tried, served, version, speaks):
             [python, "-m", "pip", "install", *quiet, f"kafka-python=={version}"],
         ]
 
-    tried.begin("kafka-python", version, " ".join(("as a client of", *speaks)) if speaks else TEN)
-    folder = fetched(f"kafka-python-{version}", sys.executable, make)
+    client_trials.begin("kafka-python", version, " ".join(("as a client of", *speaks)) if speaks else TEN)
+    folder = fetch_client(f"kafka-python-{version}", sys.executable, make)
     client = Client("kafka-python", "-".join((version, *speaks)))
     program = SOURCES / "old_kafka_python.py"
-    ten(tried, served, client, folder / "venv" / "bin" / "python", program, "{servers}", "{topic}", *speaks)
+    ten(
+        client_trials,
+        served_broker,
+        client,
+        folder / "venv" / "bin" / "python",
+        program,
+        "{servers}",
+        "{topic}",
+        *speaks,
+    )

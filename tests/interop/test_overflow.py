@@ -107,28 +107,28 @@ def test_a_broker_splits_into_the_files_that_we_split_into(kafka, java, tmp_path
     shutil.copytree(tmp_path / "data", tmp_path / "ours")
     open_directory(tmp_path / "ours").close(now_ms=int(time.time() * 1000))
     with kafka(tmp_path, {"log.segment.delete.delay.ms": 3_600_000}) as node:
-        seen = read(java, node)
+        cluster = read(java, node)
         node.stop()
-        said = (tmp_path / "kafka.out").read_text()
-    assert said.count("Splitting overflowed segment") == len(CASES)
+        log_text = (tmp_path / "kafka.out").read_text()
+    assert log_text.count("Splitting overflowed segment") == len(CASES)
     ours, theirs = files_of(tmp_path / "ours", COMPARED), files_of(tmp_path / "data", COMPARED)
     assert sorted(ours) == sorted(theirs)
     for name, content in theirs.items():
         assert ours[name] == content or name.endswith("index.deleted"), name  # Kafka has begun to make those anew
-    assert users(seen.records) == users(brokers.expected_records(tmp_path / "ours"))
+    assert users(cluster.records) == users(brokers.read_expected_records(tmp_path / "ours"))
 
 
 def test_a_broker_goes_on_with_what_we_have_split(kafka, java, tmp_path):
     write_logs(tmp_path / "data")
     open_directory(tmp_path / "data").close(now_ms=int(time.time() * 1000))
-    expected = users(brokers.expected_records(tmp_path / "data"))
-    assert {topic for topic, _ in expected} == set(CASES)
+    expected_records = users(brokers.read_expected_records(tmp_path / "data"))
+    assert {topic for topic, _ in expected_records} == set(CASES)
     with kafka(tmp_path) as node:
-        seen = read(java, node, appended=3)
+        cluster = read(java, node, append_count=3)
         node.stop()
-        said = (tmp_path / "kafka.out").read_text()
-    assert users(seen.records) == expected
-    assert "Splitting overflowed segment" not in said
+        log_text = (tmp_path / "kafka.out").read_text()
+    assert users(cluster.records) == expected_records
+    assert "Splitting overflowed segment" not in log_text
     check_in_order(tmp_path / "data")
 
 
@@ -177,12 +177,12 @@ def write_compacted(data: Path) -> None:
 
 def logs_of(data: Path) -> dict[str, bytes]:
     """Return the segments, between two moves of a cleaner perhaps."""
-    found = {}
+    segments_by_name = {}
     for topic in COMPACTED:
         for path in sorted((data / f"{topic}-0").glob("*.log")):
             with contextlib.suppress(FileNotFoundError):
-                found[f"{topic}/{path.name}"] = path.read_bytes()
-    return found
+                segments_by_name[f"{topic}/{path.name}"] = path.read_bytes()
+    return segments_by_name
 
 
 def test_a_brokers_cleaner_makes_the_files_that_ours_makes(kafka, java, tmp_path):
@@ -190,19 +190,19 @@ def test_a_brokers_cleaner_makes_the_files_that_ours_makes(kafka, java, tmp_path
     (directory,) = discover(str(tmp_path / "data"))
     broker_release = "4.x" if kafka.version.startswith("4.") else "3.9"
     settings = CleanerSettings(now_ms=int(time.time() * 1000), broker_release=broker_release)
-    for found in directory.partitions:
-        clean_partition(directory.filesystem, found, settings, tmp_path / "ours" / str(found.topic_partition))
-    expected = logs_of(tmp_path / "ours")
-    assert len([name for name in expected if name.startswith("three-pieces")]) == 4
+    for partition in directory.partitions:
+        clean_partition(directory.filesystem, partition, settings, tmp_path / "ours" / str(partition.topic_partition))
+    expected_segments = logs_of(tmp_path / "ours")
+    assert len([name for name in expected_segments if name.startswith("three-pieces")]) == 4
     with kafka(tmp_path, {"log.cleaner.backoff.ms": 100}) as node:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while logs_of(tmp_path / "data") != expected and time.monotonic() < deadline:
+        while logs_of(tmp_path / "data") != expected_segments and time.monotonic() < deadline:
             time.sleep(0.5)
-        seen = read(java, node)
+        cluster = read(java, node)
         node.stop()
-        said = (tmp_path / "kafka.out").read_text()
+        log_text = (tmp_path / "kafka.out").read_text()
     theirs = logs_of(tmp_path / "data")
-    assert sorted(theirs) == sorted(expected)
-    assert theirs == expected
-    assert said.count("Splitting overflowed segment") == 2
-    assert users(seen.records) == users(brokers.expected_records(tmp_path / "data"))
+    assert sorted(theirs) == sorted(expected_segments)
+    assert theirs == expected_segments
+    assert log_text.count("Splitting overflowed segment") == 2
+    assert users(cluster.records) == users(brokers.read_expected_records(tmp_path / "data"))

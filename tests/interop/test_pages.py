@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.interop.browser import find_chromium, open_browser
 from tests.interop.pages import OVERFLOW, PAGES, ROOT, WIDTHS, make_pages
-from tests.interop.test_other_clients import fetched
+from tests.interop.test_other_clients import fetch_client
 
 AXE = ["npm", "install", "--silent", "--no-audit", "--no-fund", "axe-core@4.10.3"]
 RUN = """axe.run({resultTypes: ["violations"]}).then(done => done.violations.map(one =>
@@ -25,7 +25,7 @@ LOOKS = [(width, dark) for width in WIDTHS for dark in (False, True)]
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    folder = fetched("axe", "npm", lambda _: [AXE])
+    folder = fetch_client("axe", "npm", lambda _: [AXE])
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 

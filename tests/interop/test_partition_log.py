@@ -52,11 +52,11 @@ def write_logs(manager: LogManager) -> None:
         for producer in (8, 9):
             raw = transactional(producer, turn, timestamp=clock)
             payments.append_as_leader(raw, leader_epoch=epoch, now_ms=clock)
-        ended = marker(8 + turn % 2, commit=turn % 3 > 0)
-        payments.append_as_leader(ended, leader_epoch=epoch, now_ms=clock, origin="COORDINATOR")
+        end_marker = marker(8 + turn % 2, commit=turn % 3 > 0)
+        payments.append_as_leader(end_marker, leader_epoch=epoch, now_ms=clock, origin="COORDINATOR")
     for producer in (8, 9):
-        ended = marker(producer, commit=True)
-        payments.append_as_leader(ended, leader_epoch=1, now_ms=now_ms(), origin="COORDINATOR")
+        end_marker = marker(producer, commit=True)
+        payments.append_as_leader(end_marker, leader_epoch=1, now_ms=now_ms(), origin="COORDINATOR")
     for log in manager.logs.values():
         log.update_high_watermark(log.log_end_offset)
     plain.delete_records(5)
@@ -72,8 +72,8 @@ def write_bootstrap(path: Path) -> None:
     (path / "bootstrap.checkpoint").write_bytes(raw)
 
 
-def users(found):
-    return {key: value for key, value in found.items() if key[0] in TOPICS}
+def users(by_partition):
+    return {key: value for key, value in by_partition.items() if key[0] in TOPICS}
 
 
 def files_of(path: Path) -> dict[str, bytes]:
@@ -104,12 +104,12 @@ def test_a_broker_and_our_log_take_turns(kafka, java, tmp_path):
     write_logs(manager)
     manager.close(now_ms=now_ms(), broker_epoch=-1)
     write_bootstrap(data)
-    before = {level: users(brokers.expected_records(data, isolation=level)) for level in ISOLATIONS}
+    before = {level: users(brokers.read_expected_records(data, isolation=level)) for level in ISOLATIONS}
     assert len(before["read_uncommitted"]["payments", 0]) > len(before["read_committed"]["payments", 0]) > 50
     with node:
         for level in ISOLATIONS:
             assert users(read(java, node, isolation=level).records) == before[level]
-        seen = read(java, node, appended=APPENDED)
+        cluster = read(java, node, append_count=APPENDED)
         node.stop()
         log = (tmp_path / "kafka.out").read_text()
         assert "stray" not in log
@@ -119,27 +119,29 @@ def test_a_broker_and_our_log_take_turns(kafka, java, tmp_path):
         manager = manager_of(data)
         assert manager.was_clean
         ends = {(key.topic, key.partition): one.log_end_offset for key, one in manager.logs.items()}
-        assert users(ends) == {key: end + APPENDED for key, (_, end) in users(seen.ends).items()}
+        assert users(ends) == {key: end + APPENDED for key, (_, end) in users(cluster.ends).items()}
         append_more(manager)
         manager.close(now_ms=now_ms(), broker_epoch=-1)
         check_sound(data)
-        expected = users(brokers.expected_records(data))
+        expected_records = users(brokers.read_expected_records(data))
 
         node.start()
-        assert users(read(java, node).records) == expected
-        read(java, node, appended=APPENDED)
+        assert users(read(java, node).records) == expected_records
+        read(java, node, append_count=APPENDED)
         node.kill()
 
         manager = manager_of(data)
         assert not manager.was_clean
-        found = {(key.topic, key.partition): one.log_end_offset for key, one in manager.logs.items()}
-        assert users(found) == {key: end + APPENDED + 2 + APPENDED for key, (_, end) in users(seen.ends).items()}
+        end_offsets = {(key.topic, key.partition): one.log_end_offset for key, one in manager.logs.items()}
+        assert users(end_offsets) == {
+            key: end + APPENDED + 2 + APPENDED for key, (_, end) in users(cluster.ends).items()
+        }
         append_more(manager)
         manager.close(now_ms=now_ms(), broker_epoch=-1)
         check_sound(data)
-        expected = users(brokers.expected_records(data))
+        expected_records = users(brokers.read_expected_records(data))
         node.start()
-        assert users(read(java, node).records) == expected
+        assert users(read(java, node).records) == expected_records
 
 
 def test_a_broker_recovers_our_unclean_log_to_the_files_that_we_recover_it_to(kafka, java, tmp_path):
@@ -152,10 +154,10 @@ def test_a_broker_recovers_our_unclean_log_to_the_files_that_we_recover_it_to(ka
     active.write_bytes(active.read_bytes()[:-7])  # torn
     write_bootstrap(data)
     shutil.copytree(data, ours)
-    recovered = manager_of(ours)
-    recovered.close(now_ms=now_ms())
+    recovered_logs = manager_of(ours)
+    recovered_logs.close(now_ms=now_ms())
     with node:
-        assert users(read(java, node).records) == users(brokers.expected_records(ours))
+        assert users(read(java, node).records) == users(brokers.read_expected_records(ours))
         node.stop()
     assert files_of(data) == files_of(ours)
     check_sound(ours)

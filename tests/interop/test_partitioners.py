@@ -29,8 +29,8 @@ def probe(oracle, tmp_path_factory):
     def run(lines: list[str]) -> list[str]:
         (folder / "lines").write_text("\n".join(lines))
         command = ["java", "-cp", classpath, f"{PACKAGE}.ProbePartitioners", str(folder / "lines")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-        answers = [line for line in done.stdout.splitlines() if line[:1].isdigit()]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        answers = [line for line in process.stdout.splitlines() if line[:1].isdigit()]
         assert len(answers) == len(lines)
         return answers
 
@@ -41,8 +41,8 @@ def test_keys_go_where_kafkas_producer_sends_them(probe):
     keys = [GENERATOR.randbytes(GENERATOR.randrange(0, 70)) for _ in range(3_000)]
     counts = [GENERATOR.choice([1, 2, 3, 7, 50, 1_000]) for _ in keys]
     answers = probe([f"key {key.hex()} {count}" for key, count in zip(keys, counts, strict=True) if key])
-    expected = [str(partition_of(key, count)) for key, count in zip(keys, counts, strict=True) if key]
-    assert answers == expected
+    expected_partitions = [str(partition_of(key, count)) for key, count in zip(keys, counts, strict=True) if key]
+    assert answers == expected_partitions
 
 
 def test_turns_are_kafkas(probe):

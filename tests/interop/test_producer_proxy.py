@@ -20,8 +20,8 @@ def test_cut_connections_do_no_harm(oracle, tmp_path):
 
     @contextlib.contextmanager
     def kafka(port):
-        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-        with start_kafka(tmp_path, advertised) as node:
+        advertised_listeners = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        with start_kafka(tmp_path, advertised_listeners) as node:
             yield node.port
 
     first, runs = int(os.environ.get("KAFKAFRAMES_SEED", "1")), int(os.environ.get("KAFKAFRAMES_RUNS", "8"))

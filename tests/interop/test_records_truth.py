@@ -20,7 +20,7 @@ from kafkaframes.records.codecs import Codec, decompress
 EACH = 60
 KINDS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if magic == 2 or codec is not Codec.ZSTD]
 TEXTS = ("", "a", "key", "ключ", "x" * 300)
-LARGEST_SNAPPY_CHUNK_REASON = "a chunk length of"
+SNAPPY_CHUNK_LENGTH_REASON = "a chunk length of"
 
 
 def columns_of(choose: random.Random, magic: int) -> dict[str, list[Any]]:
@@ -61,14 +61,14 @@ def options_of(choose: random.Random, magic: int) -> dict[str, Any]:
 
 def truth_of(oracle: Path, log_dir: Path) -> dict[str, list[dict[str, Any]]]:
     """Run the judge once over a folder of partition folders; return its lines by the folders' names."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    lines_by_folder: dict[str, list[dict[str, Any]]] = {}
     folder = ""
     for line in run_java("-jar", oracle / JAR, "--full-values", log_dir).splitlines():
-        parsed = json.loads(line)
-        folder = parsed.get("directory", folder)  # records follow their batch and do not repeat it
-        if parsed["type"] != "end":
-            found.setdefault(folder, []).append(parsed)
-    return found
+        parsed_line = json.loads(line)
+        folder = parsed_line.get("directory", folder)  # records follow their batch and do not repeat it
+        if parsed_line["type"] != "end":
+            lines_by_folder.setdefault(folder, []).append(parsed_line)
+    return lines_by_folder
 
 
 def write(log_dir: Path, name: str, raw: bytes) -> None:
@@ -80,7 +80,7 @@ def text(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode()
 
 
-def expected_records(columns: dict[str, list[Any]], magic: int) -> list[tuple[Any, ...]]:
+def expected_rows(columns: dict[str, list[Any]], magic: int) -> list[tuple[Any, ...]]:
     count = len(columns["offset"])
     headers = columns.get("headers") or [[] for _ in range(count)]
     return [
@@ -105,8 +105,8 @@ def test_kafka_reads_what_we_build(oracle: Path, tmp_path: Path) -> None:
     for name, (magic, codec, columns, options) in cases.items():
         lines = truth[name]
         records = [line for line in lines if line["type"] == "record"]
-        found = [tuple(line[key] for key in ("offset", "timestamp", "key", "value", "headers")) for line in records]
-        assert found == expected_records(columns, magic), (name, magic, codec, options)
+        read_rows = [tuple(line[key] for key in ("offset", "timestamp", "key", "value", "headers")) for line in records]
+        assert read_rows == expected_rows(columns, magic), (name, magic, codec, options)
         assert not [line for line in lines if line["type"] == "error"]
         for line in lines:
             if line["type"] == "batch":
@@ -139,8 +139,8 @@ def test_kafka_reads_the_markers_that_we_build(oracle: Path, tmp_path: Path) -> 
     ]
     write(tmp_path, "markers-0", b"".join(markers))
     lines = truth_of(oracle, tmp_path)["markers-0"]
-    found = [(line["control_type"], line["coordinator_epoch"]) for line in lines if line["type"] == "record"]
-    assert found == [("ABORT", 5), ("COMMIT", 6), ("ABORT", 7), ("COMMIT", 8)]
+    read_markers = [(line["control_type"], line["coordinator_epoch"]) for line in lines if line["type"] == "record"]
+    assert read_markers == [("ABORT", 5), ("COMMIT", 6), ("ABORT", 7), ("COMMIT", 8)]
 
 
 @pytest.mark.slow
@@ -150,22 +150,22 @@ def test_damaged_streams_deliver_what_kafka_delivers(oracle: Path, tmp_path: Pat
     log = bytearray()
     for number in range(1500):
         codec, count, payload = streams.stream(choose)
-        if LARGEST_SNAPPY_CHUNK_REASON in (decompress(codec, payload, magic=2).error or ""):
+        if SNAPPY_CHUNK_LENGTH_REASON in (decompress(codec, payload, magic=2).error or ""):
             continue  # snappy's own class throws an Error there, which ends the judge
         log += streams.batch(number * 1000, codec, count, payload)
     write(tmp_path, "damaged-0", bytes(log))
-    expected: list[list[Any]] = []
+    expected_batches: list[list[Any]] = []
     for line in truth_of(oracle, tmp_path)["damaged-0"]:
         if line["type"] == "batch":
-            expected.append([line["base_offset"], [], None])
+            expected_batches.append([line["base_offset"], [], None])
         elif line["type"] == "record":
-            expected[-1][1].append((line["offset"], line["value"]))
+            expected_batches[-1][1].append((line["offset"], line["value"]))
         else:
-            expected[-1][2] = line["class"]
-    found = list(read_values(bytes(log), rules=scan.FILE))
-    assert len(found) == len(expected) > 1000
-    assert sum(1 for case in expected if case[2]) > 300
-    for batch, (base_offset, records, error) in zip(found, expected, strict=True):
+            expected_batches[-1][2] = line["class"]
+    read_batches = list(read_values(bytes(log), rules=scan.FILE))
+    assert len(read_batches) == len(expected_batches) > 1000
+    assert sum(1 for case in expected_batches if case[2]) > 300
+    for batch, (base_offset, records, error) in zip(read_batches, expected_batches, strict=True):
         assert batch.base_offset == base_offset
         assert [(record.offset, text(record.value)) for record in batch.records] == records, (base_offset, error)
         assert (batch.damage is None) == (error is None), (base_offset, error, batch.damage)

@@ -47,7 +47,7 @@ class Log:
     log_start: int | None = None
     leader_epoch: int | None = None
 
-    def question(self, asked: Judge, directory: Path) -> dict[str, Any]:
+    def question(self, judge: Judge, directory: Path) -> dict[str, Any]:
         return {
             "op": "load",
             "directory": directory,
@@ -56,7 +56,7 @@ class Log:
             "recovery_point": self.recovery_point or 0,
             "log_start": self.log_start or 0,
             "leader_epoch": -1 if self.leader_epoch is None else self.leader_epoch,
-            **asked.segment_bytes(10**9),
+            **judge.segment_bytes(10**9),
             "topic:segment.index.bytes": RESERVED,
             "topic:index.interval.bytes": self.interval,
         }
@@ -82,9 +82,9 @@ def damage(log: Log, end: int, is_2_8: bool) -> None:
         if bases(target / "t-0"):
             DAMAGE[name](choose, target / "t-0")
     log.clean = choose.random() < 0.25 and not BELIEVED.intersection(log.damages)
-    known = bases(target / "t-0") or [0]
-    within = choose.randrange(known[0], end + 1) if end >= known[0] else end
-    log.recovery_point = choose.choice((None, 0, end, choose.choice(known), within, end + 10))
+    base_offsets = bases(target / "t-0") or [0]
+    within = choose.randrange(base_offsets[0], end + 1) if end >= base_offsets[0] else end
+    log.recovery_point = choose.choice((None, 0, end, choose.choice(base_offsets), within, end + 10))
     log.log_start = choose.choice((None, None, None, None, within, end + 5))
     log.leader_epoch = choose.choice((None, 60))
     if log.clean:
@@ -115,24 +115,24 @@ def differences(log: Log, version: str, ends: list[int]) -> list[str]:
 
 @pytest.mark.parametrize("version", FOLDERS)
 def test_damaged_logs_are_recovered_as_kafka_recovers_them(version: str, oracle: Path, tmp_path: Path) -> None:
-    asked = judge(real_kafka(oracle), version, tmp_path / "classes")
+    log_judge = judge(real_kafka(oracle), version, tmp_path / "classes")
     is_2_8 = release_of_version(version) == BEFORE_HORIZONS
     logs = [a_log(number, tmp_path / "logs", is_2_8) for number in range(LOGS)]
-    whole = asked.ask([log.question(asked, log.home / "whole" / "t-0") for log in logs], tmp_path / "work")
+    whole = log_judge.ask([log.question(log_judge, log.home / "whole" / "t-0") for log in logs], tmp_path / "work")
     questions = []
     for log, ends in zip(logs, whole, strict=True):
         damage(log, int(ends[1]), is_2_8)
         shutil.copytree(log.home / "damaged", log.home / "kafka")
-        questions.append(log.question(asked, log.home / "kafka" / "t-0"))
-    found, failed, seen = {}, [], Counter[str]()
-    for log, ends in zip(logs, asked.ask(questions, tmp_path / "work"), strict=True):
+        questions.append(log.question(log_judge, log.home / "kafka" / "t-0"))
+    differences_by_log, failed_ends, damage_counts = {}, [], Counter[str]()
+    for log, ends in zip(logs, log_judge.ask(questions, tmp_path / "work"), strict=True):
         if isinstance(ends, str):
-            failed.append(ends)
+            failed_ends.append(ends)
             continue
-        seen.update(log.damages)
+        damage_counts.update(log.damages)
         texts = differences(log, version, ends)
         if texts:
-            found[f"{log.home.name} {log.damages} {log}"] = texts
-    assert found == {}
-    assert len(failed) < LOGS / 10, failed
-    assert len(seen) > 15
+            differences_by_log[f"{log.home.name} {log.damages} {log}"] = texts
+    assert differences_by_log == {}
+    assert len(failed_ends) < LOGS / 10, failed_ends
+    assert len(damage_counts) > 15

@@ -15,12 +15,12 @@ def test_the_table_has_every_release_that_the_script_asks():
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "2.8.2", "3.9.1", "4.0.0", "4.0.1", "4.4.0"])
 def test_what_the_published_classes_say_is_in_the_table(version):
     rows = {row.key: row for row in ask(version)}
-    found = release(version).all_apis
-    assert found.keys() == rows.keys()
-    for key, one in found.items():
-        said = [
+    release_apis = release(version).all_apis
+    assert release_apis.keys() == rows.keys()
+    for key, one in release_apis.items():
+        version_ranges = [
             f"{versions.lowest}-{versions.highest}" for versions in (one.accepted_versions, one.advertised_versions)
         ]
-        assert said == [rows[key].accepted, rows[key].advertised or rows[key].accepted], key
+        assert version_ranges == [rows[key].accepted, rows[key].advertised or rows[key].accepted], key
         assert ",".join(one.listeners) == rows[key].listeners
-    assert not any((version, key) in NOT_SERVED for key in found)
+    assert not any((version, key) in NOT_SERVED for key in release_apis)

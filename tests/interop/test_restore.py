@@ -33,20 +33,22 @@ def test_a_broker_opens_a_restored_log_and_goes_on(kafka, java, tmp_path, source
     run("restore", source, "--to", tmp_path / "data")
     ids = {one.topic: one.metadata.topic_id for one in discover(str(tmp_path / "data"))[0].partitions}
     with kafka(tmp_path) as node:
-        committed = read(java, node, isolation="read_committed")
-        seen = read(java, node, appended=APPENDED)
+        committed_cluster = read(java, node, isolation="read_committed")
+        cluster = read(java, node, append_count=APPENDED)
         again = read(java, node)
         node.stop()
         log = (tmp_path / "kafka.out").read_text()
-    assert users(seen.records) == users(brokers.expected_records(source))
-    for partition, expected in users(brokers.expected_records(source, isolation="read_committed")).items():
-        found = committed.records[partition]  # behind it: what the coordinator set free by aborting an open transaction
-        assert found[: len(expected)] == expected
-        assert set(found) <= set(seen.records[partition])
-    assert {topic: said[0] for topic, said in seen.topics.items()} == ids
+    assert users(cluster.records) == users(brokers.read_expected_records(source))
+    for partition, expected_records in users(brokers.read_expected_records(source, isolation="read_committed")).items():
+        committed_records = committed_cluster.records[
+            partition
+        ]  # behind it: what the coordinator set free by aborting an open transaction
+        assert committed_records[: len(expected_records)] == expected_records
+        assert set(committed_records) <= set(cluster.records[partition])
+    assert {topic: description[0] for topic, description in cluster.topics.items()} == ids
     assert "stray" not in log
     assert errors_in(log) == []
-    for partition, (begin, end) in users(seen.ends).items():
+    for partition, (begin, end) in users(cluster.ends).items():
         first, *others = [record[0] for record in again.records[partition][-APPENDED:]]
         assert first >= end  # above it, where the coordinator has written a marker before the first was sent
         assert others == [first + 1, first + 2]
@@ -59,10 +61,10 @@ def test_an_export_is_opened_after_its_restore_from_parquet(kafka, java, tmp_pat
     run("export", source, "--to", tmp_path / "parquet")
     run("restore", tmp_path / "parquet", "--to", tmp_path / "data", "--codec", "lz4", "--segment-bytes", 40_000)
     with kafka(tmp_path) as node:
-        seen = read(java, node, appended=APPENDED)
+        cluster = read(java, node, append_count=APPENDED)
         node.stop()
-    assert users(seen.records) == users(brokers.expected_records(source))
-    assert seen.configs["orders"]["retention.ms"] == "-1"
+    assert users(cluster.records) == users(brokers.read_expected_records(source))
+    assert cluster.configs["orders"]["retention.ms"] == "-1"
     check_in_order(tmp_path / "data")
 
 
@@ -71,10 +73,10 @@ def test_a_broker_makes_the_partitions_between_those_that_are_restored(kafka, ja
     run("restore", source, "--to", tmp_path / "data", "--topic", "orders", "--partition", 2, "--no-groups")
     assert [path.name for path in (tmp_path / "data").glob("orders-*")] == ["orders-2"]
     with kafka(tmp_path) as node:
-        seen = read(java, node, appended=APPENDED)
+        cluster = read(java, node, append_count=APPENDED)
         node.stop()
         log = (tmp_path / "kafka.out").read_text()
-    assert {key: end > APPENDED for key, (_, end) in users(seen.ends).items()} == {
+    assert {key: end > APPENDED for key, (_, end) in users(cluster.ends).items()} == {
         ("orders", 0): False, ("orders", 1): False, ("orders", 2): True
     }  # fmt: skip
     assert sorted(path.name for path in (tmp_path / "data").glob("orders-*")) == ["orders-0", "orders-1", "orders-2"]
@@ -82,36 +84,40 @@ def test_a_broker_makes_the_partitions_between_those_that_are_restored(kafka, ja
     check_in_order(tmp_path / "data")
 
 
-def consumed(lines: str, partition: int) -> list[tuple[int, str, str]]:
+def consumed_records(lines: str, partition: int) -> list[tuple[int, str, str]]:
     """Return what a group's consumer was given of a partition: offset, key, value."""
     words = [line.split("\t") for line in lines.splitlines()]
     return [(int(offset), key, value) for _, number, offset, key, value in words if int(number) == partition]
 
 
-@pytest.mark.parametrize("moved", [False, True], ids=["kept", "moved"])
-def test_groups_go_on_where_they_were(kafka, java, tmp_path, moved):
+@pytest.mark.parametrize("is_moved", [False, True], ids=["kept", "moved"])
+def test_groups_go_on_where_they_were(kafka, java, tmp_path, is_moved):
     source = DATA / "logs" / "kraft-4x-transactions"
-    (found,) = discover(str(source))
-    copies = [(found, one) for one in found.partitions if one.topic == "__consumer_offsets"]
+    (log_dir,) = discover(str(source))
+    copies = [(log_dir, one) for one in log_dir.partitions if one.topic == "__consumer_offsets"]
     old = {key: commit.offset for key, commit in read_groups(copies).commits.items()}
-    options = ("--offsets", "reassign", "--start-offset", 1000, "--open-transactions", "abort") if moved else ()
+    options = ("--offsets", "reassign", "--start-offset", 1000, "--open-transactions", "abort") if is_moved else ()
     run("restore", source, "--to", tmp_path / "data", "--offsets-partitions", 5, *options)
     with kafka(tmp_path) as node:
-        seen = read(java, node)
-        continued = {group: java("Continue", node.bootstrap, "read_uncommitted", group, "input") for group, _, _ in old}
+        cluster = read(java, node)
+        outputs_by_group = {
+            group: java("Continue", node.bootstrap, "read_uncommitted", group, "input") for group, _, _ in old
+        }
         node.stop()
-    assert seen.groups.keys() == old.keys()
-    before, expected = users(seen.records), users(brokers.expected_records(source))
+    assert cluster.groups.keys() == old.keys()
+    before, expected_records = users(cluster.records), users(brokers.read_expected_records(source))
     assert {topic for _, topic, _ in old} == {"input"}
-    for (group, topic, partition), offset in seen.groups.items():
+    for (group, topic, partition), offset in cluster.groups.items():
         unread = [record for record in before.get((topic, partition), []) if record[0] >= offset]
-        wanted = expected.get((topic, partition), [])
+        partition_records = expected_records.get((topic, partition), [])
         assert [record[1:] for record in unread] == [
-            record[1:] for record in wanted if record[0] >= old[group, topic, partition]
+            record[1:] for record in partition_records if record[0] >= old[group, topic, partition]
         ]
-        assert moved == (offset != old[group, topic, partition])
-        assert consumed(continued[group], partition) == [(record[0], record[3], record[4]) for record in unread]
-    assert seen.topics["__consumer_offsets"][1] == 5
+        assert is_moved == (offset != old[group, topic, partition])
+        assert consumed_records(outputs_by_group[group], partition) == [
+            (record[0], record[3], record[4]) for record in unread
+        ]
+    assert cluster.topics["__consumer_offsets"][1] == 5
     check_in_order(tmp_path / "data")
 
 
@@ -120,10 +126,10 @@ def test_a_node_of_the_releases_own_features_opens_it(kafka, java, tmp_path):
     source = DATA / "examples" / "kafka-4.3"
     run("restore", source, "--to", tmp_path / "data", "--release", "4.3", "--cluster-id", OTHER_CLUSTER)
     with kafka(tmp_path) as node:
-        seen = read(java, node, appended=APPENDED)
+        cluster = read(java, node, append_count=APPENDED)
         node.stop()
-    assert seen.cluster_id == OTHER_CLUSTER
-    assert users(seen.records) == users(brokers.expected_records(source))
+    assert cluster.cluster_id == OTHER_CLUSTER
+    assert users(cluster.records) == users(brokers.read_expected_records(source))
     check_in_order(tmp_path / "data")
 
 
@@ -133,13 +139,14 @@ def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_
     Then Kafka's own tool is given the committed offsets, and consumers of the groups go on.
     """
     source = DATA / "logs" / "kraft-4x-transactions"
-    expected = users(brokers.expected_records(source, isolation="read_committed"))
+    expected_records = users(brokers.read_expected_records(source, isolation="read_committed"))
     with kafka(tmp_path) as node:
         java("CreateTopics", node.bootstrap, "payments:2", "idempotent:2", "input:2")
-        created = read(java, node)
+        cluster_before = read(java, node)
         node.stop()
         ids = "".join(
-            f"Topic: {name}\tTopicId: {said[0]}\tPartitionCount: 2\n" for name, said in created.topics.items()
+            f"Topic: {name}\tTopicId: {description[0]}\tPartitionCount: 2\n"
+            for name, description in cluster_before.topics.items()
         )
         (tmp_path / "ids").write_text(ids)
         run("restore", source, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
@@ -148,26 +155,30 @@ def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_
                 shutil.rmtree(tmp_path / "data" / path.name)
                 shutil.move(path, tmp_path / "data" / path.name)
         node.start()
-        seen = read(java, node, isolation="read_committed")
+        cluster = read(java, node, isolation="read_committed")
         file = tmp_path / "new" / "group-offsets.csv"
-        wanted = [word for group in GROUPS for word in ("--group", group)]
+        group_arguments = [word for group in GROUPS for word in ("--group", group)]
         options = ["--bootstrap-server", node.bootstrap, "--reset-offsets", "--from-file", str(file), "--execute"]
-        done = kafka.module.tool(kafka.version, CONSUMER_GROUPS, [*options, *wanted])
-        assert done.returncode == 0, done.stdout + done.stderr
-        continued = {group: java("Continue", node.bootstrap, "read_committed", group, "input") for group in GROUPS}
-        read(java, node, appended=APPENDED)
+        tool_result = kafka.module.tool(kafka.version, CONSUMER_GROUPS, [*options, *group_arguments])
+        assert tool_result.returncode == 0, tool_result.stdout + tool_result.stderr
+        outputs_by_group = {
+            group: java("Continue", node.bootstrap, "read_committed", group, "input") for group in GROUPS
+        }
+        read(java, node, append_count=APPENDED)
         node.stop()
-    (found,) = discover(str(source))
-    copies = [(found, one) for one in found.partitions if one.topic == "__consumer_offsets"]
+    (log_dir,) = discover(str(source))
+    copies = [(log_dir, one) for one in log_dir.partitions if one.topic == "__consumer_offsets"]
     old = read_groups(copies).commits
     assert {key.group for key in old} == set(GROUPS)
     for key, commit in old.items():
-        unread = [record for record in expected[key.topic, key.partition] if record[0] >= commit.offset]
-        assert consumed(continued[key.group], key.partition) == [(row[0], row[3], row[4]) for row in unread]
+        unread = [record for record in expected_records[key.topic, key.partition] if record[0] >= commit.offset]
+        assert consumed_records(outputs_by_group[key.group], key.partition) == [
+            (row[0], row[3], row[4]) for row in unread
+        ]
     for name in ("payments", "idempotent", "input"):
-        assert seen.topics[name] == created.topics[name]
+        assert cluster.topics[name] == cluster_before.topics[name]
         for number in range(2):
-            assert seen.records.get((name, number), []) == expected.get((name, number), [])
+            assert cluster.records.get((name, number), []) == expected_records.get((name, number), [])
     check_in_order(tmp_path / "data")
 
 
@@ -179,7 +190,7 @@ def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_
         ("recompress", "--codec", "zstd"),
         ("repair",),
     ],
-    ids=lambda given: given[0],
+    ids=lambda parameters: parameters[0],
 )
 def test_a_broker_opens_what_our_other_commands_write(kafka, java, tmp_path, arguments):
     """The log is put under a node that knows its topics: the one that a restore of the same source makes."""
@@ -190,20 +201,23 @@ def test_a_broker_opens_what_our_other_commands_write(kafka, java, tmp_path, arg
     before = tmp_path / "before"
     shutil.copytree(tmp_path / "data", before)
     run(command, before, "--to", tmp_path / "written", *options)
-    expected = users(brokers.expected_records(tmp_path / "written"))
+    expected_records = users(brokers.read_expected_records(tmp_path / "written"))
     if command != "compact":
-        assert _without_format(expected) == _without_format(users(brokers.expected_records(source)))
+        assert _without_format(expected_records) == _without_format(users(brokers.read_expected_records(source)))
     shutil.rmtree(tmp_path / "data")
     shutil.move(tmp_path / "written", tmp_path / "data")
     with kafka(tmp_path) as node:
-        seen = read(java, node, appended=APPENDED)
+        cluster = read(java, node, append_count=APPENDED)
         node.stop()
         log = (tmp_path / "kafka.out").read_text()
-    assert users(seen.records) == expected
+    assert users(cluster.records) == expected_records
     assert "stray" not in log
     check_in_order(tmp_path / "data")
 
 
-def _without_format(found):
+def _without_format(records_by_partition):
     """Format 1 has no headers, and its timestamps' types are those of format 2."""
-    return {partition: [record[:2] + record[3:] for record in records] for partition, records in found.items()}
+    return {
+        partition: [record[:2] + record[3:] for record in records]
+        for partition, records in records_by_partition.items()
+    }

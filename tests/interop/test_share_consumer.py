@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.client import test_share_consumer as behaviours
 from tests.interop import brokers
-from tests.interop.fetching import compiled
+from tests.interop.fetching import compile_java
 
 from kafkaframes.client import Admin, NewTopic, Producer, ShareConsumer, ShareRecord
 from kafkaframes.errors import BrokerError
@@ -169,11 +169,11 @@ def test_the_same_scenarios_have_the_same_results_with_the_java_client(scenario_
     """Acknowledgement types, both limits, expiry, delivery counts and renewals, on Kafka 4.3.1."""
     libraries = brokers.real_kafka(oracle).fetch(VERSION)
     source = Path(__file__).parent / "java" / "clients" / "ShareProbe.java"
-    command = [*compiled(source, libraries, tmp_path / "classes"), scenario_servers]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    lines = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("result\t")]
+    command = [*compile_java(source, libraries, tmp_path / "classes"), scenario_servers]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    lines = [line.split("\t") for line in process.stdout.splitlines() if line.startswith("result\t")]
     java = {name: value for _, name, value in lines}
-    assert java.get("renew rest") is not None, done.stderr[-4000:]
+    assert java.get("renew rest") is not None, process.stderr[-4000:]
     assert play_scenarios(scenario_servers) == java
     assert java["types again"] == "1x2 4x2 7x2"
     assert java["expiry commit"] == "INVALID_RECORD_STATE"

@@ -39,8 +39,17 @@ spark.stop()
 @pytest.fixture(scope="module")
 def pyspark40() -> Path:
     if not (PYSPARK / "pyspark").exists():
-        wanted = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(PYSPARK), "pyspark==4.0.*"]
-        got = subprocess.run(wanted, capture_output=True, text=True, timeout=900, check=False)
+        install_command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--target",
+            str(PYSPARK),
+            "pyspark==4.0.*",
+        ]
+        got = subprocess.run(install_command, capture_output=True, text=True, timeout=900, check=False)
         if got.returncode:
             pytest.skip(f"PySpark 4.0 cannot be had: {got.stderr[-300:]}")
     return PYSPARK
@@ -64,9 +73,9 @@ def kafkas_counts(log: str) -> dict[str, int]:
 def test_pyspark_40_reads_the_example_logs(pyspark40: Path, log: str) -> None:
     environment = os.environ | {"PYTHONPATH": f"{pyspark40}{os.pathsep}{ROOT / 'src'}"}
     command = [sys.executable, "-c", READ, str(LOGS / log)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    counts = next(line.removeprefix("COUNTS ") for line in done.stdout.splitlines() if line.startswith("COUNTS "))
-    found = {name: count for name, count in json.loads(counts).items() if not name.startswith("__")}
-    expected = {name: count for name, count in kafkas_counts(log).items() if not name.startswith("__")}
-    assert found == expected
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert process.returncode == 0, process.stderr[-4000:]
+    counts = next(line.removeprefix("COUNTS ") for line in process.stdout.splitlines() if line.startswith("COUNTS "))
+    counts_by_topic = {name: count for name, count in json.loads(counts).items() if not name.startswith("__")}
+    expected_counts = {name: count for name, count in kafkas_counts(log).items() if not name.startswith("__")}
+    assert counts_by_topic == expected_counts

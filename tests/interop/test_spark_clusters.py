@@ -113,7 +113,7 @@ def environment() -> dict[str, str]:
 
 def run(session: str, code: str = READ, argument: str = str(LOGS)) -> str:
     text = textwrap.dedent(code.format(session=session, is_remote="remote=" in session))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", text, argument],
         env=environment(),
         capture_output=True,
@@ -121,8 +121,8 @@ def run(session: str, code: str = READ, argument: str = str(LOGS)) -> str:
         timeout=900,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout
 
 
 @pytest.fixture
@@ -173,18 +173,20 @@ def standalone_cluster(tmp_path: Path) -> Iterator[str]:
             process.wait(30)
 
 
-@pytest.mark.parametrize("shipped", ["true", "false"])
-def test_a_standalone_cluster_of_two_workers_with_empty_homes_reads_every_record(standalone_cluster, tmp_path, shipped):
+@pytest.mark.parametrize("is_shipped", ["true", "false"])
+def test_a_standalone_cluster_of_two_workers_with_empty_homes_reads_every_record(
+    standalone_cluster, tmp_path, is_shipped
+):
     demand.compile_modules(demand.modules(), folder=places.cache_folder(), report=demand.print_progress)
     settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
-    settings["spark.kafkaframes.shipKernels"] = shipped
+    settings["spark.kafkaframes.shipKernels"] = is_shipped
     out = run(f"master={standalone_cluster!r}, config={settings!r}")
     assert f"records {ORDERS} topics 1" in out
-    said = [path.read_text() for path in tmp_path.glob("worker-*/app-*/*/stderr")]
-    assert said
-    compiled = [text for text in said if "compiling kernels" in text]
-    assert bool(compiled) == (shipped == "false")
-    assert bool(list(tmp_path.glob("home-*/.cache/kafkaframes/*.so"))) == (shipped == "false")
+    worker_logs = [path.read_text() for path in tmp_path.glob("worker-*/app-*/*/stderr")]
+    assert worker_logs
+    compiling_logs = [text for text in worker_logs if "compiling kernels" in text]
+    assert bool(compiling_logs) == (is_shipped == "false")
+    assert bool(list(tmp_path.glob("home-*/.cache/kafkaframes/*.so"))) == (is_shipped == "false")
 
 
 def test_spark_connect_reads_every_record():
@@ -229,8 +231,8 @@ def test_a_dataframe_of_a_topic_is_read_anew_by_each_action(where, topics, reque
     if where == "standalone":
         settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
         session = f"master={request.getfixturevalue('standalone_cluster')!r}, config={settings!r}"
-    expected = f"counts {(1_000,) * 3} {(1_005,) * 3} {looked_up}"
-    assert expected in run(session, REUSE, topics)
+    expected_line = f"counts {(1_000,) * 3} {(1_005,) * 3} {looked_up}"
+    assert expected_line in run(session, REUSE, topics)
 
 
 @pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "standalone"])
@@ -239,7 +241,7 @@ def test_a_table_of_a_live_topic_is_written_by_executors(where, topics, request,
     master = request.getfixturevalue("standalone_cluster") if where == "standalone" else where
     command = [sys.executable, "-m", "kafkaframes", "table", "in", "-b", topics, "--master", master, "--json"]
     for read in (1_000, 0):  # again: nothing is new
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, "--to", "delta", str(tmp_path / "table")],
             env=environment(),
             capture_output=True,
@@ -247,7 +249,7 @@ def test_a_table_of_a_live_topic_is_written_by_executors(where, topics, request,
             timeout=300,
             check=False,
         )
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert json.loads(done.stdout)["records"] == read
+        assert process.returncode == 0, process.stderr[-3000:]
+        assert json.loads(process.stdout)["records"] == read
     rows = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
     assert sorted(rows["value"].to_pylist()) == sorted(b"v%d" % number for number in range(1_000))

@@ -30,9 +30,9 @@ def run(script: str, *arguments: str) -> list[str]:
     """Run a script with a Spark of its own; return its lines."""
     command = [sys.executable, str(FOLDER / script), *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
+    process = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False, env=environment)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout.splitlines()
 
 
 def compare(servers: str, jars: str) -> None:
@@ -64,8 +64,8 @@ def test_reads_and_streams_of_a_real_kafka_give_the_same(jars: str, kafka, tmp_p
 def test_a_checkpoint_goes_from_one_to_the_other_and_back(jars: str, tmp_path: Path) -> None:
     with Broker() as broker:
         lines = run("checkpoint_script.py", broker.bootstrap_servers, jars, str(tmp_path))
-    found = [json.loads(line) for line in lines if line.startswith("[")]
-    assert found == [
+    counts = [json.loads(line) for line in lines if line.startswith("[")]
+    assert counts == [
         ["kafka", "theirs", [8, 7, 7, 7, 7, 7, 7]],
         ["kafka-topic", "ours", [8, 7, 7, 7, 7, 7, 7]],
         ["kafka-topic", "theirs", [10] * 7],

@@ -36,7 +36,7 @@ def _classes():
 
 
 @pytest.fixture(scope="module", name="published")
-def _published(tmp_path_factory):
+def published_specs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published")
     with zipfile.ZipFile(fetch(f"org.apache.kafka:kafka-clients:{RELEASE}")) as jar:
         for name in jar.namelist():
@@ -45,39 +45,40 @@ def _published(tmp_path_factory):
     return folder
 
 
-def rewritten(to: Path, *source: str) -> Path:
+def rewrite_specs(to: Path, *source: str) -> Path:
     cli(["spec", "rewrite", "kip-636", *source, "--to", str(to)], standalone_mode=False)
     return to
 
 
 def java(classes: str, *arguments: object) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["java", "-Xmx512m", "-cp", classes, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout + done.stderr
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stdout + process.stderr
 
 
 @pytest.mark.parametrize("of", ["published", "catalog"])
-def test_the_generator_takes_every_file(classes, published, tmp_path, of):
-    folder = rewritten(tmp_path / "new", *(["--from", str(published)] if of == "published" else []))
+def test_the_generator_takes_every_file(classes, published_dir, tmp_path, of):
+    folder = rewrite_specs(tmp_path / "new", *(["--from", str(published_dir)] if of == "published" else []))
     count = len(list(folder.glob("*.json")))
     options = ("-t", "ApiMessageTypeGenerator", "-m", "MessageDataGenerator", "JsonConverterGenerator")
-    said = java(classes, GENERATOR, "-p", "org.example", "-o", tmp_path / "java", "-i", folder, *options)
-    assert f"processed {count} Kafka message JSON file(s)" in said
+    output = java(classes, GENERATOR, "-p", "org.example", "-o", tmp_path / "java", "-i", folder, *options)
+    assert f"processed {count} Kafka message JSON file(s)" in output
 
 
-def test_the_verifier_refuses_nothing_but_messages_whose_default_turned_null(classes, published, tmp_path):
+def test_the_verifier_refuses_nothing_but_messages_whose_default_turned_null(classes, published_dir, tmp_path):
     """Fifteen of the published files it refuses as their own successors; they are left out."""
-    refused = dict(
-        line.split(": ", 1) for line in java(classes, JAVA / "VerifyEvolution.java", published, published).splitlines()
+    refused_messages = dict(
+        line.split(": ", 1)
+        for line in java(classes, JAVA / "VerifyEvolution.java", published_dir, published_dir).splitlines()
     )
-    folder = rewritten(tmp_path / "new", "--from", str(published))
-    said = java(classes, JAVA / "VerifyEvolution.java", published, folder).splitlines()
-    new = {name: reason for name, reason in (line.split(": ", 1) for line in said) if name not in refused}
+    folder = rewrite_specs(tmp_path / "new", "--from", str(published_dir))
+    output = java(classes, JAVA / "VerifyEvolution.java", published_dir, folder).splitlines()
+    new = {name: reason for name, reason in (line.split(": ", 1) for line in output) if name not in refused_messages}
     assert new
     assert all("ErrorMessage is 'null', but default" in reason for reason in new.values()), new

@@ -95,17 +95,17 @@ def test_reading_beside_kafkas_reader(java: Callable[..., str], tmp_path: Path) 
 @pytest.mark.slow
 def test_dump_log_beside_kafkas(oracle: Path) -> None:
     tool = oracle.parent / "real_kafka.py"
-    fetched = subprocess.run(
+    process = subprocess.run(
         [sys.executable, tool, "classpath", KAFKA], capture_output=True, text=True, timeout=900, check=False
     )
-    if fetched.returncode:
-        pytest.skip(f"Kafka {KAFKA} cannot be fetched: {fetched.stderr[-300:]}")
+    if process.returncode:
+        pytest.skip(f"Kafka {KAFKA} cannot be fetched: {process.stderr[-300:]}")
     results = dump_log_benchmark().main(
         ["--records", "1000000", "--kafka", f"{sys.executable} {tool} dump-log {KAFKA}"]
     )
     lines = [
-        f"| {name} | {found.records_per_second / 1e6:.2f} | {found.printed / 1e6:.0f} |"
-        for name, found in results.items()
+        f"| {name} | {result.records_per_second / 1e6:.2f} | {result.printed / 1e6:.0f} |"
+        for name, result in results.items()
     ]
     heading = (
         "dump-log --deep-iteration --print-data-log: 1,000,000 records, lz4, 100-byte values, 16 KiB batches; whole\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from tests.coordination.groups.task_assignments import cases
-from tests.interop.streams_assignments import judged
+from tests.interop.streams_assignments import judge_groups
 
 GROUPS = 6_000
 
@@ -13,8 +13,10 @@ GROUPS = 6_000
 def test_every_task_goes_where_kafka_sends_it():
     groups = list(islice(cases(20261123), GROUPS))
     lines = [one.text() for one in groups]
-    answers = judged(lines)
+    answers = judge_groups(lines)
     assert len(answers) == GROUPS
-    found = [(line, one.answer(), told) for line, one, told in zip(lines, groups, answers, strict=True)]
-    wrong = [row for row in found if row[1] != row[2]]
+    results = [
+        (line, one.answer(), kafka_answer) for line, one, kafka_answer in zip(lines, groups, answers, strict=True)
+    ]
+    wrong = [row for row in results if row[1] != row[2]]
     assert not wrong, f"{len(wrong)} of {GROUPS} differ: " + "\n".join(wrong[0])

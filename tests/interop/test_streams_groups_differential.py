@@ -8,7 +8,7 @@ from tests.interop.streams_script import SETTINGS, play
 
 from kafkaframes.broker import Broker
 
-LEAST_STEPS = 180
+MIN_STEPS = 180
 
 
 @pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)  # Kafka 3.9 has no streams groups
@@ -18,6 +18,10 @@ def test_streams_groups_answer_as_kafka_does(kafka, tmp_path):
     with kafka(tmp_path, SETTINGS) as node:
         host, _, port = node.bootstrap.rpartition(":")
         theirs = play(host, int(port))
-    assert len(theirs) >= LEAST_STEPS
-    found = [f"{label}:\n  ours  {mine[:900]}\n  Kafka {text[:900]}" for label, mine, text in differences(ours, theirs)]
-    assert not found, f"{len(found)} of {len(theirs)} steps differ\n" + "\n".join(found[:30])
+    assert len(theirs) >= MIN_STEPS
+    differing_steps = [
+        f"{label}:\n  ours  {mine[:900]}\n  Kafka {text[:900]}" for label, mine, text in differences(ours, theirs)
+    ]
+    assert not differing_steps, f"{len(differing_steps)} of {len(theirs)} steps differ\n" + "\n".join(
+        differing_steps[:30]
+    )

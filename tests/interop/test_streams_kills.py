@@ -61,11 +61,11 @@ class Applications:
     def start(self) -> subprocess.Popen[bytes]:
         folder = self._folder / f"app-{next(self._numbers)}"
         folder.mkdir()
-        with (folder / "said").open("wb") as said:
+        with (folder / "said").open("wb") as log_file:
             words = [*self._command, self._bootstrap, str(folder), "streams"]
-            started = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT)
-        self._running.append(started)
-        return started
+            process = subprocess.Popen(words, stdout=log_file, stderr=subprocess.STDOUT)
+        self._running.append(process)
+        return process
 
     def end(self) -> None:
         for one in self._running:
@@ -75,11 +75,11 @@ class Applications:
 
 @contextmanager
 def applications(command: list[str], folder: Path, bootstrap: str) -> Iterator[Applications]:
-    made = Applications(command, folder, bootstrap)
+    applications = Applications(command, folder, bootstrap)
     try:
-        yield made
+        yield applications
     finally:
-        made.end()
+        applications.end()
 
 
 class Words:
@@ -87,40 +87,40 @@ class Words:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self.sent = 0
+        self.sent_count = 0
         with Admin(bootstrap) as admin:
             admin.create_topics([NewTopic(name, num_partitions=PARTITIONS) for name in ("in", "out")])
 
     def send(self) -> None:
         with Producer(self._bootstrap) as producer:
-            for number in range(self.sent, self.sent + ROUND):
+            for number in range(self.sent_count, self.sent_count + ROUND):
                 producer.send("in", f"w{number % WORDS}", key=str(number))
-        self.sent += ROUND
+        self.sent_count += ROUND
 
-    def counted(self) -> dict[str, list[int]]:
+    def committed_counts(self) -> dict[str, list[int]]:
         """Return the counts that were committed, by word, in their order."""
         rows = kafkaframes.scan_topic(self._bootstrap, "out").select("key", "value").to_arrow().to_pylist()
-        found: dict[str, list[int]] = {}
+        counts_by_word: dict[str, list[int]] = {}
         for row in rows:
-            found.setdefault(row["key"].decode(), []).append(int(row["value"]))
-        return found
+            counts_by_word.setdefault(row["key"].decode(), []).append(int(row["value"]))
+        return counts_by_word
 
     def wait(self, at_least: int) -> dict[str, list[int]]:
         """Wait until so many counts have come out."""
         end = time.monotonic() + _SECONDS
-        while sum(map(len, found := self.counted().values())) < at_least:
-            assert time.monotonic() < end, f"{sum(map(len, found))} of {at_least}"
+        while sum(map(len, counts := self.committed_counts().values())) < at_least:
+            assert time.monotonic() < end, f"{sum(map(len, counts))} of {at_least}"
             time.sleep(0.5)
-        return self.counted()
+        return self.committed_counts()
 
     def check(self) -> None:
         """Every word was counted once each time, and in order."""
-        each = list(range(1, self.sent // WORDS + 1))
-        assert self.wait(self.sent) == {f"w{number}": each for number in range(WORDS)}
+        each = list(range(1, self.sent_count // WORDS + 1))
+        assert self.wait(self.sent_count) == {f"w{number}": each for number in range(WORDS)}
 
 
-def test_applications_and_the_broker_are_killed(tried, java, tmp_path):
-    tried.begin(*ROW, "an application and the broker killed")
+def test_applications_and_the_broker_are_killed(client_trials, java, tmp_path):
+    client_trials.begin(*ROW, "an application and the broker killed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -128,7 +128,7 @@ def test_applications_and_the_broker_are_killed(tried, java, tmp_path):
     settings.write_text("".join(f"{key}={value}\n" for key, value in SETTINGS.items()))
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", str(port), "--config", str(settings)]
     command += ["--data-dir", str(tmp_path / "data")]
-    broker = _started(command, tmp_path / "broker-1")
+    broker = _start_broker(command, tmp_path / "broker-1")
     try:
         with applications(java, tmp_path, bootstrap := f"127.0.0.1:{port}") as apps:
             words = Words(bootstrap)
@@ -140,28 +140,28 @@ def test_applications_and_the_broker_are_killed(tried, java, tmp_path):
             words.wait(ROUND)
             broker.send_signal(signal.SIGKILL)
             broker.wait()
-            broker = _started(command, tmp_path / "broker-2")
+            broker = _start_broker(command, tmp_path / "broker-2")
             words.send()
             apps.start()
             words.check()
-            tried.saw(EXACT)
+            client_trials.saw(EXACT)
     finally:
         broker.kill()
         broker.wait()
 
 
-def _started(command: list[str], said: Path) -> subprocess.Popen[bytes]:
+def _start_broker(command: list[str], log_path: Path) -> subprocess.Popen[bytes]:
     """Start a broker; return when it listens."""
-    with said.open("wb") as file:
+    with log_path.open("wb") as file:
         broker = subprocess.Popen(command, stderr=file)
-    while "listen" not in said.read_text():
-        assert broker.poll() is None, said.read_text()
+    while "listen" not in log_path.read_text():
+        assert broker.poll() is None, log_path.read_text()
         time.sleep(0.05)
     return broker
 
 
-def test_the_node_that_coordinates_the_group_is_killed(tried, java, tmp_path):
-    tried.begin(*ROW, "the node that coordinates killed twice, of three")
+def test_the_node_that_coordinates_the_group_is_killed(client_trials, java, tmp_path):
+    client_trials.begin(*ROW, "the node that coordinates killed twice, of three")
     with (
         Broker(cluster=3, data_dir=tmp_path / "data", config=SETTINGS, journal=False) as broker,
         applications(java, tmp_path, broker.bootstrap_servers) as apps,
@@ -174,7 +174,7 @@ def test_the_node_that_coordinates_the_group_is_killed(tried, java, tmp_path):
             coordinator = broker.call(lambda state: state.nodes.coordinator_of(0, "count").node_id)
             broker.kill(node=coordinator)
             words.send()
-            words.wait(words.sent - ROUND // 2)
+            words.wait(words.sent_count - ROUND // 2)
             broker.start_node(coordinator)
         words.check()
-        tried.saw(EXACT)
+        client_trials.saw(EXACT)

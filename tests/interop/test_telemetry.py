@@ -95,8 +95,8 @@ def servers(kafka, classes, file, tmp_path_factory) -> Iterator[str]:
 def points(file) -> Callable[[str], list[Point]]:
     def read(client_id: str) -> list[Point]:
         lines = file.read_text().splitlines() if file.exists() else []
-        found = [Point(*line.split("\t")) for line in lines]
-        return [point for point in found if point.client_id == client_id]
+        all_points = [Point(*line.split("\t")) for line in lines]
+        return [point for point in all_points if point.client_id == client_id]
 
     return read
 
@@ -114,13 +114,13 @@ def java_points(kafka, classes, servers, points) -> list[Point]:
     return points("java")
 
 
-def kinds_of(found: list[Point], client: str) -> dict[str, str]:
-    return {point.name.removeprefix(PREFIX): point.kind for point in found if point.name.startswith(PREFIX + client)}
+def kinds_of(points: list[Point], client: str) -> dict[str, str]:
+    return {point.name.removeprefix(PREFIX): point.kind for point in points if point.name.startswith(PREFIX + client)}
 
 
-def labels_of(found: list[Point], name: str) -> set[frozenset[str]]:
+def labels_of(points: list[Point], name: str) -> set[frozenset[str]]:
     """Return the label names of a metric's points."""
-    texts = (point.labels for point in found if point.name == PREFIX + name)
+    texts = (point.labels for point in points if point.name == PREFIX + name)
     return {frozenset(part.partition("=")[0] for part in text[1:-1].split(", ") if part) for text in texts}
 
 
@@ -152,8 +152,8 @@ def push_as_consumer(servers: str, client_id: str, points) -> str:
         wait_for(lambda: consumer.poll(200))
         consumer.commit()
         instance_id = consumer.client_instance_id(60_000)
-        seen = len(points(client_id))
-        wait_for(lambda: consumer.poll(200) or len(points(client_id)) > seen)
+        point_count = len(points(client_id))
+        wait_for(lambda: consumer.poll(200) or len(points(client_id)) > point_count)
     return to_kafka_text(instance_id)
 
 

@@ -150,12 +150,12 @@ def lines_of(servers: str, folder: Path) -> list[str]:
     paths = {name: folder / f"{name}.json" for name in files}
     for name, text in files.items():
         paths[name].write_text(json.dumps(text))
-    found = []
+    calls_text = []
     for line in CALLS.strip().splitlines():
         main, *words = line.format(servers=servers, **paths).split()
         topic = words[words.index("--topic") + 1] if main.endswith("ConsoleProducer") else ""
-        found.append("\t".join((INPUTS.get(topic, ""), main, *words)))
-    return found
+        calls_text.append("\t".join((INPUTS.get(topic, ""), main, *words)))
+    return calls_text
 
 
 def plain(text: str) -> list[str]:
@@ -177,28 +177,28 @@ def run(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
         folder.mkdir(exist_ok=True)
         (folder / "calls").write_text("\n".join(lines_of(servers, folder)))
         command = ["java", "-Xmx512m", "-Dlog4j2.level=OFF", "-cp", classpath, "Tools", str(folder / "calls")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        parts = re.split(r"^== (\d+)$", done.stdout, flags=re.MULTILINE)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+        assert process.returncode == 0, process.stderr[-3000:]
+        parts = re.split(r"^== (\d+)$", process.stdout, flags=re.MULTILINE)
         return [(int(status), plain(text)) for text, status in zip(parts[::2], parts[1::2], strict=False)]
 
     return calls
 
 
-def test_tools_say_the_same(tried, run, oracle, tmp_path):
-    tried.begin("Kafka's command-line tools", VERSION, "calls beside Kafka itself")
-    served = Served(tmp_path / "ours")
+def test_tools_say_the_same(client_trials, run, oracle, tmp_path):
+    client_trials.begin("Kafka's command-line tools", VERSION, "calls beside Kafka itself")
+    served_broker = Served(tmp_path / "ours")
     try:
-        ours = run(served.bootstrap, tmp_path / "calls-ours")
+        ours = run(served_broker.bootstrap, tmp_path / "calls-ours")
     finally:
-        served.close()
+        served_broker.close()
     with brokers.Kafka(brokers.real_kafka(oracle), VERSION)(tmp_path / "k", AUTHORIZER) as node:
         theirs = run(node.bootstrap, tmp_path / "calls-theirs")
     calls = CALLS.strip().splitlines()
     assert len(ours) == len(theirs) == len(calls)
     assert [call for call, one, other in zip(calls, ours, theirs, strict=True) if one[0] != other[0]] == []
-    compared = [number for number, call in enumerate(calls) if not any(word in call for word in UNLIKE)]
-    assert {calls[number]: ours[number] for number in compared} == {
-        calls[number]: theirs[number] for number in compared
+    compared_calls = [number for number, call in enumerate(calls) if not any(word in call for word in UNLIKE)]
+    assert {calls[number]: ours[number] for number in compared_calls} == {
+        calls[number]: theirs[number] for number in compared_calls
     }
-    tried.saw(f"{len(calls)}, {len(compared)} say the same line by line, the others end the same")
+    client_trials.saw(f"{len(calls)}, {len(compared_calls)} say the same line by line, the others end the same")

@@ -24,8 +24,8 @@ FIRST_ANSWER_SECONDS = 2
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel for this machine: the one in ``$KAFKAFRAMES_DIST``, else a new one."""
-    if given := os.environ.get("KAFKAFRAMES_DIST"):
-        return next(Path(given).glob(f"*-abi3-*linux*_{platform.machine()}.whl"))
+    if dist_dir := os.environ.get("KAFKAFRAMES_DIST"):
+        return next(Path(dist_dir).glob(f"*-abi3-*linux*_{platform.machine()}.whl"))
     place = tmp_path_factory.mktemp("dist")
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
 
@@ -36,8 +36,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (pure,) = place.glob("*.whl")
     run("-m", "kafkaframes", "kernels", "pack", str(place / "units"))
     run("tools/wheel_with_kernels.py", str(pure), str(place / "units"))
-    (made,) = set(place.glob("*.whl")) - {pure}
-    return made
+    (wheel_path,) = set(place.glob("*.whl")) - {pure}
+    return wheel_path
 
 
 @pytest.mark.parametrize("version", MATRIX["PYTHONS"])
@@ -58,11 +58,11 @@ def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_p
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
     before = os.times()
-    done = ask("dump-log", "--print-data-log", str(LOG))
+    result = ask("dump-log", "--print-data-log", str(LOG))
     after = os.times()
     seconds = after.children_user - before.children_user + after.children_system - before.children_system
-    assert "payload:" in done.stdout
-    assert "compiling" not in done.stderr
+    assert "payload:" in result.stdout
+    assert "compiling" not in result.stderr
     assert not [path for path in home.rglob("*") if path.is_file()]
     assert seconds < FIRST_ANSWER_SECONDS  # of CPU time, one thread's: what else runs on the machine does not count
     assert ask("kernels", "status").returncode == 0
@@ -81,6 +81,6 @@ def test_the_pure_wheel_runs_as_plain_python_and_says_so_once(wheel: Path, tmp_p
     subprocess.run(pip, check=True, timeout=600)
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     command = [str(tmp_path / "venv/bin/kafkaframes"), "dump-log", "--print-data-log", str(LOG)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert "payload:" in done.stdout
-    assert done.stderr.count("kafkaframes[compile]") == 1
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert "payload:" in process.stdout
+    assert process.stderr.count("kafkaframes[compile]") == 1

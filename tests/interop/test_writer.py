@@ -42,24 +42,24 @@ def write(path: Path, staging: Path, *, count: int, **options) -> None:
 def test_a_broker_opens_goes_on_and_we_go_on_behind_it(kafka, java, tmp_path, options):
     logs = tmp_path / "node" / "data"
     write(logs, tmp_path / "one", count=500, num_partitions=3, segment_bytes=6000, batch_records=20, **options)
-    expected = brokers.expected_records(logs)
-    assert sum(map(len, expected.values())) == 1000
+    expected_records = brokers.read_expected_records(logs)
+    assert sum(map(len, expected_records.values())) == 1000
     with kafka(logs.parent) as node:
-        seen = read(java, node, appended=APPENDED)
+        cluster = read(java, node, append_count=APPENDED)
         node.stop()
-        said = (logs.parent / "kafka.out").read_text()
-    assert users(seen.records) == expected
-    assert "stray" not in said
-    assert errors_in(said) == []
+        log_text = (logs.parent / "kafka.out").read_text()
+    assert users(cluster.records) == expected_records
+    assert "stray" not in log_text
+    assert errors_in(log_text) == []
     write(logs, tmp_path / "two", count=200, **options)
-    expected = brokers.expected_records(logs)
-    assert sum(map(len, expected.values())) == 1000 + 3 * APPENDED + 400
+    expected_records = brokers.read_expected_records(logs)
+    assert sum(map(len, expected_records.values())) == 1000 + 3 * APPENDED + 400
     with kafka(logs.parent) as node:
-        seen = read(java, node)
+        cluster = read(java, node)
         node.stop()
-        said = (logs.parent / "kafka.out").read_text()
-    assert users(seen.records) == users(expected)
-    assert errors_in(said) == []
+        log_text = (logs.parent / "kafka.out").read_text()
+    assert users(cluster.records) == users(expected_records)
+    assert errors_in(log_text) == []
     check_in_order(logs)
 
 
@@ -96,58 +96,58 @@ def rows() -> list[tuple[int, bytearray | None, bytearray | None]]:
     """Return what is written: keys of every length up to 70, one empty, some null; some values null."""
     choose = random.Random(5)
     keys = [choose.randbytes(length) for length in range(70)]
-    found = []
+    rows = []
     for number in range(ROWS):
         key = None if number % 40 == 7 else bytearray(choose.choice(keys))
-        found.append((number, key, None if number % 31 == 3 else bytearray(b"value %d" % number)))
-    return found
+        rows.append((number, key, None if number % 31 == 3 else bytearray(b"value %d" % number)))
+    return rows
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory) -> Path:
+def spark_log_dir(tmp_path_factory) -> Path:
     """A log directory that Spark wrote: a topic for each codec of each format."""
     path = tmp_path_factory.mktemp("written") / "data"
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-c", textwrap.dedent(WRITE), str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert process.returncode == 0, process.stderr[-3000:]
     return path
 
 
-def partitions_by_key(seen: brokers.Seen, topic: str) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
-    for (name, partition), records in seen.records.items():
+def partitions_by_key(cluster: brokers.Seen, topic: str) -> dict[str, set[int]]:
+    partitions: dict[str, set[int]] = {}
+    for (name, partition), records in cluster.records.items():
         for record in records if name == topic else ():
             if record[3] != "-":
-                found.setdefault(record[3], set()).add(partition)
-    return found
+                partitions.setdefault(record[3], set()).add(partition)
+    return partitions
 
 
 def test_a_broker_serves_what_spark_wrote_and_its_clients_send_each_key_to_the_same_partition(
-    kafka, java, written, tmp_path
+    kafka, java, spark_log_dir, tmp_path
 ):
-    shutil.copytree(written, tmp_path / "data")
+    shutil.copytree(spark_log_dir, tmp_path / "data")
     with kafka(tmp_path) as node:
-        seen = read(java, node)
+        cluster = read(java, node)
         for topic in ("v2-none", "v2-lz4"):  # five partitions, and seven
-            ours = partitions_by_key(seen, topic)
-            sent = java("SendKeys", node.bootstrap, topic, *(key for key in ours if key)).splitlines()
-            theirs = {key: {int(partition)} for key, partition, _ in (line.split("\t") for line in sent)}
+            ours = partitions_by_key(cluster, topic)
+            sent_lines = java("SendKeys", node.bootstrap, topic, *(key for key in ours if key)).splitlines()
+            theirs = {key: {int(partition)} for key, partition, _ in (line.split("\t") for line in sent_lines)}
             assert len(theirs) > 60
             assert theirs == {key: numbers for key, numbers in ours.items() if key}
-        appended = read(java, node, appended=APPENDED)
+        cluster_after = read(java, node, append_count=APPENDED)
         node.stop()
-        said = (tmp_path / "kafka.out").read_text()
-    assert users(seen.records) == users(brokers.expected_records(written))
-    wanted = sorted(
+        log_text = (tmp_path / "kafka.out").read_text()
+    assert users(cluster.records) == users(brokers.read_expected_records(spark_log_dir))
+    expected_rows = sorted(
         (("-" if key is None else key.hex()), ("-" if value is None else value.hex())) for _, key, value in rows()
     )
     for topic, (_, _, partitions) in TOPICS.items():
-        assert seen.topics[topic][1] == partitions
-        records = [one for number in range(partitions) for one in seen.records.get((topic, number), ())]
-        assert sorted((record[3], record[4]) for record in records) == wanted
-    assert {end - begin for begin, end in users(appended.ends).values()} != {0}
-    assert errors_in(said) == []
+        assert cluster.topics[topic][1] == partitions
+        records = [one for number in range(partitions) for one in cluster.records.get((topic, number), ())]
+        assert sorted((record[3], record[4]) for record in records) == expected_rows
+    assert {end - begin for begin, end in users(cluster_after.ends).values()} != {0}
+    assert errors_in(log_text) == []
     for word in ("stray", "Recovering unflushed segment", "rebuilding index"):
-        assert word not in said, word
+        assert word not in log_text, word
     check_in_order(tmp_path / "data")

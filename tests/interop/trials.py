@@ -92,7 +92,7 @@ class Running:
             for line in lines:
                 self._errors.append(line.decode(errors="replace"))
 
-    def said(self, word: str) -> list[str]:
+    def words_after(self, word: str) -> list[str]:
         """Return what was said so far with a word."""
         return [rest for one, rest in list(self._lines) if one == word]
 
@@ -162,34 +162,34 @@ class Served:
 
     def codecs(self, topic: str) -> dict[str, str]:
         """Return the codec of the batch that has each value, from the files."""
-        found = read_records(
+        records = read_records(
             self.directory, topics=[topic], columns=["value", "codec"], control_records=False
         ).read_all()
-        return {row["value"].decode().rstrip("."): row["codec"] for row in found.to_pylist()}
+        return {row["value"].decode().rstrip("."): row["codec"] for row in records.to_pylist()}
 
-    def assigned(self, group: str) -> list[int]:
+    def assignment_sizes(self, group: str) -> list[int]:
         """Return how many partitions each member of a stable group has."""
         with Admin(self.bootstrap) as admin:
             try:
-                found = admin.describe_group(group)
+                description = admin.describe_group(group)
             except BrokerError:  # nobody has joined yet
                 return []
-        return sorted(len(one.assignment) for one in found.members) if found.state == "Stable" else []
+        return sorted(len(one.assignment) for one in description.members) if description.state == "Stable" else []
 
 
 @contextmanager
 def programs(broker: Served, client: Client) -> Iterator[Callable[..., Running]]:
     """Give what starts the client's program; none of them outlives the test."""
-    started: list[Running] = []
+    running_programs: list[Running] = []
 
     def start(*words: object) -> Running:
-        started.append(Running(broker, client, *words))
-        return started[-1]
+        running_programs.append(Running(broker, client, *words))
+        return running_programs[-1]
 
     try:
         yield start
     finally:
-        for one in started:
+        for one in running_programs:
             one.kill()
 
 
@@ -197,16 +197,16 @@ def writes_every_codec(broker: Served, client: Client, start: Callable[..., Runn
     """Each codec is in the log as it was asked for; a group reads all of it."""
     topic = f"codecs-{client.id}"
     broker.create(topic)
-    expected = {}
+    expected_codecs = {}
     for codec in client.codecs:
         writer = start("write", topic, codec, 20, codec, 0).end()
-        written = [f"{codec}-{number}" for number in range(20)]
-        assert sorted(writer.said("acked")) == sorted(written), f"{codec}: {writer.errors()}"
-        expected |= dict.fromkeys(written, codec)
-    assert broker.codecs(topic) == expected
+        written_values = [f"{codec}-{number}" for number in range(20)]
+        assert sorted(writer.words_after("acked")) == sorted(written_values), f"{codec}: {writer.errors()}"
+        expected_codecs |= dict.fromkeys(written_values, codec)
+    assert broker.codecs(topic) == expected_codecs
     reader = start("read", topic, f"{topic}-group")
-    reader.until("all is read", lambda: set(reader.said("read")) >= set(expected))
-    assert Counter(reader.end().said("read")) == Counter(expected.keys())
+    reader.until("all is read", lambda: set(reader.words_after("read")) >= set(expected_codecs))
+    assert Counter(reader.end().words_after("read")) == Counter(expected_codecs.keys())
     return ", ".join(client.codecs)
 
 
@@ -217,26 +217,26 @@ def rebalances(broker: Served, client: Client, start: Callable[..., Running]) ->
     broker.create(topic)
 
     def write(prefix: str) -> set[str]:
-        return set(start("write", topic, prefix, 100, "none", 1).end().said("acked"))
+        return set(start("write", topic, prefix, 100, "none", 1).end().words_after("acked"))
 
     first = start("read", topic, group)
-    first.until("one member has all partitions", lambda: broker.assigned(group) == [4])
-    written = write("alone")
-    first.until("it reads all", lambda: set(first.said("read")) >= written)
+    first.until("one member has all partitions", lambda: broker.assignment_sizes(group) == [4])
+    written_values = write("alone")
+    first.until("it reads all", lambda: set(first.words_after("read")) >= written_values)
     second = start("read", topic, group)
-    second.until("two members share", lambda: broker.assigned(group) == [2, 2])
-    written = write("shared")
-    second.until("both read all", lambda: {*first.said("read"), *second.said("read")} >= written)
+    second.until("two members share", lambda: broker.assignment_sizes(group) == [2, 2])
+    written_values = write("shared")
+    second.until("both read all", lambda: {*first.words_after("read"), *second.words_after("read")} >= written_values)
     second.end()
-    first.until("one has all again", lambda: broker.assigned(group) == [4])
-    written = write("alone-again")
-    first.until("it reads all again", lambda: set(first.said("read")) >= written)
+    first.until("one has all again", lambda: broker.assignment_sizes(group) == [4])
+    written_values = write("alone-again")
+    first.until("it reads all again", lambda: set(first.words_after("read")) >= written_values)
     first.end()
     last = start("read", topic, group)
-    last.until("the third has all", lambda: broker.assigned(group) == [4])
-    written = write("after")
-    last.until("it reads what is new", lambda: set(last.said("read")) >= written)
-    assert set(last.end().said("read")) == written
+    last.until("the third has all", lambda: broker.assignment_sizes(group) == [4])
+    written_values = write("after")
+    last.until("it reads what is new", lambda: set(last.words_after("read")) >= written_values)
+    assert set(last.end().words_after("read")) == written_values
     return "2 members"
 
 
@@ -245,7 +245,9 @@ def has_transactions(broker: Served, client: Client, start: Callable[..., Runnin
     topic = f"transact-{client.id}"
     broker.create(topic)
     start("transact", topic).end()
-    assert sorted(broker.values(topic)) == [f"{kept}-{number}" for kept in ("kept", "kept-too") for number in range(5)]
+    assert sorted(broker.values(topic)) == [
+        f"{prefix}-{number}" for prefix in ("kept", "kept-too") for number in range(5)
+    ]
     with_aborted = scan_topic(broker.bootstrap, topic, isolation="read_uncommitted").select("value").to_arrow()
     assert with_aborted.num_rows == 15
     return "committed, aborted"
@@ -253,9 +255,9 @@ def has_transactions(broker: Served, client: Client, start: Callable[..., Runnin
 
 def administers(broker: Served, client: Client, start: Callable[..., Running]) -> str:
     """A topic is made, described and deleted."""
-    ended = start("admin", f"admin-{client.id}").end()
-    assert ended.said("partitions") == ["3"]
-    assert ended.said("there") == ["false"]
+    outcome = start("admin", f"admin-{client.id}").end()
+    assert outcome.words_after("partitions") == ["3"]
+    assert outcome.words_after("there") == ["false"]
     return "create, describe, delete"
 
 
@@ -266,18 +268,22 @@ def lives_through_kills(broker: Served, client: Client, start: Callable[..., Run
     reader = start("read", topic, f"{topic}-group")
     writer = start("write", topic, "record", WRITTEN, "none", 3)
     for count in KILLED_AT:
-        writer.until(f"{count} are acknowledged", lambda count=count: len(writer.said("acked")) >= count)
+        writer.until(f"{count} are acknowledged", lambda count=count: len(writer.words_after("acked")) >= count)
         broker.crash()
-    acked = writer.end().said("acked")
-    assert len(acked) == len(set(acked)) > KILLED_AT[-1] + 100, "it goes on after the last kill"
-    found = Counter(broker.values(topic))
-    assert [one for one in acked if not found[one]] == []
-    twice = sum(count - 1 for count in found.values())
+    acknowledged_values = writer.end().words_after("acked")
+    assert len(acknowledged_values) == len(set(acknowledged_values)) > KILLED_AT[-1] + 100, (
+        "it goes on after the last kill"
+    )
+    stored_counts = Counter(broker.values(topic))
+    assert [one for one in acknowledged_values if not stored_counts[one]] == []
+    twice = sum(count - 1 for count in stored_counts.values())
     if client.is_idempotent:
         assert twice == 0
-    reader.until("all that is acknowledged is read", lambda: set(reader.said("read")) >= set(acked))
+    reader.until(
+        "all that is acknowledged is read", lambda: set(reader.words_after("read")) >= set(acknowledged_values)
+    )
     reader.end()
-    return f"{len(acked):,} acknowledged, each there" + (" once" if not twice else f", {twice} twice")
+    return f"{len(acknowledged_values):,} acknowledged, each there" + (" once" if not twice else f", {twice} twice")
 
 
 Trial = Callable[[Served, Client, Callable[..., Running]], str]

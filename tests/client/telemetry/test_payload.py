@@ -97,7 +97,7 @@ def test_no_metrics_are_no_bytes():
 
 
 @pytest.mark.parametrize(
-    ("group", "name", "expected"),
+    ("group", "name", "expected_name"),
     [  # standard metrics of KIP-714
         ("producer-metrics", "connection-creation-total", "producer.connection.creation.total"),
         ("producer-node-metrics", "request-latency-avg", "producer.node.request.latency.avg"),
@@ -106,8 +106,8 @@ def test_no_metrics_are_no_bytes():
         ("consumer-fetch-manager-metrics", "fetch-latency-max", "consumer.fetch.manager.fetch.latency.max"),
     ],
 )
-def test_names_are_those_of_java(group, name, expected):
-    assert full_name(group, name) == f"org.apache.kafka.{expected}"
+def test_names_are_those_of_java(group, name, expected_name):
+    assert full_name(group, name) == f"org.apache.kafka.{expected_name}"
 
 
 def test_totals_are_sums_and_others_gauges_with_units_and_labels():
@@ -134,9 +134,9 @@ def test_totals_are_sums_and_others_gauges_with_units_and_labels():
 
 def test_an_average_of_no_values_is_omitted():
     payload = build(make_builder(make_metrics()))
-    parsed = metrics_of(payload)
-    assert "org.apache.kafka.producer.request.size.avg" not in parsed
-    points = [point for metric in parsed.values() for point in (*metric.sum.data_points, *metric.gauge.data_points)]
+    metrics = metrics_of(payload)
+    assert "org.apache.kafka.producer.request.size.avg" not in metrics
+    points = [point for metric in metrics.values() for point in (*metric.sum.data_points, *metric.gauge.data_points)]
     assert points
     assert not any(math.isnan(point.as_double) for point in points)
 

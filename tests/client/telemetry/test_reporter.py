@@ -38,17 +38,17 @@ GET, PUSH = "GetTelemetrySubscriptions", "PushTelemetry"
 
 
 @pytest.fixture(scope="module")
-def subscribed_broker():
+def broker_with_subscription():
     with Broker() as broker:
         broker.create_topic("t", 2)
         yield broker
 
 
 @pytest.fixture
-def broker(subscribed_broker):
-    subscribe(subscribed_broker, metrics="*", **{"interval.ms": "100"})
-    yield subscribed_broker
-    subscribed_broker.clear_faults()
+def broker(broker_with_subscription):
+    subscribe(broker_with_subscription, metrics="*", **{"interval.ms": "100"})
+    yield broker_with_subscription
+    broker_with_subscription.clear_faults()
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def requests(broker, api, client_id):
     return broker.journal.requests(api, client_id=client_id, where=lambda entry: entry.answer is not None)
 
 
-def accepted(broker, client_id):
+def accepted_pushes(broker, client_id):
     return [entry.body for entry in requests(broker, PUSH, client_id) if not entry.answer.error_code]
 
 
@@ -137,14 +137,14 @@ ASYNC_CLIENTS = {
 
 
 def check_pushes(broker, client_id, prefix, options, instance_id):
-    bodies = accepted(broker, client_id)
+    bodies = accepted_pushes(broker, client_id)
     assert [body.terminating for body in bodies] == [False] * (len(bodies) - 1) + [True]
     assert {body.client_instance_id for body in bodies} == {instance_id}
     metrics, labels = metrics_of(bodies[0])
     assert f"{prefix}.connection.creation.total" in metrics
     assert {name.startswith(f"{prefix}.") for name in metrics} == {True}
-    expected = {name: value for name, value in options.items() if value and name != "auto_offset_reset"}
-    assert {name: value for name, value in labels.items() if name != "group_member_id"} == expected
+    expected_labels = {name: value for name, value in options.items() if value and name != "auto_offset_reset"}
+    assert {name: value for name, value in labels.items() if name != "group_member_id"} == expected_labels
     assert ("group_member_id" in labels) == ("group_id" in options)
     for entry in requests(broker, PUSH, client_id):
         assert entry.body.compression_type == 4  # the broker prefers zstd
@@ -159,7 +159,7 @@ def test_a_client_pushes_its_metrics_and_pushes_a_last_time_when_it_is_closed(br
         use(client, "t")
         instance_id = client.client_instance_id(30_000)
         assert isinstance(instance_id, UUID)
-        wait_for(lambda: accepted(broker, client_id))
+        wait_for(lambda: accepted_pushes(broker, client_id))
         assert client.client_instance_id() == instance_id
     check_pushes(broker, client_id, prefix, options, instance_id)
 
@@ -175,7 +175,7 @@ def test_an_asyncio_client_does_the_same(broker, client_id, prefix):
         async with kind(broker.bootstrap_servers, **settings) as client:
             await use(client, "t")
             instance_id = await client.client_instance_id(30_000)
-            await asyncio.to_thread(wait_for, lambda: accepted(broker, client_id))
+            await asyncio.to_thread(wait_for, lambda: accepted_pushes(broker, client_id))
         return instance_id
 
     check_pushes(broker, client_id, prefix, options, asyncio.run(run()))
@@ -185,9 +185,9 @@ def test_all_pushes_together_have_the_totals_of_the_client(broker, client_id):
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         for count in range(1, 4):
             producer.send("t", b"v", partition=0).result(PATIENCE_S)
-            wait_for(lambda count=count: len(accepted(broker, client_id)) >= count)
-        wait_for(lambda: total(accepted(broker, client_id), "producer.record.send.total") == 3)
-    assert total(accepted(broker, client_id), "producer.record.send.total") == 3
+            wait_for(lambda count=count: len(accepted_pushes(broker, client_id)) >= count)
+        wait_for(lambda: total(accepted_pushes(broker, client_id), "producer.record.send.total") == 3)
+    assert total(accepted_pushes(broker, client_id), "producer.record.send.total") == 3
 
 
 def test_records_of_an_iteration_are_in_the_push(broker, client_id):
@@ -196,7 +196,9 @@ def test_records_of_an_iteration_are_in_the_push(broker, client_id):
         consumer.assign({("t", 0): 0})
         for _ in zip(range(3), consumer, strict=False):
             pass
-        wait_for(lambda: total(accepted(broker, client_id), "consumer.fetch.manager.records.consumed.total") >= 3)
+        wait_for(
+            lambda: total(accepted_pushes(broker, client_id), "consumer.fetch.manager.records.consumed.total") >= 3
+        )
 
 
 # -------------------------------------------------------------------------------------------- clients that push none
@@ -214,7 +216,7 @@ def test_a_client_with_javas_property_pushes(broker, client_id):
     settings = {"bootstrap.servers": broker.bootstrap_servers, "client.id": client_id, "enable.metrics.push": "true"}
     with Admin(settings) as admin:
         admin.list_topics()
-        wait_for(lambda: accepted(broker, client_id))
+        wait_for(lambda: accepted_pushes(broker, client_id))
 
 
 def test_a_broker_without_subscriptions_gets_no_request_and_causes_no_log(client_id, caplog):
@@ -277,9 +279,9 @@ def test_a_changed_subscription_takes_effect_and_ordinary_pushes_log_nothing(bro
     caplog.set_level(logging.INFO)
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
-        wait_for(lambda: accepted(broker, client_id))
+        wait_for(lambda: accepted_pushes(broker, client_id))
         subscribe(broker, metrics="org.apache.kafka.producer.record.send.total")
-        wait_for(lambda: set(metrics_of(accepted(broker, client_id)[-1])[0]) == {"producer.record.send.total"})
+        wait_for(lambda: set(metrics_of(accepted_pushes(broker, client_id)[-1])[0]) == {"producer.record.send.total"})
     codes = Counter(entry.answer.error_code for entry in requests(broker, PUSH, client_id))
     assert codes.keys() <= {0, 117}
     assert codes[117] == 1
@@ -299,7 +301,7 @@ def test_a_subscription_of_no_metric_that_exists_is_no_error(broker, client_id, 
     subscribe(broker, metrics="org.apache.kafka.streams.")
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
-        body = wait_for(lambda: accepted(broker, client_id))[0]
+        body = wait_for(lambda: accepted_pushes(broker, client_id))[0]
     assert body.metrics is not None  # null ends the connection
     assert decompress(body.compression_type, body.metrics, magic=2).data == b""
     assert len({entry.connection for entry in requests(broker, PUSH, client_id)}) == 1
@@ -314,7 +316,7 @@ def test_a_subscription_without_metrics_is_read_again(broker, client_id):
         wait_for(lambda: len(requests(broker, GET, client_id)) >= 2)
         assert not broker.journal.requests(PUSH, client_id=client_id)
         subscribe(broker, metrics="*")
-        wait_for(lambda: accepted(broker, client_id))
+        wait_for(lambda: accepted_pushes(broker, client_id))
     identities = {entry.body.client_instance_id for entry in requests(broker, GET, client_id)[1:]}
     assert len(identities) == 1
 
@@ -323,7 +325,7 @@ def test_a_codec_that_the_broker_rejects_is_replaced(broker, client_id):
     broker.on(PUSH, client_id=client_id).times(1).error("UNSUPPORTED_COMPRESSION_TYPE")
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
-        body = wait_for(lambda: accepted(broker, client_id))[0]
+        body = wait_for(lambda: accepted_pushes(broker, client_id))[0]
     assert body.compression_type == 3  # lz4, the broker's second choice
     assert metrics_of(body)[0]
 
@@ -332,7 +334,7 @@ def test_a_payload_that_is_too_large_becomes_smaller(broker, client_id, caplog):
     broker.on(PUSH, client_id=client_id).times(2).error("TELEMETRY_TOO_LARGE")
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
-        wait_for(lambda: accepted(broker, client_id))
+        wait_for(lambda: accepted_pushes(broker, client_id))
     entries = requests(broker, PUSH, client_id)[:3]
     first, second, third = (len(decompress(4, entry.body.metrics, magic=2).data) for entry in entries)
     assert first / 2 >= second
@@ -349,8 +351,8 @@ def test_a_slow_plugin_delays_neither_records_nor_closing(broker, client_id):
         producer.send("t", b"1").result(PATIENCE_S)
         wait_for(lambda: broker.journal.requests(PUSH, client_id=client_id))
         producer.send("t", b"2").result(PATIENCE_S)
-        started = time.monotonic()
-    assert time.monotonic() - started < 20
+        start_time = time.monotonic()
+    assert time.monotonic() - start_time < 20
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 50])
@@ -359,9 +361,9 @@ def test_a_consumer_is_closed_in_its_own_time(broker, client_id, timeout_ms):
     consumer = Consumer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True)
     consumer.assign([("t", 0)])
     wait_for(lambda: broker.journal.requests(PUSH, client_id=client_id))
-    started = time.monotonic()
+    start_time = time.monotonic()
     consumer.close(timeout_ms=timeout_ms)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - start_time < 20
 
 
 def test_a_client_that_is_closed_at_once_needs_no_push(broker, client_id):
@@ -370,7 +372,7 @@ def test_a_client_that_is_closed_at_once_needs_no_push(broker, client_id):
         consumer = Consumer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True)
         consumer.assign([TopicPartition("t", 0)])
         consumer.close()
-    bodies = accepted(broker, client_id)
+    bodies = accepted_pushes(broker, client_id)
     assert all(body.terminating for body in bodies)
 
 
@@ -379,7 +381,7 @@ def test_a_short_lived_client_pushes_once(broker, client_id):
     with Producer(broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
         producer.client_instance_id(30_000)
-    [body] = accepted(broker, client_id)
+    [body] = accepted_pushes(broker, client_id)
     assert body.terminating
     assert metrics_of(body)[0]["producer.record.send.total"].sum.data_points[0].as_double == 1
 
@@ -389,12 +391,12 @@ def test_a_lost_connection_is_replaced_and_no_count_is_lost(broker, client_id):
         broker.bootstrap_servers, client_id=client_id, enable_metrics_push=True, reconnect_backoff_ms=1
     ) as producer:
         producer.send("t", b"1").result(PATIENCE_S)
-        wait_for(lambda: accepted(broker, client_id))
+        wait_for(lambda: accepted_pushes(broker, client_id))
         with broker.on(PUSH, client_id=client_id).times(1).close():
             producer.send("t", b"2").result(PATIENCE_S)
-        count = len(accepted(broker, client_id))
-        wait_for(lambda: len(accepted(broker, client_id)) > count)
-        wait_for(lambda: total(accepted(broker, client_id), "producer.record.send.total") == 2)
+        count = len(accepted_pushes(broker, client_id))
+        wait_for(lambda: len(accepted_pushes(broker, client_id)) > count)
+        wait_for(lambda: total(accepted_pushes(broker, client_id), "producer.record.send.total") == 2)
 
 
 def test_telemetry_follows_the_client_to_another_node(client_id):
@@ -406,14 +408,14 @@ def test_telemetry_follows_the_client_to_another_node(client_id):
         ) as producer:
             for partition in range(3):
                 producer.send("t", b"1", partition=partition).result(PATIENCE_S)
-            wait_for(lambda: accepted(broker, client_id))
+            wait_for(lambda: accepted_pushes(broker, client_id))
             instance_id = producer.client_instance_id()
             for node_id in list(broker.call(lambda state: list(state.nodes.by_id)))[:2]:
                 broker.stop_node(node_id)
             producer.send("t", b"2").result(PATIENCE_S)
-            count = len(accepted(broker, client_id))
-            wait_for(lambda: len(accepted(broker, client_id)) > count)
-        assert {body.client_instance_id for body in accepted(broker, client_id)} == {instance_id}
+            count = len(accepted_pushes(broker, client_id))
+            wait_for(lambda: len(accepted_pushes(broker, client_id)) > count)
+        assert {body.client_instance_id for body in accepted_pushes(broker, client_id)} == {instance_id}
 
 
 def test_an_error_inside_the_telemetry_does_not_reach_the_application(broker, client_id, caplog):

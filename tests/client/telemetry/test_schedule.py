@@ -41,7 +41,7 @@ def make_schedule(jitter=1.0):
     return TelemetrySchedule(lambda low, high: jitter)
 
 
-def subscribed(jitter=1.0, **fields):
+def make_subscribed_schedule(jitter=1.0, **fields):
     schedule = make_schedule(jitter)
     schedule.handle_subscription(subscription(**fields), 100.0)
     return schedule
@@ -63,25 +63,25 @@ def test_the_jitter_is_between_half_and_one_and_a_half_intervals():
 
 
 def test_later_pushes_follow_after_whole_intervals():
-    schedule = subscribed(0.5)
+    schedule = make_subscribed_schedule(0.5)
     assert schedule.handle_push(response(), 10, Codec.ZSTD, 105.0)
     assert (schedule.due_s, schedule.needs_subscription) == (115.0, False)
 
 
 def test_a_subscription_without_metrics_is_read_again_after_an_interval():
-    schedule = subscribed(requested_metrics=[])
+    schedule = make_subscribed_schedule(requested_metrics=[])
     assert (schedule.due_s, schedule.needs_subscription, schedule.can_push) == (110.0, True, False)
     assert schedule.client_instance_id == INSTANCE
 
 
 @pytest.mark.parametrize("interval_ms", [0, -1])
 def test_an_invalid_interval_is_five_minutes(interval_ms):
-    assert subscribed(push_interval_ms=interval_ms).due_s == 400.0
+    assert make_subscribed_schedule(push_interval_ms=interval_ms).due_s == 400.0
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE])
 def test_an_old_subscription_is_read_again_at_once_and_its_push_is_not_too_early_for_the_broker(code):
-    schedule = subscribed(0.5)
+    schedule = make_subscribed_schedule(0.5)
     assert not schedule.handle_push(response(code), 10, Codec.ZSTD, 105.0)
     assert (schedule.due_s, schedule.needs_subscription) == (105.0, True)
     assert schedule.client_instance_id == INSTANCE
@@ -91,7 +91,7 @@ def test_an_old_subscription_is_read_again_at_once_and_its_push_is_not_too_early
 
 @pytest.mark.parametrize("code", [ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED])
 def test_other_errors_of_a_push_wait_for_an_interval(code):
-    schedule = subscribed()
+    schedule = make_subscribed_schedule()
     assert not schedule.handle_push(response(code), 10, Codec.ZSTD, 110.0)
     assert (schedule.due_s, schedule.needs_subscription, schedule.disabling_error) == (120.0, True, None)
 
@@ -126,50 +126,50 @@ def test_errors_that_a_repetition_does_not_change_disable_telemetry(code):
     schedule = make_schedule()
     schedule.handle_subscription(subscription(error_code=code), 100.0)
     assert schedule.disabling_error == code
-    pushing = subscribed()
+    pushing = make_subscribed_schedule()
     assert not pushing.handle_push(response(code), 10, Codec.ZSTD, 110.0)
     assert (pushing.disabling_error, pushing.can_push) == (code, False)
 
 
 def test_a_subscription_without_an_id_disables_telemetry():
-    assert subscribed(client_instance_id=NIL).disabling_error == ErrorCode.INVALID_REQUEST
+    assert make_subscribed_schedule(client_instance_id=NIL).disabling_error == ErrorCode.INVALID_REQUEST
 
 
 def test_a_request_without_a_response_is_repeated_after_an_interval():
     schedule = make_schedule()
     schedule.handle_failure(100.0)
     assert (schedule.due_s, schedule.needs_subscription) == (400.0, True)
-    schedule = subscribed()
+    schedule = make_subscribed_schedule()
     schedule.handle_failure(110.0)
     assert (schedule.due_s, schedule.needs_subscription) == (120.0, True)
 
 
 def test_throttling_delays_the_next_request():
-    schedule = subscribed(throttle_time_ms=60_000)
+    schedule = make_subscribed_schedule(throttle_time_ms=60_000)
     assert schedule.due_s == 160.0
     schedule.handle_push(response(throttle_time_ms=30_000), 10, Codec.ZSTD, 160.0)
     assert schedule.due_s == 190.0
 
 
 @pytest.mark.parametrize(
-    ("accepted", "codec"),
+    ("accepted_codecs", "codec"),
     [([4, 3, 1, 2], Codec.ZSTD), ([9, 1], Codec.GZIP), ([0], Codec.NONE), ([], Codec.NONE), ([9, -1], Codec.NONE)],
 )
-def test_the_codec_is_the_first_that_both_sides_have(accepted, codec):
-    assert subscribed(accepted_compression_types=accepted).codec == codec
+def test_the_codec_is_the_first_that_both_sides_have(accepted_codecs, codec):
+    assert make_subscribed_schedule(accepted_compression_types=accepted_codecs).codec == codec
 
 
 def test_a_rejected_codec_is_not_used_again():
-    schedule = subscribed()
+    schedule = make_subscribed_schedule()
     schedule.handle_push(response(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), 10, Codec.ZSTD, 110.0)
     schedule.handle_subscription(subscription(), 110.0)
     assert schedule.codec == Codec.LZ4
 
 
 def test_a_payload_is_limited_by_the_broker_and_halved_when_it_is_rejected():
-    assert subscribed(telemetry_max_bytes=0).max_payload_bytes == MAX_PAYLOAD_BYTES
-    assert subscribed(telemetry_max_bytes=2**31 - 1).max_payload_bytes == MAX_PAYLOAD_BYTES
-    schedule = subscribed()
+    assert make_subscribed_schedule(telemetry_max_bytes=0).max_payload_bytes == MAX_PAYLOAD_BYTES
+    assert make_subscribed_schedule(telemetry_max_bytes=2**31 - 1).max_payload_bytes == MAX_PAYLOAD_BYTES
+    schedule = make_subscribed_schedule()
     assert schedule.max_payload_bytes == 1_000
     schedule.handle_push(response(ErrorCode.TELEMETRY_TOO_LARGE), 900, Codec.ZSTD, 110.0)
     schedule.handle_subscription(subscription(), 120.0)

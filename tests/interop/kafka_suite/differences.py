@@ -94,11 +94,11 @@ def difference_of(result: Result) -> Difference | None:
 
 def classify(results: Iterable[Result]) -> list[Result]:
     """Return results with the status ``looks inside Kafka`` where a reason says so."""
-    classified = []
+    classified_results = []
     for result in results:
         difference = difference_of(result) if result.status == FAILED else None
         is_inside = difference is not None and difference.is_inside
-        classified.append(
+        classified_results.append(
             Result(result.suite, result.test, INSIDE_KAFKA if is_inside else result.status, result.message)
         )
-    return classified
+    return classified_results

@@ -33,8 +33,10 @@ def values(prefix: str, count: int, pause_ms: int) -> Iterator[str]:
 class Librdkafka:
     """confluent-kafka."""
 
-    def settings(self, **given: object) -> dict[str, object]:
-        return {"bootstrap.servers": SERVERS} | {name.replace("_", "."): value for name, value in given.items()}
+    def settings(self, **named_settings: object) -> dict[str, object]:
+        return {"bootstrap.servers": SERVERS} | {
+            name.replace("_", "."): value for name, value in named_settings.items()
+        }
 
     def write(self, topic: str, prefix: str, count: int, codec: str, pause_ms: int) -> None:
         from confluent_kafka import Producer
@@ -142,8 +144,8 @@ class KafkaPython:
 class AioKafka:
     """aiokafka."""
 
-    def write(self, *given: object) -> None:
-        asyncio.run(self._write(*given))
+    def write(self, *arguments: object) -> None:
+        asyncio.run(self._write(*arguments))
 
     async def _write(self, topic: str, prefix: str, count: int, codec: str, pause_ms: int) -> None:
         from aiokafka import AIOKafkaProducer
@@ -164,8 +166,8 @@ class AioKafka:
             await asyncio.wait(waiting)
             await asyncio.sleep(0)
 
-    def read(self, *given: object) -> None:
-        asyncio.run(self._read(*given))
+    def read(self, *arguments: object) -> None:
+        asyncio.run(self._read(*arguments))
 
     async def _read(self, topic: str, group: str) -> None:
         from aiokafka import AIOKafkaConsumer
@@ -177,8 +179,8 @@ class AioKafka:
                     for record in records:
                         say("read", record.value.decode())
 
-    def transact(self, *given: object) -> None:
-        asyncio.run(self._transact(*given))
+    def transact(self, *arguments: object) -> None:
+        asyncio.run(self._transact(*arguments))
 
     async def _transact(self, topic: str) -> None:
         from aiokafka import AIOKafkaProducer
@@ -190,8 +192,8 @@ class AioKafka:
                     await producer.send_and_wait(topic, value.encode())
                 await (producer.abort_transaction if prefix == "gone" else producer.commit_transaction)()
 
-    def admin(self, *given: object) -> None:
-        asyncio.run(self._admin(*given))
+    def admin(self, *arguments: object) -> None:
+        asyncio.run(self._admin(*arguments))
 
     async def _admin(self, topic: str) -> None:
         from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -243,8 +245,8 @@ class QuixStreams:
 class FastStream:
     """faststream on aiokafka: a broker that publishes, an application with a subscriber."""
 
-    def write(self, *given: object) -> None:
-        asyncio.run(self._write(*given))
+    def write(self, *arguments: object) -> None:
+        asyncio.run(self._write(*arguments))
 
     async def _write(self, topic: str, prefix: str, count: int, codec: str, pause_ms: int) -> None:
         from faststream.kafka import KafkaBroker

@@ -15,11 +15,11 @@ for number in range(10):
     producer.send(topic, b"value-%d" % number).get(20)
 producer.close()
 consumer = kafka.KafkaConsumer(topic, group_id=topic + "-group", auto_offset_reset="earliest", **settings)
-found = []
+values = []
 deadline = time.monotonic() + 30
-while len(found) < 10 and time.monotonic() < deadline:
+while len(values) < 10 and time.monotonic() < deadline:
     for records in consumer.poll(200).values():
-        found += [record.value.decode() for record in records]
+        values += [record.value.decode() for record in records]
 consumer.commit()
 consumer.close()
-print(json.dumps(sorted(found)))
+print(json.dumps(sorted(values)))

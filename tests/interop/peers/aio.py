@@ -78,14 +78,14 @@ class Producer(interface.Producer):
         future = _run(self._producer.send(topic, value, **fields))
         if on_delivery:
 
-            def call_back(done: asyncio.Future[Any]) -> None:
-                error = done.exception()
-                _CALLBACKS.submit(on_delivery, error, None if error else _sent(done.result()))
+            def call_back(future: asyncio.Future[Any]) -> None:
+                error = future.exception()
+                _CALLBACKS.submit(on_delivery, error, None if error else _to_sent(future.result()))
 
             _LOOP.call_soon_threadsafe(future.add_done_callback, call_back)
 
         async def wait() -> Sent:
-            return _sent(await future)
+            return _to_sent(await future)
 
         return Delivery(lambda: _run(wait()), future.done)
 
@@ -105,14 +105,14 @@ class Producer(interface.Producer):
         _run(self._producer.abort_transaction())
 
     def send_offsets(self, offsets, group):
-        committed = {_partition(key): offset for key, offset in offsets.items()}
-        _run(self._producer.send_offsets_to_transaction(committed, group))
+        offsets_by_partition = {_partition(key): offset for key, offset in offsets.items()}
+        _run(self._producer.send_offsets_to_transaction(offsets_by_partition, group))
 
     def close(self):
         _run(self._producer.stop())
 
 
-def _sent(metadata: Any) -> Sent:
+def _to_sent(metadata: Any) -> Sent:
     if metadata is None:
         return Sent("", -1, -1, -1)
     return Sent(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
@@ -124,13 +124,13 @@ class _Listener(aiokafka.ConsumerRebalanceListener):
     def __init__(self, on_assign: Callback | None, on_revoke: Callback | None) -> None:
         self._on_assign, self._on_revoke = on_assign, on_revoke
 
-    def on_partitions_assigned(self, assigned):
+    def on_partitions_assigned(self, partitions):
         if self._on_assign:
-            self._on_assign(sorted(map(tuple, assigned)))
+            self._on_assign(sorted(map(tuple, partitions)))
 
-    def on_partitions_revoked(self, revoked):
-        if self._on_revoke and revoked:
-            self._on_revoke(sorted(map(tuple, revoked)))
+    def on_partitions_revoked(self, partitions):
+        if self._on_revoke and partitions:
+            self._on_revoke(sorted(map(tuple, partitions)))
 
 
 class Consumer(interface.Consumer):
@@ -152,8 +152,8 @@ class Consumer(interface.Consumer):
         _call(self._consumer.unsubscribe)
 
     def poll(self, timeout_s=interface.POLL_S, max_records=None):
-        polled = _run(self._consumer.getmany(timeout_ms=round(timeout_s * 1000), max_records=max_records))
-        return [Record.of(record) for records in polled.values() for record in records]
+        batches = _run(self._consumer.getmany(timeout_ms=round(timeout_s * 1000), max_records=max_records))
+        return [Record.of(record) for records in batches.values() for record in records]
 
     def iterate(self) -> Iterator[Record]:
         while True:
@@ -185,7 +185,7 @@ class Consumer(interface.Consumer):
             offsets = {_partition(key): value for key, value in offsets.items()}
         _run(self._consumer.commit(offsets))
 
-    def committed(self, partition):
+    def committed_offset(self, partition):
         """Return the offset; aiokafka drops the metadata."""
         offset = _run(self._consumer.committed(_partition(partition)))
         return None if offset is None else (offset, "")
@@ -258,12 +258,12 @@ class Admin(interface.Admin):
 
     def group_state(self, group):
         (answer,) = _run(self._admin.describe_consumer_groups([group]))
-        described = answer.to_object()["groups"][0]
-        return described["state"], len(described["members"])
+        description = answer.to_object()["groups"][0]
+        return description["state"], len(description["members"])
 
     def group_offsets(self, group):
         answer = _run(self._admin.list_consumer_group_offsets(group))
-        return {tuple(key): committed.offset for key, committed in answer.items()}
+        return {tuple(key): entry.offset for key, entry in answer.items()}
 
     def alter_group_offset(self, group, partition, offset):
         raise Cannot("the admin client has no such call")

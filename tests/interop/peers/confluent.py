@@ -25,10 +25,10 @@ _GROUP = "group-of-a-consumer-that-needs-none"
 def _translate(servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     if absent := _WITHOUT & set(settings):
         raise Cannot(f"no setting {', '.join(sorted(absent))}")
-    named = {_NAMES.get(name, name.replace("_", ".")): value for name, value in settings.items()}
-    if named.get("auto.offset.reset") == "none":
-        named["auto.offset.reset"] = "error"
-    return {"bootstrap.servers": servers, "log_level": 0} | named
+    named_settings = {_NAMES.get(name, name.replace("_", ".")): value for name, value in settings.items()}
+    if named_settings.get("auto.offset.reset") == "none":
+        named_settings["auto.offset.reset"] = "error"
+    return {"bootstrap.servers": servers, "log_level": 0} | named_settings
 
 
 class Producer(interface.Producer):
@@ -191,10 +191,10 @@ class Consumer(interface.Consumer):
         if failures:
             raise ck.KafkaException(failures[0])
 
-    def committed(self, partition):
+    def committed_offset(self, partition):
         self._require_group()
-        (committed,) = self._consumer.committed([ck.TopicPartition(*partition)], timeout=_TIMEOUT_S)
-        return None if committed.offset < 0 else (committed.offset, committed.metadata or "")
+        (entry,) = self._consumer.committed([ck.TopicPartition(*partition)], timeout=_TIMEOUT_S)
+        return None if entry.offset < 0 else (entry.offset, entry.metadata or "")
 
     def beginning_offset(self, partition):
         return self._consumer.get_watermark_offsets(ck.TopicPartition(*partition), timeout=_TIMEOUT_S)[0]
@@ -260,8 +260,8 @@ class Admin(interface.Admin):
         return [group.group_id for group in self._admin.list_consumer_groups().result(_TIMEOUT_S).valid]
 
     def group_state(self, group):
-        described = self._admin.describe_consumer_groups([group])[group].result(_TIMEOUT_S)
-        return described.state.name.title().replace("_", ""), len(described.members)
+        description = self._admin.describe_consumer_groups([group])[group].result(_TIMEOUT_S)
+        return description.state.name.title().replace("_", ""), len(description.members)
 
     def group_offsets(self, group):
         request = ck.ConsumerGroupTopicPartitions(group)

@@ -228,9 +228,9 @@ def a_paused_partition_returns_nothing_until_it_is_resumed(stage: Stage, client:
         first: list[Record] = []
         wait_for(lambda: first.extend(consumer.poll(1, max_records=2 - len(first))) or len(first) == 2)
         consumer.pause((topic, 0))
-        paused = consumer.poll(0.5)
+        paused_records = consumer.poll(0.5)
         consumer.resume((topic, 0))
-        return offsets_of(first), paused, offsets_of(consumer.read(8))
+        return offsets_of(first), paused_records, offsets_of(consumer.read(8))
 
 
 @next_to_peers(sees=[0, 4], confluent="unknown (-1001) before the first record")
@@ -388,7 +388,7 @@ def commit_without_a_group_is_refused(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(**EARLIEST) as consumer:
         consumer.assign([(topic, 0)])
-        calls = (lambda: consumer.commit({(topic, 0): 1}), lambda: consumer.committed((topic, 0)))
+        calls = (lambda: consumer.commit({(topic, 0): 1}), lambda: consumer.committed_offset((topic, 0)))
         return [attempt(client, call) for call in calls]
 
 
@@ -398,14 +398,14 @@ def committed_offsets_keep_their_metadata(stage: Stage, client: Client) -> Any:
     with client.consumer(group_id=stage.name(), enable_auto_commit=False) as consumer:
         consumer.assign([(topic, 0)])
         consumer.commit({(topic, 0): (5, "größe")})
-        return consumer.committed((topic, 0))
+        return consumer.committed_offset((topic, 0))
 
 
 @next_to_peers(sees=None)
 def a_partition_without_a_committed_offset_is_not_in_the_result(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(group_id=stage.name(), enable_auto_commit=False) as consumer:
-        return consumer.committed((topic, 0))
+        return consumer.committed_offset((topic, 0))
 
 
 @next_to_peers(sees=[50_000])

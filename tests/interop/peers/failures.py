@@ -116,7 +116,7 @@ def a_refused_commit_is_an_error(stage: Stage, client: Client) -> Any:
         kind = attempt(client, lambda: consumer.commit({(topic, 0): 1}))
         stage.remove_fault(fault)
         consumer.commit({(topic, 0): 2})
-        return kind, (consumer.committed((topic, 0)) or (None,))[0]
+        return kind, (consumer.committed_offset((topic, 0)) or (None,))[0]
 
 
 @next_to_peers(sees=[3, 3, 3])
@@ -128,7 +128,7 @@ def a_commit_is_repeated_while_the_coordinator_moves(stage: Stage, client: Clien
             consumer.assign([(topic, 0)])
             stage.fault("OffsetCommit", "error", code, times=2)
             consumer.commit({(topic, 0): 3})
-            offsets.append((consumer.committed((topic, 0)) or (None,))[0])
+            offsets.append((consumer.committed_offset((topic, 0)) or (None,))[0])
     return offsets
 
 
@@ -137,7 +137,7 @@ def committed_offsets_are_asked_for_again_while_the_coordinator_loads(stage: Sta
     topic = stage.topic(records=10)
     with client.consumer(group_id=topic, enable_auto_commit=False) as consumer:
         stage.fault("OffsetFetch", "error", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
-        return consumer.committed((topic, 0))
+        return consumer.committed_offset((topic, 0))
 
 
 @next_to_peers(sees="GROUP_AUTHORIZATION_FAILED")
@@ -213,18 +213,18 @@ def a_throttled_producer_still_sends_everything(stage: Stage, client: Client) ->
 
 @next_to_peers(sees=1)
 def a_second_bootstrap_server_is_used_if_the_first_is_away(stage: Stage, client: Client) -> Any:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        both = type(client)(f"127.0.0.1:{reserved.getsockname()[1]},{client.servers}")
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        both = type(client)(f"127.0.0.1:{free_socket.getsockname()[1]},{client.servers}")
         with both.admin() as admin:
             return admin.broker_count()
 
 
 @next_to_peers(sees="no broker", kafka_python="KafkaTimeoutError")
 def no_broker_is_an_error_of_each_admin_call(stage: Stage, client: Client) -> Any:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        alone = type(client)(f"127.0.0.1:{reserved.getsockname()[1]}")
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        alone = type(client)(f"127.0.0.1:{free_socket.getsockname()[1]}")
 
         def list_topics() -> None:
             with alone.admin() as admin:

@@ -113,7 +113,7 @@ def commit_without_offsets_commits_the_positions(stage: Stage, client: Client) -
         member.subscribe([topic])
         member.read(12)
         member.commit()
-        return [(member.committed((topic, number)) or (None,))[0] for number in range(3)]
+        return [(member.committed_offset((topic, number)) or (None,))[0] for number in range(3)]
 
 
 @next_to_peers(sees=[2, None, None])
@@ -123,7 +123,7 @@ def commit_of_one_partition_leaves_the_others(stage: Stage, client: Client) -> A
         member.subscribe([topic])
         member.read(12)
         member.commit({(topic, 0): 2})
-        return [(member.committed((topic, number)) or (None,))[0] for number in range(3)]
+        return [(member.committed_offset((topic, number)) or (None,))[0] for number in range(3)]
 
 
 @next_to_peers(sees=[4, 4, 4])
@@ -133,8 +133,8 @@ def offsets_are_committed_while_a_member_polls(stage: Stage, client: Client) -> 
     with client.consumer(group_id=topic, auto_commit_interval_ms=50, **MEMBER) as member:
         member.subscribe([topic])
         member.read(12)
-        poll_until(lambda: all(member.committed(partition) for partition in partitions), member)
-        return [(member.committed(partition) or (None,))[0] for partition in partitions]
+        poll_until(lambda: all(member.committed_offset(partition) for partition in partitions), member)
+        return [(member.committed_offset(partition) or (None,))[0] for partition in partitions]
 
 
 @next_to_peers(sees=["ab"], confluent="a prefix is enough", kafka_python="a prefix is enough", aio="a prefix is enough")
@@ -275,7 +275,7 @@ def on_revoke_may_commit(stage: Stage, client: Client) -> Any:
         member.subscribe([topic], on_revoke=lambda partitions: member.commit(dict.fromkeys(partitions, 2)))
         member.read(12)
     with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER) as member:
-        return [(member.committed((topic, number)) or (None,))[0] for number in range(3)]
+        return [(member.committed_offset((topic, number)) or (None,))[0] for number in range(3)]
 
 
 @next_to_peers(

@@ -84,7 +84,7 @@ class Delivery:
 
     def __init__(self, wait: Callable[[], Sent], is_done: Callable[[], bool]) -> None:
         self.result = wait
-        self.done = is_done
+        self.is_done = is_done
 
 
 class Closing:
@@ -205,7 +205,7 @@ class Consumer(Closing):
         """Commit offsets, with metadata if a value is a pair; the positions if ``offsets`` is None."""
         raise NotImplementedError
 
-    def committed(self, partition: Partition) -> tuple[int, str] | None:
+    def committed_offset(self, partition: Partition) -> tuple[int, str] | None:
         """Return the committed offset and its metadata; None if the partition has none."""
         raise NotImplementedError
 

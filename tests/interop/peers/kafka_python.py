@@ -47,9 +47,9 @@ class Producer(interface.Producer):
     def send(self, topic, value=None, *, on_delivery=None, **fields):
         future = self._producer.send(topic, value, **fields)
         if on_delivery:
-            future.add_callback(lambda metadata: on_delivery(None, _sent(metadata)))
+            future.add_callback(lambda metadata: on_delivery(None, _to_sent(metadata)))
             future.add_errback(lambda error: on_delivery(error, None))
-        return Delivery(lambda: _sent(future.get(timeout=_TIMEOUT_S)), lambda: future.is_done)
+        return Delivery(lambda: _to_sent(future.get(timeout=_TIMEOUT_S)), lambda: future.is_done)
 
     def flush(self):
         self._producer.flush(timeout=_TIMEOUT_S)
@@ -67,14 +67,14 @@ class Producer(interface.Producer):
         self._producer.abort_transaction()
 
     def send_offsets(self, offsets, group):
-        committed = {_partition(key): OffsetAndMetadata(offset, "", -1) for key, offset in offsets.items()}
-        self._producer.send_offsets_to_transaction(committed, group)
+        offsets_by_partition = {_partition(key): OffsetAndMetadata(offset, "", -1) for key, offset in offsets.items()}
+        self._producer.send_offsets_to_transaction(offsets_by_partition, group)
 
     def close(self):
         self._producer.close(timeout=_TIMEOUT_S)
 
 
-def _sent(metadata: Any) -> Sent:
+def _to_sent(metadata: Any) -> Sent:
     return Sent(metadata.topic, metadata.partition, metadata.offset, metadata.timestamp)
 
 
@@ -82,13 +82,13 @@ class _Listener(kafka.ConsumerRebalanceListener):
     def __init__(self, on_assign: Callback | None, on_revoke: Callback | None) -> None:
         self._on_assign, self._on_revoke = on_assign, on_revoke
 
-    def on_partitions_assigned(self, assigned):
+    def on_partitions_assigned(self, partitions):
         if self._on_assign:
-            self._on_assign(sorted(map(tuple, assigned)))
+            self._on_assign(sorted(map(tuple, partitions)))
 
-    def on_partitions_revoked(self, revoked):
-        if self._on_revoke and revoked:
-            self._on_revoke(sorted(map(tuple, revoked)))
+    def on_partitions_revoked(self, partitions):
+        if self._on_revoke and partitions:
+            self._on_revoke(sorted(map(tuple, partitions)))
 
 
 class Consumer(interface.Consumer):
@@ -114,8 +114,8 @@ class Consumer(interface.Consumer):
         self._consumer.unsubscribe()
 
     def poll(self, timeout_s=interface.POLL_S, max_records=None):
-        polled = self._consumer.poll(timeout_ms=round(timeout_s * 1000), max_records=max_records)
-        return [Record.of(record) for records in polled.values() for record in records]
+        batches = self._consumer.poll(timeout_ms=round(timeout_s * 1000), max_records=max_records)
+        return [Record.of(record) for records in batches.values() for record in records]
 
     def iterate(self) -> Iterator[Record]:
         return map(Record.of, self._consumer)
@@ -148,9 +148,9 @@ class Consumer(interface.Consumer):
         pairs = {key: value if isinstance(value, tuple) else (value, "") for key, value in offsets.items()}
         self._consumer.commit({_partition(key): OffsetAndMetadata(*pair, -1) for key, pair in pairs.items()})
 
-    def committed(self, partition):
-        committed = self._consumer.committed(_partition(partition), metadata=True)
-        return None if committed is None else (committed.offset, committed.metadata)
+    def committed_offset(self, partition):
+        entry = self._consumer.committed(_partition(partition), metadata=True)
+        return None if entry is None else (entry.offset, entry.metadata)
 
     def beginning_offset(self, partition):
         return self._consumer.beginning_offsets([_partition(partition)])[_partition(partition)]
@@ -211,15 +211,15 @@ class Admin(interface.Admin):
         return [group["group_id"] for group in self._admin.list_groups()]
 
     def group_state(self, group):
-        described = self._admin.describe_groups([group])[group]
-        return described["group_state"], len(described["members"])
+        description = self._admin.describe_groups([group])[group]
+        return description["group_state"], len(description["members"])
 
     def group_offsets(self, group):
-        return {tuple(key): committed.offset for key, committed in self._admin.list_group_offsets(group)[group].items()}
+        return {tuple(key): entry.offset for key, entry in self._admin.list_group_offsets(group)[group].items()}
 
     def alter_group_offset(self, group, partition, offset):
-        committed = {_partition(partition): OffsetAndMetadata(offset, "", -1)}
-        for error in self._admin.alter_group_offsets(group, committed).values():
+        offsets_by_partition = {_partition(partition): OffsetAndMetadata(offset, "", -1)}
+        for error in self._admin.alter_group_offsets(group, offsets_by_partition).values():
             if error is not errors.NoError:
                 raise error
 

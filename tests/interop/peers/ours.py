@@ -97,9 +97,9 @@ class Consumer(interface.Consumer):
             offsets = {**offsets, **{key: kf.CommittedOffset(offset, metadata=m) for key, (offset, m) in pairs.items()}}
         self._consumer.commit(offsets)
 
-    def committed(self, partition):
-        committed = self._consumer.committed([partition]).get(kf.TopicPartition(*partition))
-        return None if committed is None else (committed.offset, committed.metadata)
+    def committed_offset(self, partition):
+        entry = self._consumer.committed([partition]).get(kf.TopicPartition(*partition))
+        return None if entry is None else (entry.offset, entry.metadata)
 
     def beginning_offset(self, partition):
         return self._consumer.beginning_offsets([partition])[kf.TopicPartition(*partition)]
@@ -156,11 +156,11 @@ class Admin(interface.Admin):
         return [group.group_id for group in self._admin.list_groups()]
 
     def group_state(self, group):
-        described = self._admin.describe_group(group)
-        return described.state, len(described.members)
+        description = self._admin.describe_group(group)
+        return description.state, len(description.members)
 
     def group_offsets(self, group):
-        return {_pair(key): committed.offset for key, committed in self._admin.group_offsets(group).items()}
+        return {_pair(key): entry.offset for key, entry in self._admin.group_offsets(group).items()}
 
     def alter_group_offset(self, group, partition, offset):
         self._admin.alter_group_offsets(group, {partition: offset})

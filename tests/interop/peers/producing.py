@@ -58,8 +58,13 @@ def offsets_of_a_partition_are_consecutive(stage: Stage, client: Client) -> Any:
 def the_result_names_topic_partition_offset_and_time(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer() as producer:
-        sent = producer.send(topic, b"v", partition=2, timestamp_ms=1_500_000_000_000).result()
-    return "same topic" if sent.topic == topic else sent.topic, sent.partition, sent.offset, sent.timestamp
+        receipt = producer.send(topic, b"v", partition=2, timestamp_ms=1_500_000_000_000).result()
+    return (
+        "same topic" if receipt.topic == topic else receipt.topic,
+        receipt.partition,
+        receipt.offset,
+        receipt.timestamp,
+    )
 
 
 @next_to_peers(sees=[1_234_567_890_123])
@@ -84,9 +89,9 @@ def a_topic_with_log_append_time_replaces_the_timestamp(stage: Stage, client: Cl
     topic = stage.topic(message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000)
     with client.producer() as producer:
-        sent = producer.send(topic, b"v", timestamp_ms=5).result()
-    stored = stage.records(topic)[0][2]
-    return before - 1_000 <= stored, sent.timestamp == stored
+        receipt = producer.send(topic, b"v", timestamp_ms=5).result()
+    stored_ms = stage.records(topic)[0][2]
+    return before - 1_000 <= stored_ms, receipt.timestamp == stored_ms
 
 
 @next_to_peers(sees="INVALID_TIMESTAMP")
@@ -119,11 +124,11 @@ def headers_may_be_a_dict_with_text_and_none(stage: Stage, client: Client) -> An
 @next_to_peers(sees=[[True, True, True, True], []])
 def malformed_headers_are_refused_before_anything_is_sent(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
-    malformed: list[Any] = [["malformed_header"], "text", [("a", 1)], 5]
+    malformed_headers: list[Any] = [["malformed_header"], "text", [("a", 1)], 5]
     with client.producer() as producer:
         refusals = [
             fails(client, lambda headers=headers: producer.send(topic, b"v", headers=headers).result())
-            for headers in malformed
+            for headers in malformed_headers
         ]
     return refusals, stage.values(topic)
 
@@ -188,12 +193,12 @@ def each_codec_brings_the_same_records(stage: Stage, client: Client) -> Any:
     counts = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         topic = stage.topic()
-        expected = [b"value " * 10 + b"%d" % number for number in range(100)]
+        expected_values = [b"value " * 10 + b"%d" % number for number in range(100)]
         with client.producer(compression_type=codec) as producer:
-            for value in expected:
+            for value in expected_values:
                 producer.send(topic, value, partition=0)
             producer.flush()
-        counts.append(len(stage.values(topic)) if stage.values(topic) == expected else 0)
+        counts.append(len(stage.values(topic)) if stage.values(topic) == expected_values else 0)
     return counts
 
 
@@ -301,7 +306,7 @@ def on_delivery_gets_the_offset_of_each_record_in_order(stage: Stage, client: Cl
             producer.send(topic, b"%d" % number, partition=0, on_delivery=lambda *result: results.append(result))
         producer.flush()
         wait_for(lambda: len(results) == 30)
-    return [error for error, _ in results], [sent.offset for _, sent in results]
+    return [error for error, _ in results], [receipt.offset for _, receipt in results]
 
 
 @next_to_peers(sees=[["MESSAGE_TOO_LARGE", None]])
@@ -312,7 +317,7 @@ def on_delivery_gets_the_error_of_a_record(stage: Stage, client: Client) -> Any:
         producer.send(topic, b"x" * 1_000, on_delivery=lambda *result: results.append(result))
         producer.flush()
         wait_for(lambda: results)
-    return [(client.kind(error), sent) for error, sent in results]
+    return [(client.kind(error), receipt) for error, receipt in results]
 
 
 @next_to_peers(sees=["no error", 1], confluent="`poll` or `flush` raises the exception")

@@ -47,15 +47,15 @@ def judge(performance: Performance, adapter: str, outcome: str, value: Any) -> R
 
 def store(adapter: str, version: str, verdicts: dict[str, str]) -> None:
     """Put the verdicts of a whole run in the place of the client's older ones."""
-    stored = load()
-    stored[adapter] = {"version": version, "date": f"{datetime.now(UTC):%Y-%m-%d}", "verdicts": verdicts}
-    PATH.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    verdicts_by_client = load()
+    verdicts_by_client[adapter] = {"version": version, "date": f"{datetime.now(UTC):%Y-%m-%d}", "verdicts": verdicts}
+    PATH.write_text(json.dumps(verdicts_by_client, indent=1, sort_keys=True) + "\n")
 
 
 def load() -> dict[str, Any]:
     """Return for each adapter its version, the date of its run and its verdicts."""
-    stored: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {}
-    return stored
+    verdicts_by_client: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {}
+    return verdicts_by_client
 
 
 def main(adapter: str, python: str, names: list[str]) -> int:

@@ -178,14 +178,14 @@ def a_fenced_producer_cannot_commit(stage: Stage, client: Client) -> Any:
 @next_to_peers(sees=["new"])
 def the_open_transaction_of_a_lost_producer_is_aborted_by_its_successor(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
-    lost = client.producer(transactional_id=topic)
-    lost.begin()
-    lost.send(topic, b"lost", partition=0).result()
+    lost_producer = client.producer(transactional_id=topic)
+    lost_producer.begin()
+    lost_producer.send(topic, b"lost", partition=0).result()
     with client.producer(transactional_id=topic) as producer:
         producer.begin()
         producer.send(topic, b"new", partition=0)
         producer.commit()
-    fails(client, lost.close)
+    fails(client, lost_producer.close)
     return values_of(client, topic, 1, COMMITTED)
 
 
@@ -198,8 +198,8 @@ def offsets_are_committed_with_the_transaction(stage: Stage, client: Client) -> 
         producer.send_offsets({(topic, 0): 7}, group)
         producer.commit()
     with client.consumer(group_id=group, enable_auto_commit=False) as consumer:
-        wait_for(lambda: consumer.committed((topic, 0)))
-        return consumer.committed((topic, 0))
+        wait_for(lambda: consumer.committed_offset((topic, 0)))
+        return consumer.committed_offset((topic, 0))
 
 
 @next_to_peers(sees=None)
@@ -211,7 +211,7 @@ def offsets_are_not_committed_by_an_aborted_transaction(stage: Stage, client: Cl
         producer.send_offsets({(topic, 0): 7}, group)
         producer.abort()
     with client.consumer(group_id=group, enable_auto_commit=False) as consumer:
-        return consumer.committed((topic, 0))
+        return consumer.committed_offset((topic, 0))
 
 
 @next_to_peers(sees=["MESSAGE_TOO_LARGE", True, ["again"]], aio="committed without the record")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.interop import brokers
-from tests.interop.random_differential.judge import Finding, Judge, served_by_both
+from tests.interop.random_differential.judge import Finding, Judge, common_ranges
 from tests.interop.random_differential.recorded import record
 from tests.interop.random_differential.requests import Asked
 
@@ -55,7 +55,7 @@ def both(against: str | None) -> Iterator[Judge]:
         host, _, port = against.rpartition(":")
         broker = stack.enter_context(Broker(config=OURS, broker_release="4.3"))
         ours, theirs = ("127.0.0.1", broker.port), (host, int(port))
-        judge = Judge(ours, theirs, served_by_both(ours, theirs))
+        judge = Judge(ours, theirs, common_ranges(ours, theirs))
         stack.callback(judge.close)
         judge.prepare()
         yield judge
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with both(options.against) as judge:
         if options.only:
-            judge.served = {name: judge.served[name] for name in options.only.split(",")}
+            judge.served_ranges = {name: judge.served_ranges[name] for name in options.only.split(",")}
         judge.is_about_share_groups = options.share
         if options.record:
             left_out = record(judge, options.seed, options.requests, options.record)
@@ -92,14 +92,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _campaign(judge: Judge, options: argparse.Namespace) -> int:
     began, number, kinds = time.monotonic(), options.first, Counter()
     while judge.count < options.requests:
-        asked = judge.draw(options.seed, number)
+        requests = judge.draw(options.seed, number)
         number += 1
-        seen: list[Finding] | None = [] if options.keep_going else None
-        first = judge.episode(asked, seen=seen)
+        seen_findings: list[Finding] | None = [] if options.keep_going else None
+        first = judge.episode(requests, seen_findings=seen_findings)
         if first is not None:
             print(f"--- episode {number - 1}\n{first}\n--- the shortest that shows it\n{judge.shortest(first)}")
             return 1
-        for finding in seen or ():
+        for finding in seen_findings or ():
             kind = _kind(finding)
             kinds[kind] += 1
             if kinds[kind] == 1:
@@ -122,8 +122,8 @@ def _kind(finding: Finding) -> str:
 
 
 def _short(finding: Finding) -> str:
-    shown = "\n".join(str(one)[:400] for one in finding.found[:6])
-    return f"{finding.asked.api} v{finding.asked.version} {json.dumps(finding.asked.body)[:900]}\n{shown}"
+    differences_text = "\n".join(str(one)[:400] for one in finding.found[:6])
+    return f"{finding.asked.api} v{finding.asked.version} {json.dumps(finding.asked.body)[:900]}\n{differences_text}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.interop.random_differential.named import Named, failed_inside, name_of
+from tests.interop.random_differential.named import Named, has_internal_failure, name_of
 from tests.interop.random_differential.requests import Asked
 from tests.interop.random_differential.symbols import Memory
 
@@ -31,24 +31,24 @@ class Difference(NamedTuple):
         return f"{self.path}: ours {self.ours!r}, Kafka's {self.theirs!r}"
 
 
-def plain(memory: Memory, asked: Asked, answer: Any) -> Any:
+def plain(memory: Memory, request: Asked, answer: Any) -> Any:
     """Return an answer as JSON that two brokers can share."""
     if isinstance(answer, str):
         return answer
-    memory.named = set(re.findall(r'"(__\w+)"', json.dumps(asked.body)))
-    found = memory.plain(with_records(answer.to_json(asked.version, records="base64")))
-    if asked.api == "Fetch":
-        found["responses"] = _by_topic(found["responses"])
-    return found
+    memory.named_symbols = set(re.findall(r'"(__\w+)"', json.dumps(request.body)))
+    answer_json = memory.plain(with_records(answer.to_json(request.version, records="base64")))
+    if request.api == "Fetch":
+        answer_json["responses"] = _by_topic(answer_json["responses"])
+    return answer_json
 
 
 def _by_topic(rows: list[Any]) -> list[Any]:
     """Return the topics of a Fetch, each once: Kafka's come again where its cache of partitions has them apart."""
-    found: dict[str, Any] = {}
+    rows_by_topic: dict[str, Any] = {}
     for row in rows:
         key = str(row.get("topic") or row.get("topicId"))
-        found.setdefault(key, {**row, "partitions": []})["partitions"] += row["partitions"]
-    return list(found.values())
+        rows_by_topic.setdefault(key, {**row, "partitions": []})["partitions"] += row["partitions"]
+    return list(rows_by_topic.values())
 
 
 def with_records(value: Any) -> Any:
@@ -56,11 +56,11 @@ def with_records(value: Any) -> Any:
     if isinstance(value, list):
         return [with_records(one) for one in value]
     if isinstance(value, dict):
-        return {key: _decoded(one) if key == "records" else with_records(one) for key, one in value.items()}
+        return {key: _decode_batches(one) if key == "records" else with_records(one) for key, one in value.items()}
     return value
 
 
-def _decoded(text: str | None) -> Any:
+def _decode_batches(text: str | None) -> Any:
     """Return batches without sizes and CRCs: two libraries of one codec write different bytes for the same content."""
     if not text:
         return text
@@ -83,25 +83,25 @@ def _decoded(text: str | None) -> Any:
     ]
 
 
-def differences(asked: Asked, ours: Any, theirs: Any) -> list[Difference]:
+def differences(request: Asked, ours: Any, theirs: Any) -> list[Difference]:
     """Return the differences without a name."""
-    return [one for one in _walk(ours, theirs, "$") if _name(asked, one) is None]
+    return [one for one in _walk(ours, theirs, "$") if _name(request, one) is None]
 
 
-def has_parted(asked: Asked, ours: Any, theirs: Any) -> bool:
+def has_parted(request: Asked, ours: Any, theirs: Any) -> bool:
     """Return whether the two have not done the same, for a reason that has a name."""
     if ours == theirs:
         return False
-    names = (_name(asked, one) for one in _walk(ours, theirs, "$"))
+    names = (_name(request, one) for one in _walk(ours, theirs, "$"))
     return any(name is not None and name.parts for name in names)
 
 
-def _name(asked: Asked, one: Difference) -> Named | None:
-    return name_of(asked.api, re.sub(r"\[\d+\]", "[]", one.path), one.ours, one.theirs)
+def _name(request: Asked, one: Difference) -> Named | None:
+    return name_of(request.api, re.sub(r"\[\d+\]", "[]", one.path), one.ours, one.theirs)
 
 
 def _walk(ours: Any, theirs: Any, path: str) -> Iterator[Difference]:
-    if failed_inside(ours, theirs):
+    if has_internal_failure(ours, theirs):
         yield Difference(path, ours, theirs)
     elif isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted({*ours, *theirs}):
@@ -110,13 +110,13 @@ def _walk(ours: Any, theirs: Any, path: str) -> Iterator[Difference]:
         if len(ours) != len(theirs):
             yield Difference(f"{path}.length", ours, theirs)
             return
-        for position, (one, other) in enumerate(zip(_ordered(ours), _ordered(theirs), strict=True)):
+        for position, (one, other) in enumerate(zip(_sort_rows(ours), _sort_rows(theirs), strict=True)):
             yield from _walk(one, other, f"{path}[{position}]")
     elif ours != theirs:
         yield Difference(path, ours, theirs)
 
 
-def _ordered(rows: list[Any]) -> list[Any]:
+def _sort_rows(rows: list[Any]) -> list[Any]:
     """Return rows in an order that does not depend on a hash table."""
     return sorted(rows, key=_place)
 

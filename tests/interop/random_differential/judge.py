@@ -19,7 +19,7 @@ from tests.interop.random_differential.symbols import Memory
 
 _PER_EPISODE = 60
 _PATIENCE_SECONDS = 60.0
-_MOST_REPLAYS = 25
+_MAX_REPLAYS = 25
 _LATER_SECONDS = 0.1  # Kafka answers before it has begun a group's partitions, or taken back what a session had
 # Requests after which Kafka's controller tells its broker something, later than the answer.
 _TOLD_LATER = frozenset(
@@ -50,7 +50,7 @@ class Judge:
 
     Attributes:
         ours, theirs: the addresses.
-        served: the APIs and versions that both have.
+        served_ranges: the APIs and versions that both have.
         count: of requests that were compared.
         kinds: requests by API and version.
         is_about_share_groups: draw episodes of ``share``.
@@ -59,7 +59,7 @@ class Judge:
 
     ours: tuple[str, int]
     theirs: tuple[str, int]
-    served: Mapping[str, tuple[int, int]]
+    served_ranges: Mapping[str, tuple[int, int]]
     count: int = 0
     kinds: Counter[tuple[str, int]] = field(default_factory=Counter)
     is_about_share_groups: bool = False
@@ -83,43 +83,43 @@ class Judge:
     # ------------------------------------------------------------------------------------------------ an episode
 
     def episode(
-        self, asked: Sequence[Asked], *, last_only: bool = False, seen: list[Finding] | None = None
+        self, requests: Sequence[Asked], *, last_only: bool = False, seen_findings: list[Finding] | None = None
     ) -> Finding | None:
         """Send requests in order; return the first that is answered differently (``last_only``: if it is the last)."""
         self._episodes += 1
         prefix = f"r{self._run}x{self._episodes}-"
         ours, theirs = (Side(address, Memory(prefix)) for address in (self.ours, self.theirs))
-        parked: list[tuple[int, Any, Any, Connection, Connection]] = []
+        parked_requests: list[tuple[int, Any, Any, Connection, Connection]] = []
         try:
-            for position, one in enumerate(asked):
+            for position, one in enumerate(requests):
                 if self._is_no_request(one, ours, theirs):
                     continue
                 self.count += 1
                 self.kinds[one.api, one.version] += 1
                 first, second = answers(ours, theirs, one)
                 if first is SILENT and second is SILENT:
-                    parked.append(self._park(position, one, ours, theirs))
+                    parked_requests.append(self._park(position, one, ours, theirs))
                     continue
                 mine, answer = plain(ours.memory, one, first), plain(theirs.memory, one, second)
-                found = differences(one, mine, answer)
+                differences_found = differences(one, mine, answer)
                 if self.heard is not None:
                     self.heard.append((one, answer))
-                if found and (not last_only or position == len(asked) - 1):
-                    finding = Finding(tuple(asked[:position]), one, tuple(found))
-                    if seen is None:
+                if differences_found and (not last_only or position == len(requests) - 1):
+                    finding = Finding(tuple(requests[:position]), one, tuple(differences_found))
+                    if seen_findings is None:
                         return finding
-                    seen.append(finding)
+                    seen_findings.append(finding)
                 if has_parted(one, mine, answer):
                     break
                 self._settle(ours, theirs, one, first)
-                found_late = self._unpark(parked, ours, theirs, asked)
+                found_late = self._unpark(parked_requests, ours, theirs, requests)
                 if found_late is not None and not last_only:
-                    finding = Finding(tuple(asked[:position]), one, found_late)
-                    if seen is None:
+                    finding = Finding(tuple(requests[:position]), one, found_late)
+                    if seen_findings is None:
                         return finding
-                    seen.append(finding)
+                    seen_findings.append(finding)
         finally:
-            self._clean(ours, theirs, parked)
+            self._clean(ours, theirs, parked_requests)
         return None
 
     @staticmethod
@@ -134,26 +134,26 @@ class Judge:
         return one.api in (RECONNECT, WAIT)
 
     def _park(self, position: int, one: Asked, ours: Side, theirs: Side) -> Any:
-        kept = (position, one, None, ours.connection, theirs.connection)
+        parked_request = (position, one, None, ours.connection, theirs.connection)
         ours.connection, theirs.connection = Connection(self.ours), Connection(self.theirs)
-        return kept
+        return parked_request
 
-    def _unpark(self, parked: list[Any], ours: Side, theirs: Side, asked: Sequence[Asked]) -> Any:
+    def _unpark(self, parked_requests: list[Any], ours: Side, theirs: Side, requests: Sequence[Asked]) -> Any:
         """Compare the answers of requests that waited, once they are there."""
-        for kept in list(parked):
-            _, one, _, mine, other = kept
+        for parked_request in list(parked_requests):
+            _, one, _, mine, other = parked_request
             data = mine.receive(0.0)
             if data is SILENT:
                 continue
-            parked.remove(kept)
+            parked_requests.remove(parked_request)
             theirs_data = other.receive(10.0)
             body = _body_of(ours, one)
             first, second = ours.read(one, body, data), theirs.read(one, _body_of(theirs, one), theirs_data)
             mine.close()
             other.close()
-            found = differences(one, plain(ours.memory, one, first), plain(theirs.memory, one, second))
-            if found:
-                return tuple(found)
+            differences_found = differences(one, plain(ours.memory, one, first), plain(theirs.memory, one, second))
+            if differences_found:
+                return tuple(differences_found)
         return None
 
     def _settle(self, ours: Side, theirs: Side, one: Asked, answer: Any) -> None:
@@ -198,11 +198,11 @@ class Judge:
                 .error_code
             ):
                 assert time.monotonic() < end
-            asked = {"resourceType": 2, "resourceName": self._barrier, "configurationKeys": ["retention.ms"]}
-            fields = {"resources": [asked], "includeSynonyms": False, "includeDocumentation": False}
+            resource = {"resourceType": 2, "resourceName": self._barrier, "configurationKeys": ["retention.ms"]}
+            fields = {"resources": [resource], "includeSynonyms": False, "includeDocumentation": False}
             while True:
-                seen = self._aside.ask("DescribeConfigs", 4, **fields).results[0].configs
-                if seen and seen[0].value == value:
+                configs = self._aside.ask("DescribeConfigs", 4, **fields).results[0].configs
+                if configs and configs[0].value == value:
                     break
                 assert time.monotonic() < end, "Kafka's broker does not hear from its controller"
 
@@ -215,11 +215,11 @@ class Judge:
                 return
             time.sleep(0.005)
 
-    def _clean(self, ours: Side, theirs: Side, parked: Sequence[Any]) -> None:
+    def _clean(self, ours: Side, theirs: Side, parked_requests: Sequence[Any]) -> None:
         """Delete the topics of an episode on both sides, and close what still waits."""
         for side in (ours, theirs):
             delete_topics(side)
-        for *_, mine, other in parked:
+        for *_, mine, other in parked_requests:
             mine.close()
             other.close()
 
@@ -230,20 +230,23 @@ class Judge:
         rng = random.Random(f"{seed}/{number}")
         if self.is_about_share_groups:
             return share_episode(rng)
-        return [*opening(rng, self.served), *(draw_request(rng, self.served) for _ in range(_PER_EPISODE))]
+        return [
+            *opening(rng, self.served_ranges),
+            *(draw_request(rng, self.served_ranges) for _ in range(_PER_EPISODE)),
+        ]
 
     def shortest(self, finding: Finding) -> Finding:
         """Drop requests before a difference as long as it stays: halves first, then single ones."""
         best, replays = finding, 0
         size = max(len(best.before) // 2, 1)
-        while size and replays < _MOST_REPLAYS:
+        while size and replays < _MAX_REPLAYS:
             start = 0
-            while start < len(best.before) and replays < _MOST_REPLAYS:
+            while start < len(best.before) and replays < _MAX_REPLAYS:
                 shorter = best.before[:start] + best.before[start + size :]
                 replays += 1
-                seen = self.episode([*shorter, best.asked], last_only=True)
-                if seen is not None and _same(seen, best):
-                    best = seen
+                finding_again = self.episode([*shorter, best.asked], last_only=True)
+                if finding_again is not None and _same(finding_again, best):
+                    best = finding_again
                 else:
                     start += size
             size //= 2
@@ -260,19 +263,22 @@ def _body_of(side: Side, one: Asked) -> Any:
     return message(f"{one.api}Request").from_json(side.memory.own(one.body), one.version)
 
 
-def served_by_both(ours: tuple[str, int], theirs: tuple[str, int]) -> dict[str, tuple[int, int]]:
+def common_ranges(ours: tuple[str, int], theirs: tuple[str, int]) -> dict[str, tuple[int, int]]:
     """Return the APIs and versions that both brokers serve."""
     from kafkaframes.protocol.spec.catalog import api as catalog_api
 
-    found = []
+    ranges_by_key = []
     for address in (ours, theirs):
         side = Side(address, Memory(""))
         answer = side.ask("ApiVersions", 0)
         side.connection.close()
-        found.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
-    mine, other = found
+        ranges_by_key.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
+    mine, other = ranges_by_key
     both = {key: (max(mine[key][0], other[key][0]), min(mine[key][1], other[key][1])) for key in mine if key in other}
-    served = {catalog_api(key).name: span for key, span in both.items() if span[0] <= span[1]}
-    if "Produce" in served:
-        served["Produce"] = (3, served["Produce"][1])  # Kafka 4 names 0 to 2 for old clients, and refuses them
-    return served
+    ranges_by_name = {catalog_api(key).name: span for key, span in both.items() if span[0] <= span[1]}
+    if "Produce" in ranges_by_name:
+        ranges_by_name["Produce"] = (
+            3,
+            ranges_by_name["Produce"][1],
+        )  # Kafka 4 names 0 to 2 for old clients, and refuses them
+    return ranges_by_name

@@ -59,7 +59,7 @@ def of_kind(ours: Any, theirs: Any) -> bool:
     return isinstance(ours, list) and isinstance(theirs, list)
 
 
-def refused_else(ours: Any, theirs: Any) -> bool:
+def has_other_refusal(ours: Any, theirs: Any) -> bool:
     """Return whether Kafka failed where we refuse."""
     return theirs == -1 and ours != 0
 
@@ -69,14 +69,14 @@ def never_answered(ours: Any, theirs: Any) -> bool:
     return theirs == "no answer yet"
 
 
-def failed_inside(ours: Any, theirs: Any) -> bool:
+def has_internal_failure(ours: Any, theirs: Any) -> bool:
     """Return whether Kafka failed where we answer: a row of an answer, compared as a whole."""
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return False
     return (ours.get("errorCode"), theirs.get("errorCode")) == (0, -1)
 
 
-def removed_unwritten(ours: Any, theirs: Any) -> bool:
+def has_one_unwritten_group(ours: Any, theirs: Any) -> bool:
     """Return whether Kafka lists one group of consumers more than we."""
     more = [row for row in theirs if row not in ours]
     return len(theirs) == len(ours) + 1 == len(ours) + len(more) and more[0]["protocolType"] == "consumer"
@@ -106,7 +106,7 @@ NAMED = (
         ".*",
         r"(?i)errorCode$",
         "if Kafka fails internally (UNKNOWN_SERVER_ERROR), the broker returns the specific error",
-        refused_else,
+        has_other_refusal,
     ),
     Named("AddPartitionsToTxn", r"^\$$", "Kafka never responds to version 4 without transactions", never_answered),
     Named(
@@ -126,20 +126,20 @@ NAMED = (
         "ListGroups",
         r"\.groups\.length$",
         "an empty consumer group that a JoinGroup with a member id has removed; Kafka lists it until its next write",
-        removed_unwritten,
+        has_one_unwritten_group,
     ),
     Named(
         "ShareFetch",
         r"\.partitions\[\]$",
         "with read_committed, Kafka fails (UNKNOWN_SERVER_ERROR) if the group's position is inside an aborted batch",
-        failed_inside,
+        has_internal_failure,
     ),
     Named(
         "ShareFetch",
         r"^\$$",
         "Kafka fails (UNKNOWN_SERVER_ERROR) if a session starts with an unknown topic id; here the "
         "topic's row has the error",
-        failed_inside,
+        has_internal_failure,
     ),
     Named(
         "IncrementalAlterConfigs",
@@ -151,7 +151,7 @@ NAMED = (
         "DeleteGroups",
         r"\.results\[\]$",
         "Kafka fails (UNKNOWN_SERVER_ERROR) if offsets of a share group were set for an unknown partition",
-        failed_inside,
+        has_internal_failure,
         parts=True,
     ),
     Named("CreateTopics", r"\.topicId$", "Kafka assigns an id even if it only validates the topic"),

@@ -45,13 +45,13 @@ class Connection:
             if not select.select([self.peer], [], [], max(0.0, end - time.monotonic()))[0]:
                 return SILENT
             try:
-                received = self.peer.recv(1 << 20)
+                received_bytes = self.peer.recv(1 << 20)
             except ConnectionError:
-                received = b""
-            if not received:
+                received_bytes = b""
+            if not received_bytes:
                 self.close()
                 return CLOSED
-            self._frames.receive_data(received)
+            self._frames.receive_data(received_bytes)
         return bytes(data)
 
     def close(self) -> None:
@@ -71,40 +71,40 @@ class Side:
     def __post_init__(self) -> None:
         self.connection = Connection(self.address)
 
-    def send(self, asked: Asked) -> Any:
+    def send(self, request: Asked) -> Any:
         """Send a request with this broker's values in it; return its body."""
-        body = message(f"{asked.api}Request").from_json(self.memory.own(asked.body), asked.version)
-        frame = encode_request(body, asked.version, correlation_id=1, client_id="differential")
+        body = message(f"{request.api}Request").from_json(self.memory.own(request.body), request.version)
+        frame = encode_request(body, request.version, correlation_id=1, client_id="differential")
         try:
             self.connection.send(frame)
         except ConnectionError:
             self.connection.close()
             self.connection.send(frame)
-        if _has_no_answer(asked):  # what comes next is answered, or the connection is closed
+        if _has_no_answer(request):  # what comes next is answered, or the connection is closed
             self.connection.send(encode_request(message("ApiVersionsRequest")(), 0, correlation_id=1, client_id=None))
         return body
 
-    def read(self, asked: Asked, body: Any, data: bytes | str) -> Any:
+    def read(self, request: Asked, body: Any, data: bytes | str) -> Any:
         """Return an answer as JSON with names for this broker's own values; remember what it gives."""
         if isinstance(data, str):
             return data
-        if _has_no_answer(asked):
+        if _has_no_answer(request):
             return NOTHING
-        answer = decode_response(data, catalog_api(asked.api).key, asked.version).body
-        learn(self.memory, asked.api, body, answer)
+        answer = decode_response(data, catalog_api(request.api).key, request.version).body
+        learn(self.memory, request.api, body, answer)
         return answer
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
         """Ask aside, on the same connection; return the answer, or why there is none."""
-        asked = Asked(api, version, message(f"{api}Request")().to_json(version) | fields)
-        answer = self.read(asked, self.send(asked), self.connection.receive(_PATIENCE_SECONDS))
+        request = Asked(api, version, message(f"{api}Request")().to_json(version) | fields)
+        answer = self.read(request, self.send(request), self.connection.receive(_PATIENCE_SECONDS))
         if answer is CLOSED:  # by the request before
-            answer = self.read(asked, self.send(asked), self.connection.receive(_PATIENCE_SECONDS))
+            answer = self.read(request, self.send(request), self.connection.receive(_PATIENCE_SECONDS))
         return answer
 
 
-def _has_no_answer(asked: Asked) -> bool:
-    return asked.api == "Produce" and asked.body["acks"] == 0
+def _has_no_answer(request: Asked) -> bool:
+    return request.api == "Produce" and request.body["acks"] == 0
 
 
 def codes_of(answer: Any) -> set[int]:
@@ -113,20 +113,20 @@ def codes_of(answer: Any) -> set[int]:
         return set().union(*(codes_of(one) for one in answer)) if answer else set()
     if not hasattr(answer, "_fields"):
         return set()
-    found = set()
+    codes = set()
     for info in answer._fields:
         value = getattr(answer, info.attribute)
         if info.attribute.endswith("error_code"):
-            found.add(value)
+            codes.add(value)
         elif isinstance(value, list):
-            found |= codes_of(value)
-    return found
+            codes |= codes_of(value)
+    return codes
 
 
-def answers(ours: Side, theirs: Side, asked: Asked) -> tuple[Any, Any]:
+def answers(ours: Side, theirs: Side, request: Asked) -> tuple[Any, Any]:
     """Return both brokers' answers; a Kafka that is still busy with what came before is asked again."""
-    own = ours.send(asked)
-    other = theirs.send(asked)
+    own = ours.send(request)
+    other = theirs.send(request)
     mine = ours.connection.receive(_PARKED_SECONDS)
     data = theirs.connection.receive(_PARKED_SECONDS if mine is SILENT else _PATIENCE_SECONDS)
     if mine is SILENT and data is not SILENT:
@@ -134,23 +134,23 @@ def answers(ours: Side, theirs: Side, asked: Asked) -> tuple[Any, Any]:
     if (mine is SILENT) != (data is SILENT):  # a late answer is not to be taken for the next one
         ours.connection.close()
         theirs.connection.close()
-    first = ours.read(asked, own, mine)
-    second = theirs.read(asked, other, data)
+    first = ours.read(request, own, mine)
+    second = theirs.read(request, other, data)
     end = time.monotonic() + _PATIENCE_SECONDS / 4
-    while _is_later(asked, first, second) and time.monotonic() < end:
+    while _is_later(request, first, second) and time.monotonic() < end:
         time.sleep(_AGAIN_SECONDS)
-        data = _again(theirs, asked)
-        second = theirs.read(asked, other, data)
+        data = _again(theirs, request)
+        second = theirs.read(request, other, data)
     return first, second
 
 
-def _is_later(asked: Asked, first: Any, second: Any) -> bool:
+def _is_later(request: Asked, first: Any, second: Any) -> bool:
     """Return whether Kafka has not done yet what is done here: it begins a share group beside its answers."""
-    if asked.api == "ShareGroupHeartbeat" and not isinstance(first, str) and not isinstance(second, str):
+    if request.api == "ShareGroupHeartbeat" and not isinstance(first, str) and not isinstance(second, str):
         return bool(0 < second.member_epoch < first.member_epoch)
     return bool(codes_of(second) & BUSY) and not codes_of(first) & BUSY
 
 
-def _again(side: Side, asked: Asked) -> bytes | str:
-    side.send(asked)
+def _again(side: Side, request: Asked) -> bytes | str:
+    side.send(request)
     return side.connection.receive(_PATIENCE_SECONDS)

@@ -88,21 +88,21 @@ def partition(draw: Draw) -> Any:
 
 def topic_id(draw: Draw) -> Any:
     """Draw a topic's id."""
-    known = symbol("topic", draw.of(*TOPICS, *TOPICS, *LATER_TOPICS))
-    return known if draw.random.random() >= draw.oddness else draw.of(uuid_text(NIL), uuid_text(unknown_id("")))
+    known_id = symbol("topic", draw.of(*TOPICS, *TOPICS, *LATER_TOPICS))
+    return known_id if draw.random.random() >= draw.oddness else draw.of(uuid_text(NIL), uuid_text(unknown_id("")))
 
 
 def producer_id(draw: Draw) -> Any:
     """Draw the producer id of the request's transaction."""
-    known = symbol("producer", draw.transaction)
-    return known if draw.random.random() >= draw.oddness else draw.of(-1, 0, symbol("producer", None), 987654321, -7)
+    known_id = symbol("producer", draw.transaction)
+    return known_id if draw.random.random() >= draw.oddness else draw.of(-1, 0, symbol("producer", None), 987654321, -7)
 
 
 def producer_epoch(draw: Draw) -> Any:
     """Draw the epoch of the request's transaction."""
-    known = symbol("epoch", draw.transaction)
+    known_epoch = symbol("epoch", draw.transaction)
     if draw.random.random() >= draw.oddness:
-        return known
+        return known_epoch
     return draw.of(-1, 0, 32767, symbol("epoch", draw.transaction, 1), symbol("epoch", draw.transaction, -1))
 
 
@@ -113,8 +113,8 @@ def member_id(draw: Draw) -> Any:
 
 def generation(draw: Draw) -> Any:
     """Draw a generation, or a member's epoch."""
-    known = symbol("generation", draw.group)
-    return known if draw.random.random() >= draw.oddness else draw.of(-1, 0, 1, -2, 99, INT32)
+    known_generation = symbol("generation", draw.group)
+    return known_generation if draw.random.random() >= draw.oddness else draw.of(-1, 0, 1, -2, 99, INT32)
 
 
 def records(draw: Draw) -> Any:
@@ -126,24 +126,24 @@ def records(draw: Draw) -> Any:
         "value": [draw.of("v", "w" * 20, "") for _ in range(count)],
         "timestamp": [NOW + draw.of(0, 5, 3, 1000) for _ in range(count)],
     }
-    made: dict[str, Any] = {"columns": columns, "record_format": magic}
-    made["codec"] = draw.of("none", "none", "none", "gzip", "lz4", "snappy", *(["zstd"] if magic == 2 else []))
+    record_spec: dict[str, Any] = {"columns": columns, "record_format": magic}
+    record_spec["codec"] = draw.of("none", "none", "none", "gzip", "lz4", "snappy", *(["zstd"] if magic == 2 else []))
     if magic == 2 and draw.random.random() < 0.5:
         owner = draw.of(None, draw.transaction, draw.transaction)
-        made["producer_id"] = symbol("producer", owner)
-        made["producer_epoch"] = symbol("epoch", owner)
-        made["base_sequence"] = draw.of(0, 0, 0, 1, 2, 3, 5, 7)
-        made["transactional"] = owner is not None and draw.random.random() < 0.9
+        record_spec["producer_id"] = symbol("producer", owner)
+        record_spec["producer_epoch"] = symbol("epoch", owner)
+        record_spec["base_sequence"] = draw.of(0, 0, 0, 1, 2, 3, 5, 7)
+        record_spec["transactional"] = owner is not None and draw.random.random() < 0.9
     wrong = draw.odd_or((None,), ("crc", "torn", "short", "empty", "twice", "format"))
     if wrong == "format":
-        made["record_format"] = draw.of(0, 1, 2)
-        if made["record_format"] < 2:
+        record_spec["record_format"] = draw.of(0, 1, 2)
+        if record_spec["record_format"] < 2:
             for key in ("producer_id", "producer_epoch", "base_sequence", "transactional"):
-                made.pop(key, None)
-            made["codec"] = "none"
+                record_spec.pop(key, None)
+            record_spec["codec"] = "none"
     else:
-        made["wrong"] = wrong
-    return symbol("records", made)
+        record_spec["wrong"] = wrong
+    return symbol("records", record_spec)
 
 
 _OFFSET = choice(0, 0, 1, 2, 3, odd=(-1, -2, 4, 5, 10, 1000, INT64))

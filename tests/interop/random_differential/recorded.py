@@ -20,7 +20,7 @@ from tests.interop.random_differential.sides import delete_topics, learn_topics,
 from tests.interop.random_differential.symbols import Memory
 
 _SECONDS = 20.0
-_LONGEST_SECONDS = 40.0  # of an episode: transactions and members time out after 60
+_MAX_SECONDS = 40.0  # of an episode: transactions and members time out after 60
 
 
 def record(judge: Judge, seed: int, requests: int, path: Path) -> int:
@@ -30,12 +30,12 @@ def record(judge: Judge, seed: int, requests: int, path: Path) -> int:
         if count >= requests:
             break
         judge.heard = []
-        drawn, began = judge.draw(seed, number), time.monotonic()
-        is_equal = judge.episode(drawn) is None and len(judge.heard) == len(drawn)
-        if not is_equal or time.monotonic() - began > _LONGEST_SECONDS:
+        episode, began = judge.draw(seed, number), time.monotonic()
+        is_equal = judge.episode(episode) is None and len(judge.heard) == len(episode)
+        if not is_equal or time.monotonic() - began > _MAX_SECONDS:
             left_out += 1
             continue
-        count += len(drawn)
+        count += len(episode)
         lines.append(json.dumps([[*request, answer] for request, answer in judge.heard], separators=(",", ":")))
     path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
     return left_out
@@ -57,11 +57,11 @@ def replay(path: Path, address: tuple[str, int]) -> Iterator[tuple[int, Finding 
 
 
 def _first_difference(side: Side, episode: list[tuple[Asked, Any]]) -> Finding | None:
-    for position, (request, expected) in enumerate(episode):
+    for position, (request, expected_answer) in enumerate(episode):
         body = side.send(request)
         data = side.connection.receive(_SECONDS)
         answer = side.read(request, body, data)
-        rows = [] if data is SILENT else differences(request, plain(side.memory, request, answer), expected)
+        rows = [] if data is SILENT else differences(request, plain(side.memory, request, answer), expected_answer)
         if rows or data is SILENT:
             return Finding(tuple(before for before, _ in episode[:position]), request, tuple(rows))
         learn_topics(side, request)

@@ -68,11 +68,11 @@ _COUNTS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 0)
 _PLAIN_COUNTS = (1, 1, 1, 1, 2)
 
 
-def draw_request(rng: random.Random, served: Mapping[str, tuple[int, int]]) -> Asked:
+def draw_request(rng: random.Random, served_ranges: Mapping[str, tuple[int, int]]) -> Asked:
     """Draw a request that both brokers serve."""
-    names = sorted(served)
+    names = sorted(served_ranges)
     api = rng.choices(names, [WEIGHTS.get(name, 1) for name in names])[0]
-    version = rng.randint(*served[api])
+    version = rng.randint(*served_ranges[api])
     return request_of(Draw(rng, api, version, rng.choice(_LEVELS)))
 
 
@@ -87,14 +87,14 @@ def request_of(draw: Draw) -> Asked:
 
 
 def _struct(draw: Draw, spec: MessageSpec, struct: StructSpec) -> dict[str, Any]:
-    made = {}
+    fields = {}
     for one in struct.fields:
         if not one.is_present(draw.version):
             continue
         if one.is_tagged(draw.version) and draw.random.random() < 0.5:
             continue
-        made[one.json_name] = _field(draw, spec, one)
-    return made
+        fields[one.json_name] = _field(draw, spec, one)
+    return fields
 
 
 def _field(draw: Draw, spec: MessageSpec, field: FieldSpec) -> Any:
@@ -117,12 +117,12 @@ def _field(draw: Draw, spec: MessageSpec, field: FieldSpec) -> Any:
 
 def _distinct(rows: list[Any]) -> list[Any]:
     """Return rows without those that name what another names: Kafka's answers to them depend on its hash tables."""
-    found: dict[str, Any] = {}
+    rows_by_name: dict[str, Any] = {}
     for row in rows:
-        found.setdefault(
+        rows_by_name.setdefault(
             str([row[key] for key in _KEYS if key in row] or row) if isinstance(row, dict) else str(row), row
         )
-    return list(found.values())
+    return list(rows_by_name.values())
 
 
 _KEYS = (
@@ -277,7 +277,7 @@ _REPAIRS = {
 }
 
 
-def opening(rng: random.Random, served: Mapping[str, tuple[int, int]]) -> list[Asked]:
+def opening(rng: random.Random, served_ranges: Mapping[str, tuple[int, int]]) -> list[Asked]:
     """Return how an episode begins: its topics, some records, two producers."""
     rows = [
         {
@@ -289,9 +289,9 @@ def opening(rng: random.Random, served: Mapping[str, tuple[int, int]]) -> list[A
         }
         for name in TOPICS
     ]
-    made = [Asked("CreateTopics", 5, {"topics": rows, "timeoutMs": 20_000, "validateOnly": False})]
+    requests = [Asked("CreateTopics", 5, {"topics": rows, "timeoutMs": 20_000, "validateOnly": False})]
     for _ in range(rng.randint(0, 4)):
-        made.append(request_of(Draw(rng, "Produce", rng.randint(*served["Produce"]), 0.0)))
+        requests.append(request_of(Draw(rng, "Produce", rng.randint(*served_ranges["Produce"]), 0.0)))
     for _ in range(rng.randint(0, 2)):
-        made.append(request_of(Draw(rng, "InitProducerId", rng.randint(*served["InitProducerId"]), 0.0)))
-    return made
+        requests.append(request_of(Draw(rng, "InitProducerId", rng.randint(*served_ranges["InitProducerId"]), 0.0)))
+    return requests

@@ -29,27 +29,42 @@ _WAIT_MS = 120  # shorter than what the judge takes for silence
 
 def share_episode(rng: random.Random) -> list[Asked]:
     """Draw the requests of an episode."""
-    asked = [*_topics(), _configure(rng), *_begin()]
+    requests = [*_topics(), _configure(rng), *_begin()]
     for _ in range(rng.randint(1, 4)):
-        asked += _produce(rng)
+        requests += _produce(rng)
     draws = (_fetch, _fetch, _fetch, _acknowledge, _acknowledge, _produce, _describe, _beat, _administer)
     for _ in range(_STEPS):
-        asked += rng.choice(draws)(rng)
-    return asked
+        requests += rng.choice(draws)(rng)
+    return requests
 
 
 def lock_episode() -> list[Asked]:
     """Return an episode in which locks time out, are renewed, and records reach their limit of deliveries."""
     limits = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "15000"}
     words = _words_of("member-1", 2, 3, 1), _words_of("member-2", 4, 5, 4), _words_of("member-1", 0, 0, 2)
-    first, again = _fetched("member-1", 0, PARTITIONS[2:]), _fetched("member-1", _epoch_of("member-1"), PARTITIONS[2:])
-    others = _fetched("member-2", 0, PARTITIONS[2:]), _fetched("member-2", _epoch_of("member-2"), PARTITIONS[2:])
-    described = Asked("DescribeShareGroupOffsets", 1, {"groups": [{"groupId": GROUP, "topics": None}]})
+    first, again = (
+        _fetch_request("member-1", 0, PARTITIONS[2:]),
+        _fetch_request("member-1", _epoch_of("member-1"), PARTITIONS[2:]),
+    )
+    others = (
+        _fetch_request("member-2", 0, PARTITIONS[2:]),
+        _fetch_request("member-2", _epoch_of("member-2"), PARTITIONS[2:]),
+    )
+    describe_request = Asked("DescribeShareGroupOffsets", 1, {"groups": [{"groupId": GROUP, "topics": None}]})
     late, half = Asked(WAIT, 15_600, {}), Asked(WAIT, 9_000, {})
-    asked = [*_topics(), _configured(limits | {"share.delivery.count.limit": "3"}), *_begin()]
-    asked += [_produced("~b", 0, 6), _produced("~b", 0, 4), first, words[0], others[0], late, others[1], described]
-    asked += [half, again, words[1], half, again, described, again, again, words[2], late, again, again]
-    return [*asked, described]
+    requests = [*_topics(), _configure_group(limits | {"share.delivery.count.limit": "3"}), *_begin()]
+    requests += [
+        _produce_request("~b", 0, 6),
+        _produce_request("~b", 0, 4),
+        first,
+        words[0],
+        others[0],
+        late,
+        others[1],
+        describe_request,
+    ]
+    requests += [half, again, words[1], half, again, describe_request, again, again, words[2], late, again, again]
+    return [*requests, describe_request]
 
 
 def _words_of(member: str, first: int, last: int, word: int) -> Asked:
@@ -60,9 +75,9 @@ def _words_of(member: str, first: int, last: int, word: int) -> Asked:
 
 
 def _topics() -> list[Asked]:
-    kept = [{"name": "retention.ms", "value": "-1"}]  # the records are of 2023
+    topic_configs = [{"name": "retention.ms", "value": "-1"}]  # the records are of 2023
     rows = [
-        {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": kept}
+        {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": topic_configs}
         for name, count in (("~a", 2), ("~b", 1))
     ]
     return [Asked("CreateTopics", 5, {"topics": rows, "timeoutMs": 20_000, "validateOnly": False})]
@@ -72,10 +87,10 @@ def _configure(rng: random.Random) -> Asked:
     values = {"share.auto.offset.reset": "earliest", "share.isolation.level": rng.choice(("read_committed", ""))}
     values["share.delivery.count.limit"] = rng.choice(("2", "3", "5", "5", "10"))
     values["share.partition.max.record.locks"] = rng.choice(("100", "2000"))
-    return _configured(values)
+    return _configure_group(values)
 
 
-def _configured(values: dict[str, str]) -> Asked:
+def _configure_group(values: dict[str, str]) -> Asked:
     configs = [{"name": name, "configOperation": 0, "value": value} for name, value in values.items() if value]
     row = {"resourceType": 32, "resourceName": GROUP, "configs": configs}
     return Asked("IncrementalAlterConfigs", 1, {"resources": [row], "validateOnly": False})
@@ -83,10 +98,10 @@ def _configured(values: dict[str, str]) -> Asked:
 
 def _begin() -> list[Asked]:
     """Join, and let each partition's state be read before there is anything in it."""
-    asked = [_heartbeat(MEMBERS[0], 0), _heartbeat(MEMBERS[0], None)]
+    requests = [_heartbeat(MEMBERS[0], 0), _heartbeat(MEMBERS[0], None)]
     for partition in PARTITIONS:
-        asked += [_fetched("warm", 0, [partition]), _fetched("warm", 0, [partition])]
-    return [*asked, _fetched("warm", -1, [])]
+        requests += [_fetch_request("warm", 0, [partition]), _fetch_request("warm", 0, [partition])]
+    return [*requests, _fetch_request("warm", -1, [])]
 
 
 def _heartbeat(member: str, epoch: Any, **changes: Any) -> Asked:
@@ -100,7 +115,9 @@ def _heartbeat(member: str, epoch: Any, **changes: Any) -> Asked:
     return Asked("ShareGroupHeartbeat", 1, body | changes)
 
 
-def _fetched(member: str, epoch: Any, partitions: Any, *, words: bool = False, seed: int = 0, **changes: Any) -> Asked:
+def _fetch_request(
+    member: str, epoch: Any, partitions: Any, *, words: bool = False, seed: int = 0, **changes: Any
+) -> Asked:
     topics = [
         {
             "topicId": symbol("topic", name),
@@ -154,7 +171,7 @@ def _fetch(rng: random.Random) -> list[Asked]:
     if changes["maxRecords"] < _MANY:  # which partition of a session comes first, follows from what Kafka has read
         partitions = partitions[:1]
         member = ALONE[partitions[0]]
-    return [_fetched(member, _epoch(rng, member), partitions, words=words, seed=seed, **changes)]
+    return [_fetch_request(member, _epoch(rng, member), partitions, words=words, seed=seed, **changes)]
 
 
 def _acknowledge(rng: random.Random) -> list[Asked]:
@@ -177,10 +194,10 @@ def _produce(rng: random.Random) -> list[Asked]:
     topic, index = rng.choice(PARTITIONS)
     if rng.random() < 0.3:
         return _transaction(rng, topic, index)
-    return [_produced(topic, index, rng.choice((1, 2, 5, 9, 20)))]
+    return [_produce_request(topic, index, rng.choice((1, 2, 5, 9, 20)))]
 
 
-def _produced(topic: str, index: int, count: int, **producer: Any) -> Asked:
+def _produce_request(topic: str, index: int, count: int, **producer: Any) -> Asked:
     columns = {"key": [None] * count, "value": ["v"] * count, "timestamp": [NOW] * count}
     records = symbol("records", {"columns": columns, "record_format": 2, "codec": "none"} | producer)
     row = {"name": topic, "partitionData": [{"index": index, "records": records}]}
@@ -190,18 +207,18 @@ def _produced(topic: str, index: int, count: int, **producer: Any) -> Asked:
 
 def _transaction(rng: random.Random, topic: str, index: int) -> list[Asked]:
     owner = {"producerId": symbol("producer", "~t"), "producerEpoch": symbol("epoch", "~t")}
-    begun = {"transactionalId": "~t", "transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
-    added = {f"v3AndBelow{key[0].upper()}{key[1:]}": value for key, value in owner.items()}
-    added |= {"v3AndBelowTransactionalId": "~t", "v3AndBelowTopics": [{"name": topic, "partitions": [index]}]}
+    init_fields = {"transactionalId": "~t", "transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
+    add_fields = {f"v3AndBelow{key[0].upper()}{key[1:]}": value for key, value in owner.items()}
+    add_fields |= {"v3AndBelowTransactionalId": "~t", "v3AndBelowTopics": [{"name": topic, "partitions": [index]}]}
     producer = {"producer_id": owner["producerId"], "producer_epoch": owner["producerEpoch"], "base_sequence": 0}
-    asked = [
-        Asked("InitProducerId", 3, begun),
-        Asked("AddPartitionsToTxn", 3, added),
-        _produced(topic, index, rng.choice((1, 3)), transactional=True, **producer),
+    requests = [
+        Asked("InitProducerId", 3, init_fields),
+        Asked("AddPartitionsToTxn", 3, add_fields),
+        _produce_request(topic, index, rng.choice((1, 3)), transactional=True, **producer),
     ]
     if rng.random() < 0.3:
-        asked += _fetch(rng)  # before it is decided
-    return [*asked, Asked("EndTxn", 3, owner | {"transactionalId": "~t", "committed": rng.random() < 0.5})]
+        requests += _fetch(rng)  # before it is decided
+    return [*requests, Asked("EndTxn", 3, owner | {"transactionalId": "~t", "committed": rng.random() < 0.5})]
 
 
 def _describe(rng: random.Random) -> list[Asked]:
@@ -219,14 +236,19 @@ def _administer(rng: random.Random) -> list[Asked]:
     """Seldom: let everybody go, and move or forget where the group stands."""
     if rng.random() < 0.6:
         return []
-    left = [*(_fetched(member, -1, []) for member in (*MEMBERS, *ALONE.values())), _heartbeat(MEMBERS[0], -1)]
+    leave_requests = [
+        *(_fetch_request(member, -1, []) for member in (*MEMBERS, *ALONE.values())),
+        _heartbeat(MEMBERS[0], -1),
+    ]
     row = {
         "topicName": "~a",
         "partitions": [{"partitionIndex": rng.choice((0, 1, 2)), "startOffset": rng.randint(-1, 9)}],
     }
-    moved = Asked("AlterShareGroupOffsets", 0, {"groupId": GROUP, "topics": [row]})
-    forgotten = Asked("DeleteShareGroupOffsets", 0, {"groupId": GROUP, "topics": [{"topicName": "~a"}]})
-    deleted = Asked("DeleteGroups", 2, {"groupsNames": [GROUP]})
-    chosen = rng.choice(([moved], [forgotten], [deleted], [moved, forgotten]))
-    gone = Asked(RECONNECT, 0, {})  # Kafka keeps what a group has acquired as long as a connection is there
-    return [*left, gone, *chosen, *_describe(rng), *_begin()]
+    alter_request = Asked("AlterShareGroupOffsets", 0, {"groupId": GROUP, "topics": [row]})
+    forget_request = Asked("DeleteShareGroupOffsets", 0, {"groupId": GROUP, "topics": [{"topicName": "~a"}]})
+    delete_request = Asked("DeleteGroups", 2, {"groupsNames": [GROUP]})
+    chosen_requests = rng.choice(([alter_request], [forget_request], [delete_request], [alter_request, forget_request]))
+    reconnect_request = Asked(
+        RECONNECT, 0, {}
+    )  # Kafka keeps what a group has acquired as long as a connection is there
+    return [*leave_requests, reconnect_request, *chosen_requests, *_describe(rng), *_begin()]

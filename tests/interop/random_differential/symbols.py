@@ -51,14 +51,14 @@ class Memory:
         prefix: of the names of the episode, so that many can follow each other on one broker.
         latest: the last value of each kind and owner: ``("producer", "~t")``.
         names: a kind and a value, as text, and the name that stands for it in answers.
-        named: the topics of coordinators that the request names, which all episodes share.
+        named_symbols: the topics of coordinators that the request names, which all episodes share.
     """
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.latest: dict[tuple[Any, ...], Any] = {}
         self.names: dict[tuple[str, str], str] = {}
-        self.named: set[str] = set()
+        self.named_symbols: set[str] = set()
         self._counts: Counter[tuple[str, str | None]] = Counter()
 
     def own(self, value: Any) -> Any:
@@ -106,11 +106,11 @@ class Memory:
         data = build_records(fields.pop("columns"), **fields)
         return base64.b64encode(_DAMAGE[wrong](data)).decode()
 
-    def learn(self, kind: str, owner: str | None, value: Any, *, named: bool = True) -> None:
-        """Remember a value; ``named``: and give it a name."""
+    def learn(self, kind: str, owner: str | None, value: Any, *, is_named: bool = True) -> None:
+        """Remember a value; ``is_named``: and give it a name."""
         owner = None if owner is None else owner.replace(self.prefix, "~")
         self.latest[kind, owner] = value
-        if named and (kind, str(value)) not in self.names:
+        if is_named and (kind, str(value)) not in self.names:
             self._counts[kind, owner] += 1
             self.names[kind, str(value)] = f"<{kind} {owner} {self._counts[kind, owner]}>"
 
@@ -130,7 +130,7 @@ class Memory:
     def _is_foreign(self, row: Any) -> bool:
         keys = ("name", "topic", "topicName", "resourceName")
         if isinstance(row, dict) and any(str(row.get(key)).startswith("__") for key in keys):
-            return not any(row.get(key) in self.named for key in keys)
+            return not any(row.get(key) in self.named_symbols for key in keys)
         if isinstance(row, dict) and any(map(self._is_foreign, row.get("entity") or ())):
             return True  # quotas of another episode
         texts = [row] if isinstance(row, str) else row.values() if isinstance(row, dict) else ()
@@ -175,14 +175,14 @@ def _metadata(memory: Memory, request: Any, answer: Any) -> None:
 def _producer(memory: Memory, request: Any, answer: Any) -> None:
     if not answer.error_code and answer.producer_id >= 0:
         memory.learn("producer", request.transactional_id, answer.producer_id)
-        memory.learn("epoch", request.transactional_id, answer.producer_epoch, named=False)
+        memory.learn("epoch", request.transactional_id, answer.producer_epoch, is_named=False)
 
 
-def _joined(memory: Memory, request: Any, answer: Any) -> None:
+def _remember_member(memory: Memory, request: Any, answer: Any) -> None:
     if answer.member_id and answer.error_code in (0, _MEMBER_ID_REQUIRED):
         memory.learn("member", request.group_id, answer.member_id)
     if not answer.error_code:
-        memory.learn("generation", request.group_id, answer.generation_id, named=False)
+        memory.learn("generation", request.group_id, answer.generation_id, is_named=False)
 
 
 def _share_session(memory: Memory, request: Any, answer: Any) -> None:
@@ -208,10 +208,10 @@ def _share_beat(memory: Memory, request: Any, answer: Any) -> None:
 def _beat(memory: Memory, request: Any, answer: Any) -> None:
     if answer.member_id and not answer.error_code:
         memory.learn("member", request.group_id, answer.member_id)
-        memory.learn("generation", request.group_id, answer.member_epoch, named=False)
+        memory.learn("generation", request.group_id, answer.member_epoch, is_named=False)
 
 
-def _fetched(memory: Memory, request: Any, answer: Any) -> None:
+def _remember_session(memory: Memory, request: Any, answer: Any) -> None:
     if getattr(answer, "session_id", 0):
         memory.learn("session", "", answer.session_id)
         memory.latest["session-epoch", ""] = 1 if request.session_epoch == 0 else request.session_epoch + 1
@@ -221,10 +221,10 @@ _TEACHERS: dict[str, Callable[[Memory, Any, Any], None]] = {
     "Metadata": _metadata,
     "InitProducerId": _producer,
     "EndTxn": _producer,
-    "JoinGroup": _joined,
+    "JoinGroup": _remember_member,
     "ConsumerGroupHeartbeat": _beat,
     "ShareGroupHeartbeat": _share_beat,
     "ShareFetch": _share_session,
     "ShareAcknowledge": _share_session,
-    "Fetch": _fetched,
+    "Fetch": _remember_session,
 }
