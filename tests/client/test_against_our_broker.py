@@ -414,7 +414,10 @@ def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
         versions_by_api = {entry.api: entry.version for entry in broker.journal}
     assert "ApiVersions" not in versions_by_api
     served_apis = releases.release(release).apis()
-    assert all(served_apis[catalog.api(api).key].accepted_versions.contains(version) for api, version in versions_by_api.items())
+    assert all(
+        served_apis[catalog.api(api).key].accepted_versions.contains(version)
+        for api, version in versions_by_api.items()
+    )
 
 
 def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():
@@ -583,7 +586,9 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
         polled = []
         while len(polled) < 120:
             polled += consumer.poll(60_000, max_records=7)
-            open_records = [records for _, entry in consumer._twin._positions._arrivals for records in entry._opened_records]
+            open_records = [
+                records for _, entry in consumer._twin._positions._arrivals for records in entry._opened_records
+            ]
             assert sum(records.unread_count for records in open_records) < 40
         assert [one.offset for one in polled] == list(range(120))
 

@@ -61,7 +61,9 @@ def refuse(sequencer: Sequencer, batch: Batch, number: int) -> None:
 
 
 def errors(sequencer: Sequencer) -> list[type | None]:
-    return [None if ended_batch.error is None else type(ended_batch.error) for ended_batch in sequencer.finished_batches]
+    return [
+        None if ended_batch.error is None else type(ended_batch.error) for ended_batch in sequencer.finished_batches
+    ]
 
 
 def sequences(batches: list[Batch]) -> list[tuple[int, int]]:
