@@ -17,12 +17,15 @@ PACKAGES = (
     "kafkaframes.broker",
     "kafkaframes.client",
     "kafkaframes.errors",
-    "kafkaframes.scan.scan",
+    "kafkaframes.jobs",
+    "kafkaframes.protocol",
+    "kafkaframes.records",
+    "kafkaframes.scan",
     "kafkaframes.spark",
     "kafkaframes.spark.functions",
+    "kafkaframes.storage",
     "kafkaframes.testing",
 )
-_EXTRA_NAMES = {"kafkaframes.scan.scan": ("Scan",)}
 TARGET = Path(__file__).parents[1] / "tests" / "public_api.txt"
 
 
@@ -30,7 +33,7 @@ def api_lines() -> Iterator[str]:
     """Yield a line for each public function, class, method, property and constant."""
     for package in PACKAGES:
         module = import_module(package)
-        for name in sorted(_EXTRA_NAMES.get(package, getattr(module, "__all__", ()))):
+        for name in sorted(module.__all__):
             value = getattr(module, name)
             if inspect.ismodule(value):
                 yield f"{package}.{name}: module"

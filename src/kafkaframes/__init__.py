@@ -1,7 +1,8 @@
 """Kafka's bytes as DataFrames: every protocol message and record format, in Python and on Spark."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kafkaframes._exports import import_on_use
 from kafkaframes._version import __version__
 from kafkaframes.protocol.functions import list_apis, message_class
 from kafkaframes.scan.functions import (
@@ -14,7 +15,7 @@ from kafkaframes.scan.functions import (
 )
 
 if TYPE_CHECKING:
-    from kafkaframes import broker, client, errors, spark, testing
+    from kafkaframes import broker, client, errors, jobs, protocol, records, scan, spark, storage, testing
     from kafkaframes.broker import Broker
     from kafkaframes.client import Admin, Consumer, Producer
     from kafkaframes.errors import KafkaframesError
@@ -47,51 +48,48 @@ __all__ = [
     "describe_log",
     "errors",
     "export_log",
+    "jobs",
     "list_apis",
     "message_class",
     "mirror_topics",
+    "protocol",
     "read_batches",
     "read_capture",
     "read_records",
     "recompress_log",
+    "records",
     "repair_log",
     "report_log",
     "restore_log",
+    "scan",
     "scan_capture",
     "scan_log",
     "scan_topic",
     "spark",
+    "storage",
     "testing",
     "verify_log",
 ]
 
-
-_LAZY = {  # what is large, by the module that it is imported of
-    "Admin": "client",
-    "Broker": "broker",
-    "Consumer": "client",
-    "KafkaframesError": "errors",
-    "Producer": "client",
-    "build_records": "records.build",
-    **dict.fromkeys(
-        ("compact_log", "convert_log", "describe_log", "export_log", "mirror_topics", "recompress_log"),
-        "jobs.functions",
+_MODULES = {
+    "broker": ("Broker",),
+    "client": ("Admin", "Consumer", "Producer"),
+    "errors": ("KafkaframesError",),
+    "jobs.functions": (
+        "compact_log",
+        "convert_log",
+        "describe_log",
+        "export_log",
+        "mirror_topics",
+        "recompress_log",
+        "repair_log",
+        "report_log",
+        "restore_log",
+        "verify_log",
     ),
-    **dict.fromkeys(("repair_log", "report_log", "restore_log", "verify_log"), "jobs.functions"),
+    "records.build": ("build_records",),
 }
-_MODULES = ("broker", "client", "errors", "spark", "testing")
+_SUBMODULES = ("broker", "client", "errors", "jobs", "protocol", "records", "scan", "spark", "storage", "testing")
 
-
-def __getattr__(name: str) -> Any:
-    """Import a module, or what is in it, when it is first used."""
-    from importlib import import_module
-
-    if name in _MODULES:
-        return import_module(f"kafkaframes.{name}")
-    if name in _LAZY:
-        return getattr(import_module(f"kafkaframes.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES, _SUBMODULES)

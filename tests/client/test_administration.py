@@ -377,7 +377,7 @@ def test_an_open_transaction_is_listed_described_and_terminated(servers, admin, 
         producer.begin_transaction()
         producer.send(topic, b"open", partition=0).result()
         (listing,) = [one for one in admin.list_transactions(states=["Ongoing"]) if one.transactional_id == name]
-        assert listing.producer_id == producer.producer.producer_id
+        assert listing.producer_id == producer.identity.producer_id
         assert listing in admin.list_transactions(producer_ids=[listing.producer_id])
         assert listing in admin.list_transactions(transactional_id_pattern="tx-.*")
         assert listing not in admin.list_transactions(min_duration_ms=3_600_000)

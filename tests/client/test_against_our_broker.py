@@ -429,7 +429,7 @@ def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():
             producer.send_arrow(TABLE.slice(0, 10 + number), topic="money")
             producer.send_offsets_to_transaction({TopicPartition("money", 0): number + 1}, "g")
             (producer.abort_transaction if number == 1 else producer.commit_transaction)()
-            epochs.append(producer.producer.epoch)
+            epochs.append(producer.identity.epoch)
         broker.journal.assert_requested("Produce", version=13)
         broker.journal.assert_requested("EndTxn", version=5)
         broker.journal.assert_requested("TxnOffsetCommit", version=5)

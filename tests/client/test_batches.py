@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.client.batches import Producer, iterate_batches, stamp_batch
+from kafkaframes.client.batches import ProducerIdentity, iterate_batches, stamp_batch
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 
@@ -15,8 +15,8 @@ def test_a_stamp_is_what_the_builder_would_have_written(codec):
     expected_batch = build_records(
         ROWS, codec=codec, producer_id=7, producer_epoch=3, base_sequence=2**31 - 5, transactional=True
     )
-    assert stamp_batch(plain, Producer(7, 3), 2**31 - 5, transactional=True) == expected_batch
-    assert stamp_batch(expected_batch, Producer(), -1, transactional=False) == plain
+    assert stamp_batch(plain, ProducerIdentity(7, 3), 2**31 - 5, transactional=True) == expected_batch
+    assert stamp_batch(expected_batch, ProducerIdentity(), -1, transactional=False) == plain
 
 
 def test_pieces_begin_at_offset_0_and_hold_every_record():

@@ -5,10 +5,10 @@ import socket
 
 import pytest
 
-from kafkaframes.broker import Broker as OurBroker
+from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncAdmin, AsyncProducer, TopicPartition
 from kafkaframes.client.cluster import GROUP, TRANSACTION
-from kafkaframes.client.metadata import Broker
+from kafkaframes.client.metadata import Node
 
 
 @pytest.fixture
@@ -16,10 +16,10 @@ def unreachable_broker():
     """Return a broker whose port nobody listens on."""
     with socket.socket() as free_socket:
         free_socket.bind(("127.0.0.1", 0))
-        yield Broker(7, *free_socket.getsockname())
+        yield Node(7, *free_socket.getsockname())
 
 
-async def group(servers: str, unreachable_broker: Broker) -> None:
+async def group(servers: str, unreachable_broker: Node) -> None:
     async with AsyncAdmin(servers, default_api_timeout_ms=10_000) as admin:
         await admin.create_topics(["t"])
         target = TopicPartition("t", 0)
@@ -29,14 +29,14 @@ async def group(servers: str, unreachable_broker: Broker) -> None:
         assert (await admin.group_offsets("g"))[target].offset == 5
 
 
-async def transaction(servers: str, unreachable_broker: Broker) -> None:
+async def transaction(servers: str, unreachable_broker: Node) -> None:
     producer = AsyncProducer(servers, transactional_id="x", default_api_timeout_ms=10_000)
     producer._cluster._coordinators[TRANSACTION, "x"] = unreachable_broker
     async with producer:
-        assert producer.producer.producer_id >= 0
+        assert producer.identity.producer_id >= 0
 
 
 @pytest.mark.parametrize("ask", [group, transaction])
 def test_a_coordinator_that_is_gone_is_looked_for_anew(ask, unreachable_broker):
-    with OurBroker() as running:
+    with Broker() as running:
         asyncio.run(ask(running.bootstrap_servers, unreachable_broker))

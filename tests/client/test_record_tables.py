@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.client.accumulator import Accumulator
-from kafkaframes.client.metadata import Broker, Cluster, PartitionMetadata, TopicMetadata
+from kafkaframes.client.metadata import Cluster, Node, PartitionMetadata, TopicMetadata
 from kafkaframes.client.outgoing import RowPartitioner, route_rows
 from kafkaframes.client.partitioners import DEFAULT_PARTITIONER
 from kafkaframes.client.settings import ProducerSettings
@@ -20,7 +20,7 @@ KEYS = st.none() | st.binary(max_size=3)
 def cluster(count: int) -> Cluster:
     partitions = {n: PartitionMetadata(n, 1, 0, (1,), (1,), ErrorCode.NONE) for n in range(count)}
     return Cluster(
-        brokers={1: Broker(1, "h", 9092)}, topics={"t": TopicMetadata("t", NIL_UUID, False, partitions, ErrorCode.NONE)}
+        brokers={1: Node(1, "h", 9092)}, topics={"t": TopicMetadata("t", NIL_UUID, False, partitions, ErrorCode.NONE)}
     )
 
 

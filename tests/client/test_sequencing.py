@@ -19,7 +19,7 @@ from tests.soak.producer_schedules import (
     explore,
 )
 
-from kafkaframes.client.batches import Batch, Producer
+from kafkaframes.client.batches import Batch, ProducerIdentity
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sequencing import Sequencer
 from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError, NetworkError
@@ -31,7 +31,7 @@ FIRST, SECOND = "the first connection", "the second connection"
 def machine(**changes) -> Sequencer:
     settings = {"max_in_flight": 5, "retries": LARGEST, "delivery_timeout_s": 10.0, "backoff_s": lambda attempt: 0.0}
     sequencer = Sequencer(**settings | changes)
-    sequencer.set_producer(Producer(7, 0))
+    sequencer.set_producer(ProducerIdentity(7, 0))
     return sequencer
 
 
@@ -204,7 +204,7 @@ def test_a_transaction_names_the_first_error():
     one.process_error(first, BrokerError("fenced", ErrorCode.INVALID_PRODUCER_EPOCH), 0.0)
     assert one.abort_cause.code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert "fenced" in str(one.finished_batches[1].error)
-    one.set_producer(Producer(7, 1))
+    one.set_producer(ProducerIdentity(7, 1))
     assert one.abort_cause is None
 
 
@@ -254,12 +254,12 @@ def test_another_partition_keeps_its_epoch_until_it_has_nothing_open():
 
 def test_epochs_have_an_end():
     one = machine()
-    one.set_producer(Producer(7, 32_767))
+    one.set_producer(ProducerIdentity(7, 32_767))
     put_batches(one, 2)
     refuse(one, one.take(TARGET, FIRST, 0.0), TOO_LARGE)
     assert one.needs_new_id
     assert one.take(TARGET, FIRST, 0.0) is None
-    one.set_producer(Producer(8, 0))
+    one.set_producer(ProducerIdentity(8, 0))
     assert sequences(take_all(one, FIRST)) == [(0, 0)]
 
 
@@ -307,7 +307,7 @@ def test_in_a_transaction_a_batch_that_ends_without_being_written_ends_all_that_
     assert one.must_abort
     put_batches(one, 1)
     assert errors(one) == [BrokerError] * 4
-    one.set_producer(Producer(7, 1))
+    one.set_producer(ProducerIdentity(7, 1))
     put_batches(one, 1)
     assert sequences(take_all(one, FIRST)) == [(1, 0)]
 

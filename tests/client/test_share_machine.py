@@ -7,7 +7,7 @@ from tests.soak import share_cases, share_mutants, share_schedules
 from tests.soak.exploration import explore_range
 from tests.soak.mutation import build_mutant
 
-from kafkaframes.client.metadata import Broker
+from kafkaframes.client.metadata import Node
 from kafkaframes.client.share_machine import describe_node
 
 SCHEDULES = 60 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 3_000
@@ -40,5 +40,5 @@ def test_schedules_find_a_broken_rule(name):
 
 
 def test_errors_name_addresses_as_clients_accept_them():
-    assert describe_node(Broker(1, "kafka-1", 9092)) == "broker 1 at kafka-1:9092"
-    assert describe_node(Broker(2, "::1", 9092)) == "broker 2 at [::1]:9092"
+    assert describe_node(Node(1, "kafka-1", 9092)) == "broker 1 at kafka-1:9092"
+    assert describe_node(Node(2, "::1", 9092)) == "broker 2 at [::1]:9092"

@@ -14,7 +14,7 @@ from tests.soak.share_schedules import GROUP, Record, World
 from kafkaframes.broker import Broker
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.client import Admin, NewTopic, TopicPartition
-from kafkaframes.client.metadata import Broker as Node
+from kafkaframes.client.metadata import Node
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_messages import ShareMessages
 from kafkaframes.client.share_requests import ShareAcknowledge, ShareFetch

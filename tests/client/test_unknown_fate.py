@@ -31,14 +31,14 @@ def values(broker) -> list[bytes]:
 def test_a_record_without_an_answer_may_be_written_and_the_next_go_on(broker, is_written):
     with Producer(broker.bootstrap_servers, **ONCE) as producer:
         producer.send("numbers", b"0").result()
-        before = producer.producer
+        before = producer.identity
         rule = broker.on("Produce")
         (rule.drop_reply if is_written else rule.ignore)()
         with pytest.raises(MaybeWrittenError, match="1 records for numbers-0 may or may not have been written"):
             producer.send("numbers", b"1").result()
         rule.remove()
         assert producer.send("numbers", b"2").result().offset == (2 if is_written else 1)
-        assert producer.producer.epoch == before.epoch + 1
+        assert producer.identity.epoch == before.epoch + 1
     assert values(broker) == [b"0", *([b"1"] if is_written else []), b"2"]
 
 

@@ -298,7 +298,7 @@ def test_a_transactional_producer_starts_although_the_coordinator_is_busy(broker
         broker.on("InitProducerId").times(2).error(code),
         Producer(servers, transactional_id=topic, **QUICK) as producer,
     ):
-        assert producer.producer.producer_id >= 0
+        assert producer.identity.producer_id >= 0
 
 
 @pytest.mark.embedded

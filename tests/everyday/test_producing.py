@@ -379,7 +379,7 @@ def test_a_producer_lists_the_partitions_of_a_topic(producer, topic):
 
 @shown_by(kafka_python="test_bare_construct_is_idempotent", java="testAcksAndIdempotenceForIdempotentProducers")
 def test_a_producer_is_idempotent_by_default(producer):
-    assert producer.producer.producer_id >= 0
+    assert producer.identity.producer_id >= 0
 
 
 @shown_by(
@@ -390,7 +390,7 @@ def test_a_producer_is_idempotent_by_default(producer):
 @pytest.mark.parametrize("acks", [0, 1, "1"])
 def test_fewer_acks_turn_idempotence_off(servers, acks):
     with Producer(servers, acks=acks) as producer:
-        assert producer.producer.producer_id == -1
+        assert producer.identity.producer_id == -1
 
 
 @shown_by(

@@ -219,7 +219,7 @@ def test_a_restarted_producer_keeps_its_id_with_a_higher_epoch(servers, topic):
     identities = []
     for _ in range(2):
         with Producer(servers, transactional_id=topic) as producer:
-            identities.append(producer.producer)
+            identities.append(producer.identity)
     assert identities[0].producer_id == identities[1].producer_id
     assert identities[0].epoch < identities[1].epoch
 

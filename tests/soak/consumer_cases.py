@@ -28,7 +28,7 @@ from kafkaframes.client.group_requests import (
     ListOffsets,
     SyncGroup,
 )
-from kafkaframes.client.metadata import Broker, Cluster, PartitionMetadata, TopicMetadata, TopicPartition
+from kafkaframes.client.metadata import Cluster, Node, PartitionMetadata, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.positions import FetchAnswer, Ownership, Step
 from kafkaframes.errors import ErrorCode, NetworkError, broker_error
@@ -42,7 +42,7 @@ def put_topic(cluster: Cluster, size: int, *, topic_id: int = 7, epoch: int = 0)
 
 
 def machine_of(kind: str, instance: str | None = None, reset: str = "earliest") -> ConsumerMachine:
-    cluster = Cluster(brokers={1: Broker(1, "a", 1)})
+    cluster = Cluster(brokers={1: Node(1, "a", 1)})
     put_topic(cluster, 2)
     machine = ConsumerMachine(
         settings_of(kind, reset, instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0

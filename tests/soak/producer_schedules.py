@@ -33,7 +33,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kafkaframes.client.batches import Batch, Producer, Stamp
+from kafkaframes.client.batches import Batch, ProducerIdentity, Stamp
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sequencing import Sequencer
 from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError, NetworkError
@@ -53,7 +53,7 @@ class Log:
 
     records: list[int] = field(default_factory=list)
     transactions: list[int] = field(default_factory=list)  # of each record
-    epoch: Producer | None = None
+    epoch: ProducerIdentity | None = None
     batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))  # first, last, offset
 
     def append(self, stamp: Stamp | None, values: Sequence[int], transaction: int) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class Log:
         """Return what decides about the next batches, without records."""
         return Log(epoch=self.epoch, batches=self.batches.copy())
 
-    def mark(self, producer: Producer) -> None:
+    def mark(self, producer: ProducerIdentity) -> None:
         """Take a transaction's marker, which has the epoch of the next one (KIP-890).
 
         Where the producer has not written yet there is no marker: the coordinator refuses a late batch, by its epoch.
@@ -140,7 +140,7 @@ class Simulation:
             backoff_s=lambda attempt: 0.1 * min(attempt + 1, 5),
         )
         self.machine.transactional = mode == "transactions"
-        self.granted = Producer(1, epoch)  # the id and epoch that the coordinator knows
+        self.granted = ProducerIdentity(1, epoch)  # the id and epoch that the coordinator knows
         if mode != "plain":
             self.machine.set_producer(self.granted)
         self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
@@ -296,7 +296,7 @@ class Simulation:
     def renew(self) -> None:
         """Get a new id where the epoch cannot be raised any more."""
         if self.machine.needs_new_id and self.mode == "idempotent":
-            self.machine.set_producer(Producer(self.machine.producer.producer_id + 1, 0))
+            self.machine.set_producer(ProducerIdentity(self.machine.producer.producer_id + 1, 0))
             self.seen["new producer ids"] += 1
 
     def settle(self) -> None:
@@ -360,7 +360,7 @@ class Simulation:
         assert self.machine.producer == self.granted, "ends a transaction under an epoch that no coordinator knows"
         producer_id, epoch = self.machine.producer
         is_raised = self.raises_epochs or self.machine.must_abort  # by the marker, or by InitProducerId behind it
-        raised = Producer(producer_id, epoch + 1) if is_raised else self.machine.producer
+        raised = ProducerIdentity(producer_id, epoch + 1) if is_raised else self.machine.producer
         for _ in range(answers_lost + 1):  # a coordinator that has ended it answers a repetition with the same
             if self.transaction not in self.ended_transactions:
                 self.ended_transactions[self.transaction] = commit
@@ -410,7 +410,7 @@ class Simulation:
         elif before is not None and before != batch.assigned_stamp:
             assert not self.can_be_written(batch), "numbered anew, and may be in the log"
 
-    def check_new(self, batch: Batch, producer: Producer, same: list[Batch]) -> None:
+    def check_new(self, batch: Batch, producer: ProducerIdentity, same: list[Batch]) -> None:
         """Check that the fate of all failures under a batch's epoch is known when it goes out for the first time."""
         mine = [(one, self.results[one][1]) for one in same if one in self.results and self.stamps.get(one)]
         mine = [(one, None if one in self.acknowledged_late else error) for one, error in mine]

@@ -39,8 +39,40 @@ transaction markers and producer fields. ``internal.replay`` reads these records
 ``lifecycle/assembly.py`` creates the coordinators and calls their ``load``.
 """
 
+from kafkaframes.broker.faults.controls import GroupInfo, MemberInfo, TopicInfo, TransactionInfo
+from kafkaframes.broker.faults.disk_faults import DiskRule
+from kafkaframes.broker.faults.faults import Rule
+from kafkaframes.broker.faults.journal import Journal, JournalEntry
 from kafkaframes.broker.lifecycle.arguments import Cluster, Metrics, Served
 from kafkaframes.broker.lifecycle.handle import Broker
-from kafkaframes.broker.state.clock import Clock
+from kafkaframes.broker.lifecycle.opening import Snapshot
+from kafkaframes.broker.network.server import Connection
+from kafkaframes.broker.security.acls import Acl
+from kafkaframes.broker.security.kerberos import Kerberos
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.settings.listeners import ListenerOptions
+from kafkaframes.broker.state.clock import BrokerClock, Clock, Timer
 
-__all__ = ["Broker", "Clock", "Cluster", "Metrics", "Served"]
+__all__ = [
+    "Acl",
+    "Broker",
+    "BrokerClock",
+    "Clock",
+    "Cluster",
+    "Connection",
+    "DiskRule",
+    "GroupInfo",
+    "Journal",
+    "JournalEntry",
+    "Kerberos",
+    "ListenerOptions",
+    "MemberInfo",
+    "Metrics",
+    "Rule",
+    "Security",
+    "Served",
+    "Snapshot",
+    "Timer",
+    "TopicInfo",
+    "TransactionInfo",
+]

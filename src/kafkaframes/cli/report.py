@@ -33,7 +33,7 @@ from kafkaframes.storage.files.atomic import open_output, refuse_inside
 from kafkaframes.storage.log.discover import discover, select_partitions
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.report.model import Report
+    from kafkaframes.jobs.report.model import LogReport
 
 
 @click.command("report")
@@ -116,7 +116,7 @@ def _check(output: str, sources: Sequence[str]) -> None:
         refuse_inside(target, sources)
 
 
-def _report_text(report: Report, output: str) -> str:
+def _report_text(report: LogReport, output: str) -> str:
     errors = report.errors()
     verdict = f"{count_text(errors, 'error')} found" if errors else "no damage found"
     if report.caveats and not errors:

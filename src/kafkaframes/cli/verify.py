@@ -30,7 +30,7 @@ from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover, select_partitions
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.verify.verify import Report
+    from kafkaframes.jobs.verify.verify import VerifyReport
     from kafkaframes.storage.copies.one_log import OneLog
 
 EXIT_DAMAGED = 1
@@ -83,7 +83,7 @@ MAX_FINDINGS = 20  # largest number of printed findings of one check; --all show
 _STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
 
 
-def _print(report: Report, *, show_all: bool) -> None:
+def _print(report: VerifyReport, *, show_all: bool) -> None:
     out = console()
     printed_findings: Counter[tuple[Severity, str]] = Counter()
     for finding in report.findings:
@@ -98,13 +98,13 @@ def _print(report: Report, *, show_all: bool) -> None:
     show(out, _summary(report), style=_style(report), soft_wrap=True)
 
 
-def _style(report: Report) -> str:
+def _style(report: VerifyReport) -> str:
     if not report.is_sound:
         return "bold red"
     return "yellow" if report.caveats else "green"
 
 
-def _summary(report: Report) -> str:
+def _summary(report: VerifyReport) -> str:
     by_severity = Counter(finding.severity for finding in report.findings)
     counts = ", ".join(
         count_text(by_severity[severity], severity.name.lower())

@@ -6,8 +6,9 @@ negotiated with each broker, as far back as 0.8.
 Names are imported when they are first used: to read settings alone, as Spark does at each ``load()``, loads no client.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kafkaframes._exports import import_on_use
 
 if TYPE_CHECKING:
     from kafkaframes.client.admin import (
@@ -59,15 +60,15 @@ if TYPE_CHECKING:
         ScramCredential,
         ScramCredentialInfo,
     )
-    from kafkaframes.client.batches import Producer as ProducerIdentity
-    from kafkaframes.client.batches import RecordMetadata, WrittenBatches
+    from kafkaframes.client.batches import ProducerIdentity, RecordMetadata, WrittenBatches
     from kafkaframes.client.consumer import AsyncConsumer
     from kafkaframes.client.fetched import ConsumerRecord, FetchedBatches
     from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
     from kafkaframes.client.interceptors import ProducerRecord
-    from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
+    from kafkaframes.client.metadata import Cluster, Node, PartitionMetadata, TopicMetadata, TopicPartition
     from kafkaframes.client.metrics import MetricName
     from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
+    from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
     from kafkaframes.client.producer import AsyncProducer
     from kafkaframes.client.record_futures import RecordFuture
     from kafkaframes.client.share_consumer import AsyncShareConsumer, ShareRecord
@@ -87,11 +88,13 @@ __all__ = [
     "AsyncProducer",
     "AsyncShareConsumer",
     "BrokerNode",
+    "ClientOptions",
     "Cluster",
     "CommittedOffset",
     "ConfigEntry",
     "ConfigResource",
     "Consumer",
+    "ConsumerOptions",
     "ConsumerRecord",
     "DelegationToken",
     "Endpoint",
@@ -106,11 +109,13 @@ __all__ = [
     "MemberDescription",
     "MetricName",
     "NewTopic",
+    "Node",
     "OffsetAndTimestamp",
     "PartitionMetadata",
     "PartitionReassignment",
     "Producer",
     "ProducerIdentity",
+    "ProducerOptions",
     "ProducerRecord",
     "ProducerState",
     "QuorumInfo",
@@ -124,6 +129,7 @@ __all__ = [
     "ScramCredential",
     "ScramCredentialInfo",
     "ShareConsumer",
+    "ShareConsumerOptions",
     "ShareGroupDescription",
     "ShareGroupMember",
     "ShareGroupOffset",
@@ -180,27 +186,20 @@ _MODULES = {
         "Subtopology",
         "TaskId",
     ),
-    "batches": ("RecordMetadata", "WrittenBatches"),
+    "batches": ("ProducerIdentity", "RecordMetadata", "WrittenBatches"),
     "consumer": ("AsyncConsumer",),
     "fetched": ("ConsumerRecord", "FetchedBatches"),
     "group_offsets": ("CommittedOffset", "GroupMember"),
     "interceptors": ("ProducerRecord",),
-    "metadata": ("Cluster", "PartitionMetadata", "TopicMetadata", "TopicPartition"),
+    "metadata": ("Cluster", "Node", "PartitionMetadata", "TopicMetadata", "TopicPartition"),
     "metrics": ("MetricName",),
     "offsets": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAndTimestamp"),
+    "options": ("ClientOptions", "ConsumerOptions", "ProducerOptions", "ShareConsumerOptions"),
     "producer": ("AsyncProducer",),
     "record_futures": ("RecordFuture",),
     "share_consumer": ("AsyncShareConsumer", "ShareRecord"),
-    "sync": ("Admin", "Consumer", "Producer", "ProducerIdentity", "ShareConsumer"),
+    "sync": ("Admin", "Consumer", "Producer", "ShareConsumer"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)

@@ -33,8 +33,8 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS
 from kafkaframes.client.metadata import (
-    Broker,
     Cluster,
+    Node,
     PartitionLike,
     PartitionMapping,
     TopicMetadata,
@@ -382,7 +382,7 @@ class AsyncAdmin(
         cls = self.settings.message("DeleteRecordsRequest")
         offsets_by_partition = to_partition_mapping(before)
 
-        async def send(leader: Broker, partitions: list[TopicPartition]) -> dict[TopicPartition, int | ItemError]:
+        async def send(leader: Node, partitions: list[TopicPartition]) -> dict[TopicPartition, int | ItemError]:
             topics = by_topic(
                 partitions,
                 lambda entry: cls.DeleteRecordsPartition(
@@ -416,7 +416,7 @@ class AsyncAdmin(
         times = to_partition_mapping(timestamps)
 
         async def send(
-            leader: Broker, partitions: list[TopicPartition]
+            leader: Node, partitions: list[TopicPartition]
         ) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
             part = {partition: times[partition] for partition in partitions}
             return await offsets.list_at_leader(self._cluster, leader, part, read_committed=False)
@@ -558,7 +558,7 @@ class AsyncAdmin(
         cls = self.settings.message("ListGroupsRequest")
         body = cls(states_filter=list(states), types_filter=list(types))
 
-        def check_version(broker: Broker, version: int) -> None:
+        def check_version(broker: Node, version: int) -> None:
             for setting, values, first in (("states", body.states_filter, 4), ("types", body.types_filter, 5)):
                 if values and version < first:
                     raise OptionError(f"{setting} is not supported by broker {broker.node_id}: its release is too old")
@@ -605,7 +605,7 @@ class AsyncAdmin(
         """
         cls = self.settings.message("DeleteGroupsRequest")
 
-        async def send(coordinator: Broker, names: list[str]) -> dict[str, ItemError | None]:
+        async def send(coordinator: Node, names: list[str]) -> dict[str, ItemError | None]:
             response = await self._cluster.request(coordinator, cls(groups_names=names))
             return {row.group_id: row_error(row, f"group {row.group_id}") for row in response.results}
 
@@ -633,7 +633,7 @@ class AsyncAdmin(
             )
 
         async def send(
-            _: Broker, entries: list[TopicPartition]
+            _: Node, entries: list[TopicPartition]
         ) -> Mapping[TopicPartition, CommittedOffset | BrokerError | None]:
             return await group_offsets.fetch_rows(self._cluster, group_id, entries, stable=False)
 
@@ -654,7 +654,7 @@ class AsyncAdmin(
         """
         commits = to_partition_mapping(offsets)
 
-        async def send(_: Broker, partitions: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
+        async def send(_: Node, partitions: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
             part = {partition: commits[partition] for partition in partitions}
             return await group_offsets.commit_rows(self._cluster, GroupMember(group_id), part)
 
@@ -766,7 +766,7 @@ class AsyncAdmin(
             get_rows: function that returns the response's rows, one for each topic.
         """
 
-        async def send(controller: Broker, topics: list[TopicItem]) -> dict[Any, BrokerError | None]:
+        async def send(controller: Node, topics: list[TopicItem]) -> dict[Any, BrokerError | None]:
             response = await self._cluster.request(controller, to_request(topics))
             results: dict[Any, BrokerError | None] = {}
             for row in get_rows(response):

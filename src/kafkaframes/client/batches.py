@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NO_PRODUCER_ID: Final = -1
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """The identity of an idempotent or transactional producer.
 
     Attributes:
@@ -42,7 +42,7 @@ class Producer(NamedTuple):
 class Stamp(NamedTuple):
     """The fields of a batch header that a producer sets in addition to the records."""
 
-    producer: Producer = Producer()
+    producer: ProducerIdentity = ProducerIdentity()
     base_sequence: int = -1
     transactional: bool = False
 
@@ -170,7 +170,7 @@ _BASE_OFFSET_0: Final = bytes(8)
 _PRODUCER: Final = struct.Struct(">qhi")
 
 
-def stamp_batch(data: bytes, producer: Producer, base_sequence: int, *, transactional: bool) -> bytes:
+def stamp_batch(data: bytes, producer: ProducerIdentity, base_sequence: int, *, transactional: bool) -> bytes:
     """Return a format 2 batch with this producer, base sequence and transactional bit, and a matching CRC."""
     buffer = bytearray(data)
     (attributes,) = struct.unpack_from(">h", buffer, _ATTRIBUTES_AT)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from kafkaframes.client.loop import Home, background, create_objects_in_thread
-from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
+from kafkaframes.client.metadata import Cluster, Node, TopicPartition
 from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
 from kafkaframes.client.response_rows import require_rows
@@ -75,7 +75,7 @@ class ClusterClient:
         self.home = Home(settings.client)
         self.cluster = Cluster()
         self._connections: dict[tuple[int, Channel], Connection] = {}
-        self._brokers: dict[int, Broker] = {}  # brokers of the connections, by node id
+        self._brokers: dict[int, Node] = {}  # brokers of the connections, by node id
         self.on_connection: Callable[[], None] = lambda: None  # called after a connection for requests was opened
         self._retired_connections: list[
             Connection
@@ -83,7 +83,7 @@ class ClusterClient:
         self._opening: dict[tuple[int, Channel], asyncio.Lock] = {}
         self._failures: dict[int, tuple[int, float]] = {}  # node id: failures in a row, time of the next attempt
         self.unreachable = UnreachableBrokers(settings.client_id)
-        self._coordinators: dict[tuple[int, str], Broker] = {}
+        self._coordinators: dict[tuple[int, str], Node] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
         self._is_closed = False
         self.last_error: BrokerError | NetworkError | None = None  # last error of a step that is being retried
@@ -112,12 +112,12 @@ class ClusterClient:
 
     # ------------------------------------------------------------------------------------------------ connections
 
-    def open_connection(self, broker: Broker, channel: Channel = Channel.REQUESTS) -> Connection | None:
+    def open_connection(self, broker: Node, channel: Channel = Channel.REQUESTS) -> Connection | None:
         """Return a broker's usable connection for a channel, or None."""
         connection = self._connections.get((broker.node_id, channel))
         return connection if connection is not None and connection.is_usable else None
 
-    def open_brokers(self) -> list[tuple[Broker, Connection]]:
+    def open_brokers(self) -> list[tuple[Node, Connection]]:
         """Return the brokers with a usable connection for requests, and these connections."""
         return [
             (self._brokers[node_id], connection)
@@ -125,7 +125,7 @@ class ClusterClient:
             if channel is Channel.REQUESTS and connection.is_usable
         ]
 
-    async def connection(self, broker: Broker, channel: Channel = Channel.REQUESTS) -> Connection:
+    async def connection(self, broker: Node, channel: Channel = Channel.REQUESTS) -> Connection:
         """Return a usable connection to a broker. Open it if necessary.
 
         Raises:
@@ -140,7 +140,7 @@ class ClusterClient:
         async with self._opening.setdefault((broker.node_id, channel), asyncio.Lock()):
             return self.open_connection(broker, channel) or await self._open(broker, channel)
 
-    async def _open(self, broker: Broker, channel: Channel) -> Connection:
+    async def _open(self, broker: Node, channel: Channel) -> Connection:
         failures, not_before = self._failures.get(broker.node_id, (0, 0.0))
         if (wait := not_before - time.monotonic()) > 0:
             await asyncio.sleep(wait)
@@ -199,7 +199,7 @@ class ClusterClient:
         brokers = list(self.cluster.brokers.values())
         _RANDOM.shuffle(brokers)
         servers = self.settings.servers
-        bootstrap = [Broker(_BOOTSTRAP - index, *server) for index, server in enumerate(servers)]
+        bootstrap = [Node(_BOOTSTRAP - index, *server) for index, server in enumerate(servers)]
         errors: dict[str, NetworkError | BrokerError] = {}
         for broker in (*brokers, *bootstrap):
             try:
@@ -231,7 +231,7 @@ class ClusterClient:
 
     async def request(
         self,
-        broker: Broker | None,
+        broker: Node | None,
         body: Message,
         *,
         version: int | None = None,
@@ -367,7 +367,7 @@ class ClusterClient:
         is_fresh = name not in self.cluster.expired_topics and age_s * 1000 < self.settings.metadata_max_age_ms
         return topic is not None and bool(topic.partitions) and is_fresh
 
-    async def find_controller(self) -> Broker:
+    async def find_controller(self) -> Node:
         """Return the controller. With KRaft, brokers report any broker, which forwards requests to the controller.
 
         If brokers report no controller, any broker is returned. It rejects the request with NOT_CONTROLLER if need be.
@@ -383,7 +383,7 @@ class ClusterClient:
             raise broker_error(ErrorCode.BROKER_NOT_AVAILABLE, "controller")
         return controller
 
-    async def find_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Broker | BrokerError]:
+    async def find_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Node | BrokerError]:
         """Return the leader of each partition, or the reason why it has none. Unknown topics share one request.
 
         Raises:
@@ -407,7 +407,7 @@ class ClusterClient:
         code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return broker_error(code, f"partition {partition}")
 
-    async def leader_of(self, partition: TopicPartition) -> Broker:
+    async def leader_of(self, partition: TopicPartition) -> Node:
         """Return the leader of a partition.
 
         Raises:
@@ -428,7 +428,7 @@ class ClusterClient:
 
     # ----------------------------------------------------------------------------------------------- coordinators
 
-    async def coordinator(self, key: str, kind: int = GROUP) -> Broker:
+    async def coordinator(self, key: str, kind: int = GROUP) -> Node:
         """Return the coordinator of a group or a transactional id (KIP-98, KIP-699).
 
         Raises:
@@ -439,7 +439,7 @@ class ClusterClient:
             raise result
         return result
 
-    async def find_coordinators(self, keys: Iterable[str], kind: int = GROUP) -> dict[str, Broker | BrokerError]:
+    async def find_coordinators(self, keys: Iterable[str], kind: int = GROUP) -> dict[str, Node | BrokerError]:
         """Return the coordinator of each key, or the reason why none is available. Keys share a request (KIP-699).
 
         Raises:
@@ -449,7 +449,7 @@ class ClusterClient:
         unknown = [key for key in key_list if (kind, key) not in self._coordinators]
         rows = await self._send_find_coordinator(unknown, kind) if unknown else {}
         for key, row in rows.items():
-            if isinstance(row, Broker):
+            if isinstance(row, Node):
                 self._coordinators[kind, key] = row
         return {key: rows[key] if key in rows else self._coordinators[kind, key] for key in key_list}
 
@@ -493,7 +493,7 @@ class ClusterClient:
         if code:
             raise broker_error(code, action, message)
 
-    async def _send_find_coordinator(self, keys: list[str], kind: int) -> dict[str, Broker | BrokerError]:
+    async def _send_find_coordinator(self, keys: list[str], kind: int) -> dict[str, Node | BrokerError]:
         connection = await self.any_connection()
         cls = self.settings.message("FindCoordinatorRequest")
         version = connection.version_of(cls(key_type=kind), min_version=1 if kind != GROUP else 0)
@@ -507,7 +507,7 @@ class ClusterClient:
         return {
             key: broker_error(rows[key].error_code, f"coordinator of {key}")
             if rows[key].error_code
-            else Broker(rows[key].node_id, rows[key].host, rows[key].port)
+            else Node(rows[key].node_id, rows[key].host, rows[key].port)
             for key in keys
         }
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.client.assignors import Member
-from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.offsets import EpochQuery
 
 TopicPartitionsById = tuple[tuple[UUID, tuple[int, ...]], ...]
@@ -127,7 +127,7 @@ class ListOffsets(NamedTuple):
         timestamps: timestamps to look up, by partition.
     """
 
-    node: Broker
+    node: Node
     versions: Mapping[TopicPartition, int]
     timestamps: Mapping[TopicPartition, int]
 
@@ -135,7 +135,7 @@ class ListOffsets(NamedTuple):
 class FetchEpochEnds(NamedTuple):
     """An OffsetForLeaderEpoch request to one leader (KIP-320)."""
 
-    node: Broker
+    node: Node
     versions: Mapping[TopicPartition, int]
     epochs: Mapping[TopicPartition, EpochQuery]
 
@@ -143,7 +143,7 @@ class FetchEpochEnds(NamedTuple):
 class FetchRecords(NamedTuple):
     """A Fetch request to one node."""
 
-    node: Broker
+    node: Node
     versions: Mapping[TopicPartition, int]
 
 

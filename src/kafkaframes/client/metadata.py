@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
 __all__ = [
-    "Broker",
     "Cluster",
+    "Node",
     "PartitionLike",
     "PartitionMapping",
     "PartitionMetadata",
@@ -70,7 +70,7 @@ def to_partition_mapping(values: PartitionMapping[Value]) -> dict[TopicPartition
     return {to_partition(entry): value for entry, value in values.items()}
 
 
-class Broker(NamedTuple):
+class Node(NamedTuple):
     """The address of a broker.
 
     Attributes:
@@ -154,7 +154,7 @@ class Cluster:
 
     cluster_id: str | None = None
     controller: int = -1
-    brokers: dict[int, Broker] = field(default_factory=dict)
+    brokers: dict[int, Node] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     updated_at: float | None = None  # seconds of the caller's clock
     expired_topics: set[str] = field(default_factory=set)
@@ -205,7 +205,7 @@ class Cluster:
             topics: result of ``read_topics``; None to read the topics now.
         """
         self.brokers = {
-            entry.node_id: Broker(entry.node_id, entry.host, entry.port, entry.rack) for entry in response.brokers
+            entry.node_id: Node(entry.node_id, entry.host, entry.port, entry.rack) for entry in response.brokers
         }
         self.cluster_id = response.cluster_id
         self.controller = response.controller_id
@@ -245,7 +245,7 @@ class Cluster:
             if any(partition.leader == node_id for partition in topic.partitions.values())
         )
 
-    def leader(self, partition: TopicPartition) -> Broker | None:
+    def leader(self, partition: TopicPartition) -> Node | None:
         """Return the leader of a partition; None if it is unknown.
 
         Args:
@@ -289,13 +289,13 @@ class Cluster:
         result = self.topics.get(topic)
         return [] if result is None else [TopicPartition(topic, index) for index in sorted(result.partitions)]
 
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Broker | None, list[TopicPartition]]]:
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Node | None, list[TopicPartition]]]:
         """Group partitions by their leaders. The leader is None for partitions whose leader is unknown.
 
         Args:
             partitions: partitions to group.
         """
-        groups: dict[Broker | None, list[TopicPartition]] = {}
+        groups: dict[Node | None, list[TopicPartition]] = {}
         for partition in partitions:
             groups.setdefault(self.leader(partition), []).append(partition)
         yield from groups.items()

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, FetchFields, SessionRequest, write_partitions
-from kafkaframes.client.metadata import Broker, TopicPartition, by_topic
+from kafkaframes.client.metadata import Node, TopicPartition, by_topic
 from kafkaframes.client.response_rows import partition_rows, require_rows
 from kafkaframes.errors import LEADER_MOVED, BrokerError, broker_error
 from kafkaframes.protocol.spec.versions import Versions
@@ -111,7 +111,7 @@ async def list_offsets(
 
 
 async def list_at_leader(
-    cluster: ClusterClient, leader: Broker, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
+    cluster: ClusterClient, leader: Node, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
     """Send one request to a leader. The result of each partition is an offset or the leader's error.
 
@@ -126,7 +126,7 @@ async def list_at_leader(
 
 
 async def epoch_ends_at_leader(
-    cluster: ClusterClient, leader: Broker, queries: Mapping[TopicPartition, EpochQuery]
+    cluster: ClusterClient, leader: Node, queries: Mapping[TopicPartition, EpochQuery]
 ) -> dict[TopicPartition, EpochEnd | Exception | None]:
     """Request the ends of epochs from a leader (KIP-320). All are None if it does not support version 3.
 
@@ -160,7 +160,7 @@ async def epoch_ends_at_leader(
 
 
 async def _ask(
-    cluster: ClusterClient, leader: Broker, timestamps: Mapping[TopicPartition, int], read_committed: bool
+    cluster: ClusterClient, leader: Node, timestamps: Mapping[TopicPartition, int], read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | int]:
     """Send one request to a leader. An int in the result is an error code."""
     connection = await cluster.connection(leader)

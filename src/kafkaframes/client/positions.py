@@ -32,7 +32,7 @@ from kafkaframes.client.group_requests import (
     ListOffsets,
     PositionRequest,
 )
-from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
+from kafkaframes.client.metadata import Cluster, Node, TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, EpochEnd, EpochQuery, OffsetAndTimestamp
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError, broker_error
 from kafkaframes.wire.primitives import NIL_UUID
@@ -425,8 +425,8 @@ class Positions:
 
     def _by_leader(
         self, states: Iterable[PartitionState], cluster: Cluster
-    ) -> Iterator[tuple[Broker, list[PartitionState]]]:
-        groups: dict[Broker, list[PartitionState]] = {}
+    ) -> Iterator[tuple[Node, list[PartitionState]]]:
+        groups: dict[Node, list[PartitionState]] = {}
         for state in states:
             leader = None if state.partition.topic in self.stale_topics else cluster.leader(state.partition)
             if leader is None:
@@ -437,9 +437,9 @@ class Positions:
 
     def _by_replica(
         self, states: Iterable[PartitionState], now: float, cluster: Cluster
-    ) -> Iterator[tuple[Broker, list[PartitionState]]]:
+    ) -> Iterator[tuple[Node, list[PartitionState]]]:
         """Group partitions by the node to fetch from: the preferred replica or the leader."""
-        groups: dict[Broker, list[PartitionState]] = {}
+        groups: dict[Node, list[PartitionState]] = {}
         for state in states:
             node = cluster.brokers.get(state.replica) if now < state.replica_until else None
             if node is None:

@@ -24,7 +24,7 @@ from kafkaframes.client.batches import (
     Batch,
     Delivery,
     PartResult,
-    Producer,
+    ProducerIdentity,
     RecordMetadata,
     Stamp,
     WrittenBatches,
@@ -650,7 +650,7 @@ class AsyncProducer(TelemetryMethods):
     # ------------------------------------------------------------------------------------------------ transactions
 
     @property
-    def producer(self) -> Producer:
+    def identity(self) -> ProducerIdentity:
         """The producer id and epoch; -1 if the producer has none."""
         return self._sender.sequencer.producer
 

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, Final
 
 from kafkaframes.client.accumulator import Accumulator
-from kafkaframes.client.batches import Batch, PartResult, Producer, at_offset_0
+from kafkaframes.client.batches import Batch, PartResult, ProducerIdentity, at_offset_0
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
-from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.metrics import measure_ns
 from kafkaframes.client.network import Connection
 from kafkaframes.client.refusals import RefusalLog
@@ -129,7 +129,7 @@ class Sender:
         self._deliver_results()
         self._wake.set()
 
-    def set_producer(self, producer: Producer) -> None:
+    def set_producer(self, producer: ProducerIdentity) -> None:
         """Use this producer id and epoch for the following batches."""
         self.sequencer.set_producer(producer)
         self._wake.set()
@@ -206,7 +206,7 @@ class Sender:
         since = self._stalled_since.get(node_id)
         return since is not None and time.monotonic() - since > self._availability_timeout_s
 
-    def _fill(self, leader: Broker, connection: Connection, partitions: list[TopicPartition]) -> None:
+    def _fill(self, leader: Node, connection: Connection, partitions: list[TopicPartition]) -> None:
         """Write requests on a connection, up to the limit of in-flight requests."""
         while self._in_flight_counts.get(leader.node_id, 0) < self._settings.max_in_flight_requests_per_connection:
             if not connection.takes_more or not (batches := self._take(partitions, connection)):
@@ -259,7 +259,7 @@ class Sender:
         )
         return True
 
-    def _send(self, leader: Broker, connection: Connection, batches: list[Batch]) -> None:
+    def _send(self, leader: Node, connection: Connection, batches: list[Batch]) -> None:
         """Write one request and start a task that waits for its response."""
         try:
             body, version, names = self._request(connection, batches)
@@ -330,7 +330,7 @@ class Sender:
         return body, version, {ids[name]: name for name in topics} if version >= _BY_ID else {}
 
     async def _wait(
-        self, leader: Broker, batches: list[Batch], answer: asyncio.Future[Any], names: dict[Any, str]
+        self, leader: Node, batches: list[Batch], answer: asyncio.Future[Any], names: dict[Any, str]
     ) -> None:
         """Wait for the response to a request and process it."""
         start_s = time.monotonic()
@@ -357,11 +357,11 @@ class Sender:
             self._deliver_results()
             self._wake.set()
 
-    def _process_loss(self, leader: Broker, batch: Batch, error: NetworkError, now: float) -> None:
+    def _process_loss(self, leader: Node, batch: Batch, error: NetworkError, now: float) -> None:
         self._refusals.add((leader.node_id, "lost"), error, f"node {leader.node_id}", now)
         self.sequencer.process_loss(batch, error, now)
 
-    def _process_response(self, leader: Broker, batch: Batch, answer: Any) -> None:
+    def _process_response(self, leader: Node, batch: Batch, answer: Any) -> None:
         now = time.monotonic()
         if answer is None:
             self._process_loss(
@@ -411,7 +411,7 @@ class Sender:
         task = self._background_tasks[key] = background(work())
         task.add_done_callback(on_end)
 
-    async def _connect(self, leader: Broker) -> None:
+    async def _connect(self, leader: Node) -> None:
         """Connect to a leader. If that fails, the batches of its partitions wait or fail."""
         try:
             await (await self._cluster.connection(leader)).writable()

@@ -34,7 +34,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kafkaframes.client.batches import NO_PRODUCER_ID, NOT_STAMPED, Batch, Producer, Stamp
+from kafkaframes.client.batches import NO_PRODUCER_ID, NOT_STAMPED, Batch, ProducerIdentity, Stamp
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, MaybeWrittenError, OptionError
 from kafkaframes.records.build import next_sequence
@@ -84,7 +84,7 @@ class PartitionQueue:
     enqueued_count: int = 0
     in_flight: list[Batch] = field(default_factory=list)
     connection: object = None
-    producer: Producer = NOT_STAMPED.producer
+    producer: ProducerIdentity = NOT_STAMPED.producer
     next_sequence: int = 0
     acknowledged_sequence: int = 0
     known_producer_id: int = NO_PRODUCER_ID
@@ -154,7 +154,7 @@ class PartitionQueue:
         self.is_broken = True
         self.absent_from = batch.order if self.absent_from is None else min(self.absent_from, batch.order)
 
-    def restart_sequences(self, producer: Producer) -> None:
+    def restart_sequences(self, producer: ProducerIdentity) -> None:
         """Restart at sequence 0 under a new id or epoch."""
         self.producer, self.next_sequence, self.acknowledged_sequence = producer, 0, 0
         self.is_broken, self.absent_from = False, None
@@ -177,7 +177,7 @@ class Sequencer:
         self.open_batches = 0
         self.open_bytes = 0
         self.finished_batches: deque[FinishedBatch] = deque()
-        self.producer = Producer()
+        self.producer = ProducerIdentity()
         self.transactional = False
         self.must_abort = False  # a record of the transaction was not written, or its result is unknown
         self.abort_cause: Exception | None = None  # the first error of the transaction
@@ -247,7 +247,7 @@ class Sequencer:
 
     # ---------------------------------------------------------------------------------------------------- sequences
 
-    def set_producer(self, producer: Producer) -> None:
+    def set_producer(self, producer: ProducerIdentity) -> None:
         """Use another id or epoch from now on. A transactional producer must have no open batches."""
         self.producer = producer
         self.must_abort = self.needs_new_id = False
@@ -473,7 +473,7 @@ class Sequencer:
     def _bump_epoch(self) -> None:
         producer_id, epoch = self.producer
         if epoch < _MAX_EPOCH:
-            self.producer = Producer(producer_id, epoch + 1)
+            self.producer = ProducerIdentity(producer_id, epoch + 1)
         else:
             self.needs_new_id = True
 

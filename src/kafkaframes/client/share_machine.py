@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
-from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
+from kafkaframes.client.metadata import Cluster, Node, TopicPartition
 from kafkaframes.client.response_rows import missing_row_error, require_success
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_member import ShareMember
@@ -165,7 +165,7 @@ class _Node:
         fetched_at: time of the last ShareFetch.
     """
 
-    node: Broker
+    node: Node
     session: ShareSession = field(default_factory=ShareSession)
     request: NodeRequest | None = None
     sent_at: float = 0.0
@@ -815,7 +815,7 @@ class ShareMachine:
 
 
 def _row_error(
-    partition_id: PartitionId, rows: Mapping[PartitionId, BrokerError | None], node: Broker
+    partition_id: PartitionId, rows: Mapping[PartitionId, BrokerError | None], node: Node
 ) -> BrokerError | None:
     """Return the error of a partition in a response. A partition without a row has no result, which is an error."""
     if partition_id in rows:
@@ -823,10 +823,10 @@ def _row_error(
     return missing_row_error([partition_id], f"acknowledgement at {describe_node(node)}")
 
 
-def _session_lost(node: Broker) -> BrokerError:
+def _session_lost(node: Node) -> BrokerError:
     return broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, f"acknowledgement at {describe_node(node)}")
 
 
-def describe_node(node: Broker) -> str:
+def describe_node(node: Node) -> str:
     """Return the id and the address of a node, for error messages."""
     return f"broker {node.node_id} at {format_address(node.host, node.port)}"

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.fetched import FetchedBatches
-from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_machine import describe_node
 from kafkaframes.client.share_requests import (
@@ -163,7 +163,7 @@ class ShareMessages:
         }
         return ShareFetchAnswer(rows, response.acquisition_lock_timeout_ms / 1000)
 
-    def _read_row(self, node: Broker, partition_id: PartitionId, row: Any) -> ShareFetchRow:
+    def _read_row(self, node: Node, partition_id: PartitionId, row: Any) -> ShareFetchRow:
         partition = self._partition_of(partition_id)
         acknowledge_error = _row_error(row.acknowledge_error_code, row.acknowledge_error_message, node)
         if row.error_code:
@@ -219,7 +219,7 @@ def _check(response: Any, subject: str) -> None:
         raise broker_error(response.error_code, subject, response.error_message)
 
 
-def _row_error(code: int, message: str | None, node: Broker) -> BrokerError | None:
+def _row_error(code: int, message: str | None, node: Node) -> BrokerError | None:
     return broker_error(code, f"acknowledgement at {describe_node(node)}", message) if code else None
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.group_requests import FetchMetadata, TopicPartitionsById
-from kafkaframes.client.metadata import Broker
+from kafkaframes.client.metadata import Node
 from kafkaframes.client.share_session import PartitionId
 from kafkaframes.errors import BrokerError
 
@@ -55,7 +55,7 @@ class ShareFetch(NamedTuple):
         acknowledgements: acknowledgements to send with the request.
     """
 
-    node: Broker
+    node: Node
     epoch: int
     added_partitions: Sequence[PartitionId]
     removed_partitions: Sequence[PartitionId]
@@ -111,7 +111,7 @@ class ShareAcknowledge(NamedTuple):
         is_renewal: whether the acknowledgements are renewals (KIP-1222).
     """
 
-    node: Broker
+    node: Node
     epoch: int
     acknowledgements: Acknowledgements
     is_renewal: bool = False

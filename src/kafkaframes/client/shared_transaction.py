@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kafkaframes.client.batches import Batch
-from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.batches import Batch, ProducerIdentity
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.producer import AsyncProducer, results_of
 from kafkaframes.client.sync import Producer

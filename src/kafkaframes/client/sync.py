@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack
 import pyarrow as pa
 
 from kafkaframes.client.admin import AsyncAdmin
-from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.consumer import AsyncConsumer, Listener
 from kafkaframes.client.fetched import ConsumerRecord
 from kafkaframes.client.group_offsets import GroupMember
@@ -254,9 +254,9 @@ class Producer(SyncClient):
     client_instance_id = sync_method(AsyncProducer.client_instance_id)
 
     @property
-    def producer(self) -> ProducerIdentity:
+    def identity(self) -> ProducerIdentity:
         """The producer id and epoch; -1 if the producer has none."""
-        return self._twin.producer
+        return self._twin.identity
 
     begin_transaction = sync_method(AsyncProducer.begin_transaction)
     commit_transaction = sync_method(AsyncProducer.commit_transaction)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kafkaframes.client.batches import Producer
+from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
 from kafkaframes.client.metadata import TopicPartition, by_topic
@@ -67,18 +67,18 @@ class Transactions:
     async def init_producer_id(self) -> None:
         """Get a producer id. With a transactional id, fence earlier producers and end their open transactions."""
         self._sender.sequencer.transactional = self._settings.transactional_id is not None
-        self._sender.set_producer(await self._new_producer(Producer()))
+        self._sender.set_producer(await self._new_producer(ProducerIdentity()))
 
     async def renew_id(self) -> None:
         """Get a new producer id after the last epoch. In a transaction, its end does so instead."""
         if not self._settings.transactional_id:
             self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
 
-    async def _new_producer(self, current_producer: Producer) -> Producer:
+    async def _new_producer(self, current_producer: ProducerIdentity) -> ProducerIdentity:
         cls = self._settings.message("InitProducerIdRequest")
         transactional_id = self._settings.transactional_id
 
-        async def ask(connection: Connection) -> Producer:
+        async def ask(connection: Connection) -> ProducerIdentity:
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms)
             version = connection.version_of(body)
             if version >= _KNOWS_EPOCHS:
@@ -87,9 +87,9 @@ class Transactions:
             self._check(response.error_code, "InitProducerId")
             if transactional_id is not None:
                 self._coordinators_form = min(max(connection.features.get(_FORM_OF_BROKERS, 1), 1), 2)
-            return Producer(response.producer_id, response.producer_epoch)
+            return ProducerIdentity(response.producer_id, response.producer_epoch)
 
-        async def step() -> Producer:
+        async def step() -> ProducerIdentity:
             if transactional_id is None:
                 return await ask(await self._cluster.any_connection())
             async with self._cluster.coordinator_connection(transactional_id, TRANSACTION) as connection:
@@ -99,13 +99,13 @@ class Transactions:
 
     # ---------------------------------------------------------------------------------------------- transactions
 
-    def join(self, producer: Producer) -> None:
+    def join(self, producer: ProducerIdentity) -> None:
         """Join a transaction that another producer has begun and will end."""
         self._sender.sequencer.transactional = True
         self._sender.set_producer(producer)
         self._is_open = self.has_joined = True
 
-    def share(self) -> Producer:
+    def share(self) -> ProducerIdentity:
         """Let other producers join the open transaction. Its end is sent even if this producer has written nothing."""
         if not self._is_open:
             raise OptionError("no transaction is open")
@@ -249,7 +249,7 @@ class Transactions:
                 raise
             self._check(response.error_code, action)
             if self._form > 1:
-                self._sender.set_producer(Producer(response.producer_id, response.producer_epoch))
+                self._sender.set_producer(ProducerIdentity(response.producer_id, response.producer_epoch))
 
         try:
             await self._cluster.retry(step)

@@ -1,1 +1,49 @@
-"""The jobs, one package each. A job turns settings into a plan of tasks, runs the tasks and combines their results."""
+"""The jobs, one package each. A job turns settings into a plan of tasks, runs the tasks and combines their results.
+
+The functions that run a job are in ``kafkaframes``. The classes of their results are exported here.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkaframes._exports import import_on_use
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.compact.compaction import CompactionReport
+    from kafkaframes.jobs.convert.job import JobReport
+    from kafkaframes.jobs.dump.summary import PartitionSummary
+    from kafkaframes.jobs.export.run import Outcome
+    from kafkaframes.jobs.job import JobResult
+    from kafkaframes.jobs.mirror.settings import MirrorReport
+    from kafkaframes.jobs.repair.repair import RepairReport
+    from kafkaframes.jobs.report.model import LogReport
+    from kafkaframes.jobs.restore.partition import RestoreReport
+    from kafkaframes.jobs.verify.verify import VerifyReport
+
+__all__ = [
+    "CompactionReport",
+    "JobReport",
+    "JobResult",
+    "LogReport",
+    "MirrorReport",
+    "Outcome",
+    "PartitionSummary",
+    "RepairReport",
+    "RestoreReport",
+    "VerifyReport",
+]
+
+_MODULES = {
+    "compact.compaction": ("CompactionReport",),
+    "convert.job": ("JobReport",),
+    "dump.summary": ("PartitionSummary",),
+    "export.run": ("Outcome",),
+    "job": ("JobResult",),
+    "mirror.settings": ("MirrorReport",),
+    "repair.repair": ("RepairReport",),
+    "report.model": ("LogReport",),
+    "restore.partition": ("RestoreReport",),
+    "verify.verify": ("VerifyReport",),
+}
+
+if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.mirror.settings import MirrorReport
     from kafkaframes.jobs.repair.repair import RepairReport
-    from kafkaframes.jobs.report.model import Report
+    from kafkaframes.jobs.report.model import LogReport
     from kafkaframes.jobs.restore.partition import RestoreReport
-    from kafkaframes.jobs.verify.verify import Report as VerifyReport
+    from kafkaframes.jobs.verify.verify import VerifyReport
     from kafkaframes.scan.ranges import Limit
     from kafkaframes.scan.where import TimeRange
 
@@ -158,7 +158,7 @@ def report_log(
     format: Literal["html", "json"] = "html",  # noqa: A002 (as the command's flag)
     key_files: Sequence[str] = (),
     follow_links: bool = False,
-) -> JobResult[Report]:
+) -> JobResult[LogReport]:
     """Report on the contents and damage of logs: sizes, timestamps, producers, keys, copies and findings.
 
     >>> report_log("/backup/kafka-logs", to="report.html")  # doctest: +SKIP

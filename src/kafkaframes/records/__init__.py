@@ -1,1 +1,26 @@
-"""Message sets v0 and v1, record batches v2: values, columns, building."""
+"""Message sets v0 and v1, record batches v2: values, columns, building.
+
+The classes of decoded records that other packages return are exported here.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkaframes._exports import import_on_use
+
+if TYPE_CHECKING:
+    from kafkaframes.records.batch import Header, Record
+    from kafkaframes.records.columns import ReadError
+
+__all__ = [
+    "Header",
+    "ReadError",
+    "Record",
+]
+
+_MODULES = {
+    "batch": ("Header", "Record"),
+    "columns": ("ReadError",),
+}
+
+if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)

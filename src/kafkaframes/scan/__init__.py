@@ -1,1 +1,29 @@
-"""What to read of a log, a topic or a capture, planned once; and the slices as Arrow batches."""
+"""What to read of a log, a topic or a capture, planned once; and the slices as Arrow batches.
+
+The functions that create a scan are in ``kafkaframes``. The classes that they and a scan return are exported here.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkaframes._exports import import_on_use
+
+if TYPE_CHECKING:
+    from kafkaframes.scan.rows import RecordBatches
+    from kafkaframes.scan.scan import Scan
+    from kafkaframes.scan.slices import ScanPlan, ScanSlice
+
+__all__ = [
+    "RecordBatches",
+    "Scan",
+    "ScanPlan",
+    "ScanSlice",
+]
+
+_MODULES = {
+    "rows": ("RecordBatches",),
+    "scan": ("Scan",),
+    "slices": ("ScanPlan", "ScanSlice"),
+}
+
+if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordRead
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import Batches, BatchSource, Bytes, Flags, check_crcs
 from kafkaframes.scan.where import Where
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ORIGIN_FIELDS: Final = {
     "topic": pa.field("topic", pa.string()),
@@ -69,7 +72,7 @@ class RecordBatches(Iterator[pa.RecordBatch]):
         """Return the remaining rows as a table in memory."""
         return pa.Table.from_batches(list(self), schema=self.schema)
 
-    def to_pandas(self, **options: Any) -> Any:
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
         """Return the remaining rows as a pandas DataFrame.
 
         Args:

@@ -1,11 +1,22 @@
 """Spark: session, data sources, jobs. The only package that imports pyspark, and only when a session is needed."""
 
-from kafkaframes.spark.dataframes.public import export_topics, read, watch_topics, write_log, write_topic
-from kafkaframes.spark.dataframes.read_log import read_log
-from kafkaframes.spark.dataframes.restore import restore_log
-from kafkaframes.spark.sessions.builder import register, session
+from typing import TYPE_CHECKING
+
+from kafkaframes._exports import import_on_use
+
+if TYPE_CHECKING:
+    from kafkaframes.spark.dataframes.public import export_topics, read, watch_topics, write_log, write_topic
+    from kafkaframes.spark.dataframes.read_log import LogQuery, read_log
+    from kafkaframes.spark.dataframes.restore import restore_log
+    from kafkaframes.spark.progress.topic_listener import TopicListener
+    from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress
+    from kafkaframes.spark.sessions.builder import register, session
 
 __all__ = [
+    "LogQuery",
+    "PartitionLag",
+    "TopicListener",
+    "TopicProgress",
     "export_topics",
     "read",
     "read_log",
@@ -16,3 +27,15 @@ __all__ = [
     "write_log",
     "write_topic",
 ]
+
+_MODULES = {
+    "dataframes.public": ("export_topics", "read", "watch_topics", "write_log", "write_topic"),
+    "dataframes.read_log": ("LogQuery", "read_log"),
+    "dataframes.restore": ("restore_log",),
+    "progress.topic_listener": ("TopicListener",),
+    "progress.topic_progress": ("PartitionLag", "TopicProgress"),
+    "sessions.builder": ("register", "session"),
+}
+
+if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)

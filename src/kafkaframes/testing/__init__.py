@@ -6,32 +6,26 @@ Names are imported on first use, so the plugin costs nothing in a test run witho
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kafkaframes._exports import import_on_use
 
 if TYPE_CHECKING:
     from kafkaframes.testing.comparison import assert_records
     from kafkaframes.testing.control import Control
     from kafkaframes.testing.plugin import ExternalBroker
-    from kafkaframes.testing.registry import SchemaRegistry
+    from kafkaframes.testing.registry import Schema, SchemaRegistry
     from kafkaframes.testing.seeding import seed
 
-__all__ = ["Control", "ExternalBroker", "SchemaRegistry", "assert_records", "seed"]
+__all__ = ["Control", "ExternalBroker", "Schema", "SchemaRegistry", "assert_records", "seed"]
 
-_MODULE_OF_NAME = {
-    "Control": "control",
-    "ExternalBroker": "plugin",
-    "SchemaRegistry": "registry",
-    "assert_records": "comparison",
-    "seed": "seeding",
+_MODULES = {
+    "comparison": ("assert_records",),
+    "control": ("Control",),
+    "plugin": ("ExternalBroker",),
+    "registry": ("Schema", "SchemaRegistry"),
+    "seeding": ("seed",),
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF_NAME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF_NAME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+if not TYPE_CHECKING:  # type checkers report unknown names if they do not see __getattr__
+    __getattr__, __dir__ = import_on_use(__name__, __all__, _MODULES)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kafkaframes.client import TopicPartition
-from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.write_topic import sequences
 from kafkaframes.jobs.write_topic.sequences import Leases, LeaseServer, Ledger, Shared

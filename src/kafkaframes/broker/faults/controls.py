@@ -14,7 +14,7 @@ from uuid import UUID
 
 import numpy as np
 
-from kafkaframes.broker.faults.journal import Entry
+from kafkaframes.broker.faults.journal import JournalEntry
 from kafkaframes.broker.state.config_changes import check_topic_configs
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Node, Partition
@@ -124,7 +124,7 @@ def _newest() -> Release:
     return release(releases()[-1])
 
 
-def find_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
+def find_clients(entries: Iterable[JournalEntry]) -> Iterator[SeenClient]:
     """Yield the clients in a journal, with the versions that the newest Kafka release rejects (KIP-896)."""
     by_name: dict[str, dict[str, Any]] = {}
     by_connection: dict[int, str] = {}
@@ -145,7 +145,7 @@ def find_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
         yield SeenClient(name, tuple(sorted(client_facts["ids"])), versions, refusals)
 
 
-def report(entries: Iterable[Entry]) -> str:
+def report(entries: Iterable[JournalEntry]) -> str:
     """Return, as text, the clients and API versions in a journal, and the versions that Kafka 4 rejects."""
     lines = []
     for client in find_clients(entries):

@@ -31,7 +31,7 @@ _SAMPLED_ELEMENTS = 32  # elements of a long list whose size is measured
 
 
 @dataclass(slots=True)
-class Entry:
+class JournalEntry:
     """A request and its response.
 
     Attributes:
@@ -82,16 +82,16 @@ class Journal:
 
     def __init__(self, monotonic_ms: Callable[[], int], *, keep: int = _MAX_ENTRIES) -> None:
         self._monotonic_ms = monotonic_ms
-        self._entries: deque[Entry] = deque(maxlen=keep)
+        self._entries: deque[JournalEntry] = deque(maxlen=keep)
         self._number = 0
         self._bytes = 0
-        self._with_bodies: deque[Entry] = deque()
+        self._with_bodies: deque[JournalEntry] = deque()
 
     def before(self, request: Request) -> Callable[[Callable[[], Answer]], Answer] | None:
         """Add an entry for a request."""
         self._number += 1
         session = request.session
-        entry = Entry(
+        entry = JournalEntry(
             self._number,
             request.api.name,
             request.version,
@@ -124,7 +124,7 @@ class Journal:
             entry.answer = redact_message(request.api.key, RESPONSE, answer) if is_message else answer
             self._weigh(entry, max(_record_bytes(answer), _memory_of(answer)))
 
-    def _weigh(self, entry: Entry, size_bytes: int) -> None:
+    def _weigh(self, entry: JournalEntry, size_bytes: int) -> None:
         """Add to the memory of an entry, and drop the oldest bodies if the total is too large."""
         if not entry.size_bytes:
             self._with_bodies.append(entry)
@@ -139,7 +139,7 @@ class Journal:
     def _is_too_much(self) -> bool:
         return self._bytes > _MAX_JOURNAL_BYTES or len(self._with_bodies) > (self._entries.maxlen or 0)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[JournalEntry]:
         return iter(self._entries.copy())  # a copy, because the broker's thread appends entries
 
     def __len__(self) -> int:
@@ -159,8 +159,8 @@ class Journal:
         *,
         version: int | None = None,
         client_id: str | None = None,
-        where: Callable[[Entry], bool] | None = None,
-    ) -> list[Entry]:
+        where: Callable[[JournalEntry], bool] | None = None,
+    ) -> list[JournalEntry]:
         """Return the matching requests, oldest first."""
         return [
             entry
@@ -175,7 +175,7 @@ class Journal:
         """Return the number of matching requests."""
         return len(self.requests(api, **conditions))
 
-    def assert_requested(self, api: str, *, times: int | None = None, **field_values: Any) -> list[Entry]:
+    def assert_requested(self, api: str, *, times: int | None = None, **field_values: Any) -> list[JournalEntry]:
         """Return the matching requests.
 
         Raises:

@@ -14,7 +14,7 @@ from kafkaframes.client.administration.item_requests import (
     request_items,
 )
 from kafkaframes.client.cluster import ClusterClient, is_retriable
-from kafkaframes.client.metadata import Broker
+from kafkaframes.client.metadata import Node
 from kafkaframes.client.response_rows import ItemError, require_one_row
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, NetworkError, OptionError, broker_error
@@ -71,7 +71,7 @@ class AdminRequests:
         self,
         items: Iterable[Item],
         lookup: NodeLookup[Item],
-        send: Callable[[Broker, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
+        send: Callable[[Node, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
         retriable: Collection[ErrorCode],
     ) -> dict[Item, Value | ItemError]:
         """Return the result of each item: see ``request_items``."""
@@ -114,8 +114,8 @@ class AdminRequests:
         return response
 
     async def _send_to_every_broker(
-        self, body: Message, subject: str, check_version: Callable[[Broker, int], None]
-    ) -> list[tuple[Broker, Any]]:
+        self, body: Message, subject: str, check_version: Callable[[Node, int], None]
+    ) -> list[tuple[Node, Any]]:
         """Send a request to all brokers and return their responses.
 
         If a broker does not respond, or its coordinators are loading, all brokers are asked again: the partitions of
@@ -127,18 +127,18 @@ class AdminRequests:
             check_version: function that raises an error if a broker's version of the request lacks a field.
         """
 
-        async def ask(broker: Broker) -> Any:
+        async def ask(broker: Node) -> Any:
             check_version(broker, (await self._cluster.connection(broker)).version_of(body))
             return await self._cluster.request(broker, body)
 
-        async def step() -> list[tuple[Broker, Any]]:
+        async def step() -> list[tuple[Node, Any]]:
             await self._cluster.refresh([])
             brokers = [broker for _, broker in sorted(self._cluster.cluster.brokers.items())]
             results = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
             failures = [result for result in results if isinstance(result, BaseException)]
             for failure in sorted(failures, key=is_retriable):
                 raise failure
-            responses: list[tuple[Broker, Any]] = list(zip(brokers, results, strict=True))
+            responses: list[tuple[Node, Any]] = list(zip(brokers, results, strict=True))
             for broker, response in responses:
                 if response.error_code in _LOADING:
                     raise_response_error(response, f"{subject} of broker {broker.node_id}")
@@ -222,14 +222,14 @@ class AdminRequests:
         raise_response_error(response, subject)
         return response
 
-    async def _broker(self, node_id: int) -> Broker:
+    async def _broker(self, node_id: int) -> Node:
         """Return the broker with this id.
 
         Raises:
             BrokerError: metadata does not list it.
         """
         node = (await BrokerLookup(self._cluster, int).find_nodes([node_id]))[node_id]
-        if not isinstance(node, Broker):
+        if not isinstance(node, Node):
             raise node
         return node
 

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, Final, Protocol, TypeVar
 
 from kafkaframes.client.cluster import GROUP, UNKNOWN_TOPIC_PATIENCE_MS, ClusterClient, is_retriable
-from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.response_rows import ItemError, missing_row_error
 from kafkaframes.errors import (
     BrokerError,
@@ -36,7 +36,7 @@ CONTROLLER_CODES: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTL
 class NodeLookup(Protocol[Item]):
     """Looks up the nodes that serve the items of a request."""
 
-    async def find_nodes(self, items: Sequence[Item]) -> Mapping[Item, Broker | ItemError]:
+    async def find_nodes(self, items: Sequence[Item]) -> Mapping[Item, Node | ItemError]:
         """Return the node of each item, or the reason why it has none at the moment."""
 
     def forget_node(self, item: Item) -> None:
@@ -49,7 +49,7 @@ class LeaderLookup:
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
-    async def find_nodes(self, items: Sequence[TopicPartition]) -> Mapping[TopicPartition, Broker | ItemError]:
+    async def find_nodes(self, items: Sequence[TopicPartition]) -> Mapping[TopicPartition, Node | ItemError]:
         """Return the leader of each partition."""
         return await self._cluster.find_leaders(items)
 
@@ -71,7 +71,7 @@ class CoordinatorLookup:
         self.kind = kind
         self.key = key
 
-    async def find_nodes(self, items: Sequence[Any]) -> Mapping[Any, Broker | ItemError]:
+    async def find_nodes(self, items: Sequence[Any]) -> Mapping[Any, Node | ItemError]:
         """Return the coordinator of each item."""
         if self.key is None:
             return await self._cluster.find_coordinators(items, self.kind)
@@ -94,7 +94,7 @@ class BrokerLookup:
         self._cluster = cluster
         self.get_id = get_id
 
-    async def find_nodes(self, items: Sequence[Any]) -> Mapping[Any, Broker | ItemError]:
+    async def find_nodes(self, items: Sequence[Any]) -> Mapping[Any, Node | ItemError]:
         """Return the broker of each item."""
         node_ids = {item: self.get_id(item) for item in items}
         if not self._cluster.cluster.brokers.keys() >= set(node_ids.values()):
@@ -116,7 +116,7 @@ class ControllerLookup:
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
-    async def find_nodes(self, items: Sequence[Any]) -> Mapping[Any, Broker | ItemError]:
+    async def find_nodes(self, items: Sequence[Any]) -> Mapping[Any, Node | ItemError]:
         """Return the controller for each item."""
         return dict.fromkeys(items, await self._cluster.find_controller())
 
@@ -134,7 +134,7 @@ async def request_items(
     cluster: ClusterClient,
     items: Iterable[Item],
     lookup: NodeLookup[Item],
-    send: Callable[[Broker, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
+    send: Callable[[Node, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
     retriable: Collection[ErrorCode],
 ) -> dict[Item, Value | ItemError]:
     """Return the result of each item: a value, or the error with which it failed.
@@ -153,11 +153,11 @@ async def request_items(
     deadline = start + cluster.settings.default_api_timeout_ms / 1000
     for attempt in count():
         nodes = await _find_nodes(lookup, pending, deadline) if pending else {}
-        errors = {item: node for item, node in nodes.items() if not isinstance(node, Broker)}
+        errors = {item: node for item, node in nodes.items() if not isinstance(node, Node)}
         results.update(errors)
-        groups: dict[Broker, list[Item]] = {}
+        groups: dict[Node, list[Item]] = {}
         for item, node in nodes.items():
-            if isinstance(node, Broker):
+            if isinstance(node, Node):
                 groups.setdefault(node, []).append(item)
         for part in await asyncio.gather(*(_ask(send, *group, deadline) for group in groups.items())):
             results.update(part)
@@ -180,7 +180,7 @@ async def request_items(
 
 async def _find_nodes(
     lookup: NodeLookup[Item], items: Sequence[Item], deadline: float
-) -> Mapping[Item, Broker | ItemError]:
+) -> Mapping[Item, Node | ItemError]:
     try:
         async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
             return await lookup.find_nodes(items)
@@ -191,8 +191,8 @@ async def _find_nodes(
 
 
 async def _ask(
-    send: Callable[[Broker, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
-    node: Broker,
+    send: Callable[[Node, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
+    node: Node,
     items: list[Item],
     deadline: float,
 ) -> Mapping[Item, Value | ItemError]:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.administration.base import AdminRequests, protocol_number, row_error
 from kafkaframes.client.administration.item_requests import BrokerLookup
 from kafkaframes.client.metadata import (
-    Broker,
+    Node,
     PartitionLike,
     PartitionMapping,
     TopicPartition,
@@ -224,7 +224,7 @@ class ReplicaMethods(AdminRequests):
         """
         body = self.settings.message("DescribeLogDirsRequest")(topics=None)
 
-        async def send(broker: Broker, node_ids: list[int]) -> dict[int, dict[str, LogDirDescription] | BrokerError]:
+        async def send(broker: Node, node_ids: list[int]) -> dict[int, dict[str, LogDirDescription] | BrokerError]:
             connection = await self._cluster.connection(broker)
             response = await connection.request(body)
             subject = f"log directories of broker {broker.node_id}"
@@ -269,7 +269,7 @@ class ReplicaMethods(AdminRequests):
         """
         cls = self.settings.message("AlterReplicaLogDirsRequest")
 
-        async def send(broker: Broker, replicas: list[Replica]) -> dict[Replica, BrokerError | None]:
+        async def send(broker: Node, replicas: list[Replica]) -> dict[Replica, BrokerError | None]:
             body = cls()
             for path in dict.fromkeys(paths[replica] for replica in replicas):
                 partitions = [

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.administration.base import AdminRequests, row_error
 from kafkaframes.client.administration.item_requests import BrokerLookup, CoordinatorLookup, LeaderLookup
 from kafkaframes.client.cluster import TRANSACTION
-from kafkaframes.client.metadata import Broker, PartitionLike, TopicPartition, by_topic, to_partition, to_partitions
+from kafkaframes.client.metadata import Node, PartitionLike, TopicPartition, by_topic, to_partition, to_partitions
 from kafkaframes.client.response_rows import ItemError, partition_rows, require_success
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, OptionError
 
@@ -127,7 +127,7 @@ class TransactionMethods(AdminRequests):
         body.duration_filter = -1 if min_duration_ms is None else min_duration_ms
         body.transactional_id_pattern = transactional_id_pattern
 
-        def check_version(broker: Broker, version: int) -> None:
+        def check_version(broker: Node, version: int) -> None:
             for setting, first in required_versions.items():
                 if version < first:
                     raise OptionError(
@@ -156,7 +156,7 @@ class TransactionMethods(AdminRequests):
         """
         cls = self.settings.message("DescribeTransactionsRequest")
 
-        async def send(coordinator: Broker, ids: list[str]) -> dict[str, TransactionDescription | BrokerError]:
+        async def send(coordinator: Node, ids: list[str]) -> dict[str, TransactionDescription | BrokerError]:
             response = await self._cluster.request(coordinator, cls(transactional_ids=ids))
             return {
                 row.transactional_id: row_error(row, f"transactional id {row.transactional_id!r}")
@@ -182,7 +182,7 @@ class TransactionMethods(AdminRequests):
         cls = self.settings.message("DescribeProducersRequest")
 
         async def send(
-            broker: Broker, entries: list[TopicPartition]
+            broker: Node, entries: list[TopicPartition]
         ) -> dict[TopicPartition, list[ProducerState] | BrokerError]:
             topics = [
                 cls.TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(entries).items()
@@ -232,7 +232,7 @@ class TransactionMethods(AdminRequests):
             coordinator_epoch=coordinator_epoch,
         )
 
-        async def send(leader: Broker, _: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
+        async def send(leader: Node, _: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
             response = await self._cluster.request(leader, cls(markers=[marker]))
             return {
                 partition: row_error(row, f"abort of producer {producer_id} in {partition}")
@@ -269,7 +269,7 @@ class TransactionMethods(AdminRequests):
         cls = self.settings.message("InitProducerIdRequest")
         timeout_ms = self.settings.request_timeout_ms
 
-        async def fence(coordinator: Broker, transactional_id: str) -> FencedProducer | ItemError:
+        async def fence(coordinator: Node, transactional_id: str) -> FencedProducer | ItemError:
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
             response = await self._cluster.request(coordinator, body)
             subject = f"transactional id {transactional_id!r}"
@@ -278,7 +278,7 @@ class TransactionMethods(AdminRequests):
                 subject += f": request_timeout_ms={timeout_ms} exceeds the brokers' {limit}"
             return row_error(response, subject) or FencedProducer(response.producer_id, response.producer_epoch)
 
-        async def send(coordinator: Broker, ids: list[str]) -> dict[str, FencedProducer | ItemError]:
+        async def send(coordinator: Node, ids: list[str]) -> dict[str, FencedProducer | ItemError]:
             results = await asyncio.gather(*(fence(coordinator, transactional_id) for transactional_id in ids))
             return dict(zip(ids, results, strict=True))
 

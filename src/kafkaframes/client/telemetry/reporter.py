@@ -21,7 +21,7 @@ from uuid import UUID
 
 from kafkaframes.client.cluster import Channel, ClusterClient
 from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
-from kafkaframes.client.metadata import Broker
+from kafkaframes.client.metadata import Node
 from kafkaframes.client.network import Connection
 from kafkaframes.client.telemetry.payload import PayloadBuilder
 from kafkaframes.client.telemetry.schedule import TelemetrySchedule
@@ -48,7 +48,7 @@ class TelemetryReporter:
         self._cluster = cluster
         self._schedule = TelemetrySchedule(_RANDOM.uniform)
         self._payloads = PayloadBuilder(cluster.metrics, labels, started_ns=time.time_ns())
-        self._node: Broker | None = None
+        self._node: Node | None = None
         self._connected_event = asyncio.Event()
         self._subscribed_event = asyncio.Event()  # or disabled
         self._wake = asyncio.Event()
@@ -152,7 +152,7 @@ class TelemetryReporter:
             self._node = None
             self._schedule.handle_failure(time.monotonic())
 
-    def _target(self) -> Broker | None:
+    def _target(self) -> Node | None:
         """Return the broker of the last push, else another connected one that advertises the telemetry APIs."""
         nodes = [
             broker

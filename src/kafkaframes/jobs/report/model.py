@@ -191,7 +191,7 @@ class NotRead:
 
 
 @dataclass(slots=True)
-class Report:
+class LogReport:
     """The whole report. Topics are sorted by size, the largest first. ``losses`` are also among the findings."""
 
     version: str

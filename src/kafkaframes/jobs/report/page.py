@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report import sections, state_sections
-from kafkaframes.jobs.report.model import Report
+from kafkaframes.jobs.report.model import LogReport
 from kafkaframes.jobs.report.tables import Markup, html_page, path_codes
 from kafkaframes.jobs.report.words import NONE, minute_text, ratio_text, size_text, time_text
 
@@ -15,7 +15,7 @@ _MOST_PATHS = 4
 _KEPT_TOPICS, _KEPT = 2000, 200  # entries of a list in the JSON data of the page
 
 
-def report_page(report: Report) -> str:
+def report_page(report: LogReport) -> str:
     """Return the report as HTML."""
     return html_page(
         "Kafka log report: " + ", ".join(report.paths[:2]),
@@ -47,7 +47,7 @@ _NAMES = {
 }
 
 
-def _cards(report: Report) -> list[Markup]:
+def _cards(report: LogReport) -> list[Markup]:
     return [
         sections.sizes(report),
         sections.times(report),
@@ -72,7 +72,7 @@ def _cards(report: Report) -> list[Markup]:
     ]  # fmt: skip
 
 
-def _tiles(report: Report) -> tuple[tuple[str, str, str, str], ...]:
+def _tiles(report: LogReport) -> tuple[tuple[str, str, str, str], ...]:
     errors, warnings = report.errors(), sum(one.severity.name == "WARNING" for one in report.findings)
     total = report.total
     log, raw, size, disk = (total(name) for name in ("log_bytes", "raw_bytes", "size_bytes", "disk_bytes"))
@@ -96,7 +96,7 @@ def _day(timestamp_ms: int) -> str:
     return text if text == NONE or text.endswith("ms") else text[:10]
 
 
-def _saved(report: Report) -> dict[str, Any]:
+def _saved(report: LogReport) -> dict[str, Any]:
     """Return the JSON data of the page. Long lists are cut, and ``left_out`` has the number of omitted entries."""
     most = {"topics": _KEPT_TOPICS} | dict.fromkeys(_LONG, _KEPT)
     cut = {

@@ -10,7 +10,7 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report import charts, histograms
 from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
 from kafkaframes.jobs.report.measure import Cell
-from kafkaframes.jobs.report.model import Report, SizeReport, TimeReport, TopicReport
+from kafkaframes.jobs.report.model import LogReport, SizeReport, TimeReport, TopicReport
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, table, tag
 from kafkaframes.jobs.report.words import (
     duration_mark,
@@ -57,7 +57,7 @@ def codec_legend(topics: Sequence[TopicReport]) -> Markup:
     return charts.legend(entries + [("bad", "damaged, or no batch")] * unread)
 
 
-def sizes(report: Report) -> Markup:
+def sizes(report: LogReport) -> Markup:
     """Draw the size of each topic, by codec."""
     topics = [topic for topic in report.topics if topic.size_bytes]
     if not topics:
@@ -87,7 +87,7 @@ def _size_bar(name: str, remark: str, topics: Sequence[TopicReport]) -> Bar:
     return Bar(name, remark, parts, size_text(whole))
 
 
-def compression(report: Report) -> Markup:
+def compression(report: LogReport) -> Markup:
     """Draw the compression ratio of each compressed topic, and a table of codecs."""
     topics = [topic for topic in report.topics if any(cell.codec != "none" for cell in topic.cells)]
     codecs = _by(report.topics, "codec")
@@ -135,7 +135,7 @@ def _by(topics: Iterable[TopicReport], name: str) -> list[Cell]:
     return sorted(result.values(), key=lambda entry: (-entry.log_bytes, entry.codec))
 
 
-def formats(report: Report) -> Markup:
+def formats(report: LogReport) -> Markup:
     """Draw the shares of the record formats, and list the topics with older formats."""
     result = sorted(_by(report.topics, "format"), key=lambda entry: entry.format)
     title = "Record formats"
@@ -207,7 +207,7 @@ def durations(sizes: SizeReport) -> Markup:
     return join([quantiles(sizes, duration_text), drawn])
 
 
-def times(report: Report) -> Markup:
+def times(report: LogReport) -> Markup:
     """Draw the records of the whole log over time. The most active topics have their own colours."""
     result, title = report.times, "Records over time"
     if not result.counts:
@@ -269,7 +269,7 @@ def _position(edges: Sequence[int], at: int) -> float:
     return position + (at - edges[position]) / (edges[position + 1] - edges[position])
 
 
-def topics(report: Report) -> Markup:
+def topics(report: LogReport) -> Markup:
     """Draw the table of all topics."""
     shown = report.topics[:MOST_TOPICS]
     fields = [

@@ -11,7 +11,7 @@ from kafkaframes.jobs.report import charts, copies
 from kafkaframes.jobs.report.charts import Bar, Part
 from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.measure import NO_PRODUCER, Loss
-from kafkaframes.jobs.report.model import ProducerReport, Report, TopicReport
+from kafkaframes.jobs.report.model import LogReport, ProducerReport, TopicReport
 from kafkaframes.jobs.report.sections import MOST_BARS, MOST_ROWS, card, durations, empty, shown_text
 from kafkaframes.jobs.report.survey import OTHERS
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, path_code, table, tag
@@ -19,7 +19,7 @@ from kafkaframes.jobs.report.words import NONE, minute_text, share_text, short_t
 from kafkaframes.storage.files.findings import Finding, Severity
 
 
-def producers(report: Report) -> Markup:
+def producers(report: LogReport) -> Markup:
     """Draw the producers with the most data."""
     title = "Producers"
     known = [one for one in report.producers if one.producer_id >= 0]
@@ -59,7 +59,7 @@ def _producer_tip(entry: ProducerReport) -> str:
     return f"{_producer_name(entry)}\n{epoch}{size}\n{times}"
 
 
-def transactions(report: Report) -> Markup:
+def transactions(report: LogReport) -> Markup:
     """Draw the outcomes and durations of transactions, and list the open ones."""
     result, title = report.transactions, "Transactions"
     if not result.count:
@@ -105,7 +105,7 @@ def _of(shown: int, whole: int) -> str:
     return f" ({shown:,} of {whole:,} shown)" if shown < whole else ""
 
 
-def keys(report: Report) -> Markup:
+def keys(report: LogReport) -> Markup:
     """Draw the numbers of distinct keys and of records of compacted topics, and list other topics with keys."""
     title = "Keys of compacted topics"
     keyed = [one for one in report.topics if one.keys.keyed]
@@ -171,7 +171,7 @@ _VERDICTS = {  # verdict -> colour, words
 _SEVERITIES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "soft"}
 
 
-def replicas(report: Report) -> Markup:
+def replicas(report: LogReport) -> Markup:
     """List the copies of partitions whose copies differ, with the decisions."""
     title = "Copies"
     if not report.copies:
@@ -207,7 +207,7 @@ def _verdict(entry: CopyReport) -> Markup:
     return join([tag("span", words, class_=f"badge {color}"), leads])
 
 
-def damage(report: Report) -> Markup:
+def damage(report: LogReport) -> Markup:
     """List the findings of the verification, the most severe first, and the lost records."""
     title = "Damage"
     if not report.findings:
@@ -262,7 +262,7 @@ def _loss_text(loss: Loss | None) -> Markup | None:
     return tag("span", f" ({where}: {records}{loss.readable:,} readable before the damage)", class_="soft")
 
 
-def lost_text(report: Report) -> str | None:
+def lost_text(report: LogReport) -> str | None:
     """Return how many records the damaged batches have; None without damage."""
     if not report.losses:
         return None
@@ -273,7 +273,7 @@ def lost_text(report: Report) -> str | None:
     return f" {batches} ({size}{held}) not among the numbers above."
 
 
-def partitions(report: Report) -> Markup:
+def partitions(report: LogReport) -> Markup:
     """Draw the collapsed table of partitions."""
     order = sorted(
         report.partitions, key=lambda entry: (-entry.errors, -entry.size_bytes, entry.topic, entry.partition)
@@ -302,7 +302,7 @@ def partitions(report: Report) -> Markup:
     return card("partitions", "Partitions", folded, note=note, wide=True)
 
 
-def source(report: Report) -> Markup:
+def source(report: LogReport) -> Markup:
     """List the directories that were read, and the files that were not measured."""
     fields = [
         Field("Directory", lambda entry: path_code(entry.path), wide=True),

@@ -26,10 +26,10 @@ from kafkaframes.jobs.report.metadata import (
 from kafkaframes.jobs.report.model import (
     DirectoryReport,
     KeyReport,
+    LogReport,
     NotRead,
     PartitionReport,
     ProducerReport,
-    Report,
     SizeReport,
     TimeReport,
     TopicReport,
@@ -207,7 +207,7 @@ def make_report(
     generated_at: int,
     options: Mapping[str, Any] | None = None,
     run: Runner = run_here,
-) -> Report:
+) -> LogReport:
     """Read log directories and return a report.
 
     Args:
@@ -229,7 +229,7 @@ def make_report(
     topics = topics_of(survey.topics, compacted_topics(listed), survey.findings)
     times = times_of(survey.topics, topics)
     names = transactional_ids((one.filesystem, one.partition) for one in joined)
-    return Report(
+    return LogReport(
         version=version,
         paths=list(paths),
         generated_at=generated_at,

@@ -40,7 +40,7 @@ class Task(NamedTuple):
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     """The result of a verification: counts of verified items, and findings in order of directory and file."""
 
     partitions: int = 0
@@ -88,14 +88,14 @@ def tasks_of(directories: Iterable[LogDirectory], *, deep: bool = False) -> Iter
                 yield Task(directory.filesystem, segment, deep)
 
 
-def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Runner = run_here) -> Report:
+def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Runner = run_here) -> VerifyReport:
     """Verify all partitions of log directories. Damage is a finding, not an exception.
 
     ``deep`` also decompresses and parses every record of format 2.
     """
     directory_list = list(directories)
     results = iter(run(run_task, list(tasks_of(directory_list, deep=deep))))
-    report = Report()
+    report = VerifyReport()
     for directory in directory_list:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
         report.findings += [_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
@@ -107,7 +107,7 @@ def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Runn
     return report
 
 
-def _count(report: Report, facts: list[SegmentFacts]) -> None:
+def _count(report: VerifyReport, facts: list[SegmentFacts]) -> None:
     report.partitions += 1
     report.segments += len(facts)
     for entry in facts:

@@ -40,7 +40,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from kafkaframes.client import TopicPartition
-from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.errors.words import count_text

@@ -30,7 +30,7 @@ from functools import partial
 from typing import NamedTuple, Self
 
 from kafkaframes.client import Producer, TopicPartition
-from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
@@ -149,7 +149,7 @@ class Sink:
             KafkaframesError: the batch does not fit the newest marker. Exceptions of ``send`` are raised too.
         """
         with self._open_producer() as producer:
-            before = None if batch is None else self._newest(producer.producer, batch)
+            before = None if batch is None else self._newest(producer.identity, batch)
             is_there = (
                 batch is not None and before is not None and is_written(before.batch, batch, self.transactional_id)
             )
@@ -195,7 +195,7 @@ class Sink:
 
         The marker is sent last, because the transaction's time-out starts with the first records.
         """
-        identity = producer.producer
+        identity = producer.identity
         producer.begin_transaction()
         try:
             sent_rows = send(producer)
