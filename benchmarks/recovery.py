@@ -2,8 +2,8 @@
 
 A log of idempotent batches (16 KiB each by default, two alternating producers), nothing flushed, no indexes but the
 offset index of each segment; the last batch is torn. Timed: every batch's CRC once (``check_crcs``); the plan and
-what follows from it (``plan_recovery`` and ``work_out``); ``open_log``, which does it in place and opens the log, as a
-broker does; and ``recover_to``, which copies and flushes the log, too.
+what follows from it (``plan_recovery`` and ``compute_files``); ``open_log``, which does it in place and opens the log,
+as a broker does; and ``recover_to``, which copies and flushes the log, too.
 
 Run:      python benchmarks/recovery.py [--megabytes 1024] [--batch-bytes 16384]
 Saves:    benchmarks/results/recovery.md
@@ -26,7 +26,7 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.partition import open_log
 from kafkaframes.storage.recovery.plan import plan_recovery
-from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to, work_out
+from kafkaframes.storage.recovery.recover import RecoverySettings, compute_files, recover_to
 from kafkaframes.wire.checksum import crc32c
 
 RESULTS = Path(__file__).parent / "results" / "recovery.md"
@@ -90,7 +90,9 @@ def main() -> None:
 
         read()  # kernels are loaded, the page cache is filled
         figures = {"read with CRC": timed(read)}
-        figures["plan and work out"] = timed(lambda: work_out(directory, plan_recovery(directory, partition), settings))
+        figures["plan and work out"] = timed(
+            lambda: compute_files(directory, plan_recovery(directory, partition), settings)
+        )
         copies = iter(range(2))
         for number in range(2):
             shutil.copytree(Path(scratch) / "log", Path(scratch) / f"copy{number}")

@@ -19,7 +19,7 @@ from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, LogDirError
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
-from kafkaframes.storage.files.directory import Served
+from kafkaframes.storage.files.directory import ServedDirectory
 from kafkaframes.storage.files.filesystem import LocalFileSystem, ReadAt
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -63,7 +63,7 @@ def served_broker(tmp_path, monkeypatch, store):
     raws = [Batch(f"b{base}", base, 20, 0).raw() for base in range(0, 200, 20)]
     write_partition(tmp_path, {0: b"".join(raws[:5]), 100: b"".join(raws[5:])}, epochs=[(0, 0)], high_watermark=200)
     write_partition(tmp_path, {0: raws[0]}, epochs=[(0, 0)], high_watermark=20, name="orders-1")
-    monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: Served(str(tmp_path), store))
+    monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: ServedDirectory(str(tmp_path), store))
     with Broker(serve=tmp_path, journal=False) as broker:
         yield broker
         store.is_open.set()
@@ -200,7 +200,7 @@ def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each
 def test_a_store_that_is_opened_holds_up_nobody_on_the_loop_that_enters_it(tmp_path, monkeypatch, store):
     write_partition(tmp_path, {0: Batch("b", 0, 20, 0).raw()}, epochs=[(0, 0)], high_watermark=20)
     store.is_open.clear()
-    monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: Served(str(tmp_path), store))
+    monkeypatch.setattr(opening, "serve_paths", lambda *_, **__: ServedDirectory(str(tmp_path), store))
 
     async def run() -> int:
         async def enter() -> int:

@@ -29,7 +29,7 @@ from kafkaframes.client.shared_transaction import Numbered
 from kafkaframes.errors import BrokerError, NetworkError, OptionError, UnsupportedFormatError
 from kafkaframes.protocol.spec import catalog, releases
 from kafkaframes.records.build import build_apart
-from kafkaframes.records.limits import budget
+from kafkaframes.records.limits import limit_budget
 from kafkaframes.records.partitioner import partition_of
 
 TABLE = pa.table({"key": [f"k{n % 50}" for n in range(1000)], "value": [f"v{n}" for n in range(1000)]})
@@ -574,7 +574,7 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
             for _ in range(10):
                 producer.send(topic, bytes(10_000), key=b"%d" % number, partition=0)
             producer.flush()
-    with Consumer(servers) as consumer, budget(150_000):
+    with Consumer(servers) as consumer, limit_budget(150_000):
         consumer.assign({TopicPartition(topic, 0): 0})
         tables = []
         while sum(table.num_rows for table in tables) < 120:

@@ -16,7 +16,7 @@ from tests.records.append.append_sets import a_set, some_settings
 from tests.records.append.test_append_ways import answer_of, assert_one_answer, guarded_answer
 from tests.records.mutations import some_batch_v2, some_messages
 
-from kafkaframes.records.append import Appended
+from kafkaframes.records.append import ValidatedRecords
 
 
 def main(seconds: float, seed: int) -> None:
@@ -29,7 +29,7 @@ def main(seconds: float, seed: int) -> None:
             settings, offset = some_settings(choose), choose.choice((0, 1000, 2**31))
             assert_one_answer(sent, offset, settings)
             guarded_answer(sent, offset, settings)
-            appended += isinstance(answer_of(sent, offset, settings), Appended)
+            appended += isinstance(answer_of(sent, offset, settings), ValidatedRecords)
             done += 1
     print(f"{done} appends, {appended} of them not refused: one answer both ways (seed {seed})")
 

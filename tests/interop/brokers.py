@@ -16,7 +16,7 @@ import pytest
 
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN, TRANSACTIONAL
-from kafkaframes.records.scan import Batches, End
+from kafkaframes.records.scan import Batches, ScanEnd
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
@@ -137,7 +137,7 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
         table[COLUMN["magic"]] = 2
         table[COLUMN["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
         table[COLUMN["base_offset"]], table[COLUMN["producer_id"]] = rows["base_offset"], rows["producer_id"]
-        is_aborted = state.mask_aborted_batches(Batches(table, End(0, 0))) & (isolation == "read_committed")
+        is_aborted = state.mask_aborted_batches(Batches(table, ScanEnd(0, 0))) & (isolation == "read_committed")
         for number in np.flatnonzero(~is_aborted).tolist():
             yield _words({name: rows[name][number] for name in columns})
 

@@ -14,7 +14,7 @@ from tests.interop import brokers
 from tests.storage.copies.cluster import checks
 
 from kafkaframes.storage.copies.one_log import copies_of, merge_copies
-from kafkaframes.storage.copies.reading import group
+from kafkaframes.storage.copies.reading import group_by_partition
 from kafkaframes.storage.log.discover import discover
 
 pytest.importorskip("kafka")
@@ -123,7 +123,7 @@ def test_what_survived_is_what_the_directories_merge_to(cluster):
     rows_by_topic = {topic: cluster.ask(clients.read, topic) for topic in (CLEAN, UNCLEAN)}
     assert {len(rows_by_topic[CLEAN]), len(rows_by_topic[UNCLEAN])} == {65, 45}
     cluster.kill()
-    copies = group(copies_of(discover(cluster.paths())))
+    copies = group_by_partition(copies_of(discover(cluster.paths())))
     for check in (True, False):
         merged_copies = {name.topic: merge_copies(ones, check=check) for name, ones in copies.items() if len(ones) > 1}
         assert merged_rows(merged_copies[CLEAN]) == rows_by_topic[CLEAN]

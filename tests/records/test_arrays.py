@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.records import arrays
-from kafkaframes.records.partitioner import by_partition
+from kafkaframes.records.partitioner import split_by_partition
 
 
 @given(
@@ -38,7 +38,7 @@ def test_what_is_no_time_in_milliseconds_is_refused(values):
 def test_rows_are_shared_out_in_their_order(rows, start):
     whole = pa.record_batch({"value": pa.array([value for _, value in rows], pa.binary())}).slice(start)
     partitions = np.array([number for number, _ in rows[start:]], np.int64)
-    shared = {number: part["value"].to_pylist() for number, part in by_partition(whole, partitions)}
+    shared = {number: part["value"].to_pylist() for number, part in split_by_partition(whole, partitions)}
     assert list(shared) == sorted(set(partitions.tolist()))
     for number, values in shared.items():
         assert values == [value for at, value in rows[start:] if at == number]

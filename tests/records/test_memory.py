@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kafkaframes.records.memory import Recycler, lent_memory
+from kafkaframes.records.memory import Recycler, borrow_memory
 
 
 def test_an_array_without_references_is_built_again_in_the_same_memory():
@@ -19,16 +19,16 @@ def test_an_array_without_references_is_built_again_in_the_same_memory():
 
 
 def test_memory_goes_from_one_job_to_the_next_and_never_to_two_at_once():
-    with lent_memory() as one, lent_memory() as other:
+    with borrow_memory() as one, borrow_memory() as other:
         assert one is not other
-    with lent_memory() as again:
+    with borrow_memory() as again:
         assert again in (one, other)
     try:
-        with lent_memory() as again:
+        with borrow_memory() as again:
             raise KeyError
     except KeyError:
         pass
-    with lent_memory() as after:
+    with borrow_memory() as after:
         assert after is again
 
 

@@ -36,7 +36,7 @@ def opened(codec, payload, *, limit=LIMIT, at_end=True):
     """Decompress between forbidden pages; the bytes, or the number below zero."""
     source = (SOURCE.at_end if at_end else SOURCE.at_start)(len(payload))
     source[:] = as_array(payload)
-    room = native.usual_capacity(len(payload), limit)
+    room = native.output_capacity(len(payload), limit)
     out = (TARGET.at_end if at_end else TARGET.at_start)(room)
     size = decompress_into(codec, source, out, limit_bytes=limit)
     return bytes(out[:size]) if size >= 0 else size
@@ -100,7 +100,7 @@ def test_the_limit_is_exact(codec):
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
 def test_without_room_there_is_no_answer(codec):
     payload = as_array(compress(codec, text(20_000)))
-    room = native.usual_capacity(payload.size, LIMIT)
+    room = native.output_capacity(payload.size, LIMIT)
     assert decompress_into(codec, payload, np.empty(room - 1, np.uint8), limit_bytes=LIMIT) == native.TOO_SMALL
     assert decompress_into(codec, payload, np.empty(room, np.uint8), limit_bytes=LIMIT) == 20_000
 

@@ -132,7 +132,7 @@ def test_the_lenient_reader_hands_out_messages_that_cannot_be_read(magic, codec,
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 100), st.integers(1, 8))
 def test_runs_hold_everything_once_and_no_more_than_they_may_unless_it_is_alone(sizes, most, longest):
-    runs = list(scan.runs_of(np.array(sizes, np.int64), most, max_count=longest))
+    runs = list(scan.split_into_runs(np.array(sizes, np.int64), most, max_count=longest))
     assert [index for first, last in runs for index in range(first, last)] == list(range(len(sizes)))
     for first, last in runs:
         held, is_full = sum(sizes[first:last]), last == len(sizes) or last - first == longest

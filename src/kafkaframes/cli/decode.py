@@ -30,7 +30,7 @@ from kafkaframes.protocol.messages.annotate import (
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.registry import Apis, message_of
 from kafkaframes.protocol.spec.catalog.ledgers import ReleaseNames
-from kafkaframes.records.annotate import HEADERS, RECORDS, Drawing, are_records, draw_records
+from kafkaframes.records.annotate import HEADERS, RECORDS, AnnotatedBytes, are_records, draw_records
 
 if TYPE_CHECKING:
     from kafkaframes.records.batch import Batch
@@ -237,7 +237,7 @@ def _camel(fields: dict[str, Any]) -> dict[str, Any]:
     return {re.sub("_(.)", lambda letter: letter[1].upper(), name): value for name, value in fields.items()}
 
 
-def _print_drawings(drawings: list[Drawing], *, show_all: bool) -> None:
+def _print_drawings(drawings: list[AnnotatedBytes], *, show_all: bool) -> None:
     for line in drawing_lines(drawings, show_all=show_all):
         click.echo(line)
     for drawing in drawings:
@@ -245,7 +245,7 @@ def _print_drawings(drawings: list[Drawing], *, show_all: bool) -> None:
             raise drawing.error
 
 
-def drawing_lines(drawings: list[Drawing], *, start: int = 0, show_all: bool = False) -> Iterator[str]:
+def drawing_lines(drawings: list[AnnotatedBytes], *, start: int = 0, show_all: bool = False) -> Iterator[str]:
     """Yield the lines of drawn records. Positions of the first drawing are relative to ``start``."""
     for number, drawing in enumerate(drawings):
         if drawing.title:

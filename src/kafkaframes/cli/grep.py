@@ -131,7 +131,7 @@ def _follow_files(paths: Sequence[str], flags: dict[str, Any]) -> Iterator[pa.Re
         storage=flags["storage"],
     )
     while True:
-        yield from follower.new()
+        yield from follower.read_new()
         for error in follower.errors:
             say(f"kafkaframes: {error.as_exception()}", err=True)
         follower.errors.clear()

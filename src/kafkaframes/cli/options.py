@@ -252,9 +252,9 @@ def opens_batches(command: Command) -> Command:
 
     @wraps(command)
     def run(*, budget_bytes: int | None, **flags: Any) -> Any:
-        from kafkaframes.records.limits import budget
+        from kafkaframes.records.limits import limit_budget
 
-        with budget(budget_bytes):
+        with limit_budget(budget_bytes):
             return command(**flags)
 
     return _budget_option(run)  # type: ignore[return-value]
@@ -312,10 +312,10 @@ def one_log(
 
     Directories that are not copies of one log are not merged. The reason is printed on standard error.
     """
-    from kafkaframes.storage.copies.one_log import OneLog, one_log_of, refusal
+    from kafkaframes.storage.copies.one_log import OneLog, merge_error, one_log_of
 
     plain_paths = _plain_paths(paths)
-    reason = refusal(directories, plain_paths)
+    reason = merge_error(directories, plain_paths)
     if reason is not None:
         say(f"kafkaframes: not merged: {reason}", err=True)
         return OneLog(tuple(directories))

@@ -18,7 +18,7 @@ from kafkaframes.capture.files import find_files
 from kafkaframes.cli.options import ports_in
 from kafkaframes.cli.text import console, is_quiet, say
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.records.limits import budget, current_budget
+from kafkaframes.records.limits import current_budget, limit_budget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -142,7 +142,7 @@ def _in_turn(
 
 
 def _all_of(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budget_bytes: int) -> list[_Answer]:
-    with budget(budget_bytes):
+    with limit_budget(budget_bytes):
         return [function(task) for task in tasks]
 
 

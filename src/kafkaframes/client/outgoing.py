@@ -20,7 +20,7 @@ from kafkaframes.client.partitioners import PartitionChoice
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.arrays import add_timestamps, numbers, texts
 from kafkaframes.records.build import READER_COLUMNS
-from kafkaframes.records.partitioner import by_partition, partitions_of_rows
+from kafkaframes.records.partitioner import partitions_of_rows, split_by_partition
 from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_of
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -212,7 +212,7 @@ class RowPartitioner(NamedTuple):
             self._choose(topic, rows, partitions, count)
         self._share_out(topic, partitions, rows.nbytes // self.batch_bytes)
         rows_with_time = add_timestamps(rows, int(time.time() * 1000))
-        return [(TopicPartition(topic, number), part) for number, part in by_partition(rows_with_time, partitions)]
+        return [(TopicPartition(topic, number), part) for number, part in split_by_partition(rows_with_time, partitions)]
 
     def _choose(self, topic: str, rows: pa.RecordBatch, partitions: Int64s, count: int) -> None:
         """Call the partitioner for each row that does not specify a partition."""

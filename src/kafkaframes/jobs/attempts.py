@@ -39,7 +39,7 @@ def begin_attempt(directory: str | Path, name: str) -> Iterator[Path]:
         LogDirError: the directory cannot be created.
     """
     top = Path(directory, f"{atomic.ATTEMPT_PREFIX}{uuid.uuid4().hex}")
-    with atomic.writing(top):
+    with atomic.name_path_in_errors(top):
         top.mkdir()
         (top / name).mkdir()
     try:
@@ -56,7 +56,7 @@ def move_attempt(path: str, target: Path) -> None:
         LogDirError: the output cannot be moved, or it is not visible on this machine.
     """
     output = Path(path)
-    with atomic.writing(target):
+    with atomic.name_path_in_errors(target):
         if target.is_dir():
             for entry in output.iterdir():
                 entry.rename(target / entry.name)

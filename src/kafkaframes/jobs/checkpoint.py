@@ -147,7 +147,7 @@ def convert_checkpoint(
     target_path = Path(to)
     atomic.refuse_inside(target_path, [str(path)])
     with atomic.hold_lock(target_path), atomic.write_directory(target_path) as copy:
-        with atomic.writing(copy):
+        with atomic.name_path_in_errors(copy):
             shutil.copytree(checkpoint.path, copy, dirs_exist_ok=True)
         for number in _batches(copy / "offsets"):
             _rewrite(copy / "offsets" / str(number), new_names)
@@ -228,7 +228,7 @@ def _operators(state: Path) -> Iterator[str]:
 
 def _write(path: Path, text: str) -> None:
     """Write a file, and remove Hadoop's checksum file of the previous contents."""
-    with atomic.writing(path):
+    with atomic.name_path_in_errors(path):
         path.write_text(text, encoding="utf-8")
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 

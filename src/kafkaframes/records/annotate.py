@@ -50,7 +50,7 @@ class RecordRun:
 
 
 @dataclass(slots=True)
-class Drawing:
+class AnnotatedBytes:
     """The runs of the input, or of the decompressed records of a batch.
 
     Attributes:
@@ -100,25 +100,25 @@ def are_records(data: bytes) -> bool:
     return stored_crc == (crc32c if magic == 2 else crc32)(data[layout.end_of("crc") : end])
 
 
-def draw_records(data: bytes, *, depth: int = RECORDS) -> list[Drawing]:
+def draw_records(data: bytes, *, depth: int = RECORDS) -> list[AnnotatedBytes]:
     """Return a drawing of consecutive batches and messages, then one for each batch with compressed records.
 
     Args:
         depth: ``HEADERS`` or ``RECORDS``.
     """
-    drawings = [Drawing("", data)]
+    drawings = [AnnotatedBytes("", data)]
     _draw_until_error(drawings[0], lambda: _draw_batches(drawings[0], drawings, depth))
     return drawings
 
 
-def _draw_until_error(drawing: Drawing, draw: Callable[[], None]) -> None:
+def _draw_until_error(drawing: AnnotatedBytes, draw: Callable[[], None]) -> None:
     try:
         draw()
     except DecodeError as error:
         drawing.error = error
 
 
-def _draw_batches(drawing: Drawing, drawings: list[Drawing], depth: int) -> None:
+def _draw_batches(drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], depth: int) -> None:
     number = 0
     while drawing.position < len(drawing.data):
         name = f"batches[{number}]"
@@ -141,7 +141,7 @@ def _draw_batches(drawing: Drawing, drawings: list[Drawing], depth: int) -> None
         number += 1
 
 
-def _draw_header(drawing: Drawing, name: str, layout: HeaderLayout, end: int) -> dict[str, int]:
+def _draw_header(drawing: AnnotatedBytes, name: str, layout: HeaderLayout, end: int) -> dict[str, int]:
     start, values = drawing.position, {}
     magic = next(number for number, entry in _LAYOUT_OF_MAGIC.items() if entry is layout)
     for entry in layout.fields:
@@ -167,7 +167,7 @@ def _attributes_text(value: int, magic: int) -> str:
 
 
 def _draw_batch_body(
-    drawing: Drawing, drawings: list[Drawing], name: str, fields: dict[str, int], end: int, depth: int
+    drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], name: str, fields: dict[str, int], end: int, depth: int
 ) -> None:
     size, codec = end - drawing.position, fields["attributes"] & CODEC_MASK
     if depth < RECORDS or codec:
@@ -184,18 +184,18 @@ def _size_text(size: int, codec: int) -> str:
     return f"{size} bytes" + (f", {CODECS[codec]}" if 0 < codec < len(CODECS) else "")
 
 
-def _add_drawing(payload: bytes, codec: int, magic: int, path: str, drawings: list[Drawing]) -> Drawing:
+def _add_drawing(payload: bytes, codec: int, magic: int, path: str, drawings: list[AnnotatedBytes]) -> AnnotatedBytes:
     from kafkaframes.records import codecs  # loads the codec libraries, which most inputs do not need
 
     content, error = codecs.decompress(codec, payload, magic=magic, limit_bytes=LIMIT_BYTES)
-    inner = Drawing(f"{path}, decompressed: {len(content)} bytes", bytes(content))
+    inner = AnnotatedBytes(f"{path}, decompressed: {len(content)} bytes", bytes(content))
     drawings.append(inner)
     if error is not None:
         inner.error = CorruptRecordError(error)
     return inner
 
 
-def _draw_records(drawing: Drawing, name: str, fields: dict[str, int], end: int) -> None:
+def _draw_records(drawing: AnnotatedBytes, name: str, fields: dict[str, int], end: int) -> None:
     for number in range(max(fields["count"], 0)):
         if drawing.position >= end:
             reason = f"{name} ends after {number} of {fields['count']} records"
@@ -205,7 +205,7 @@ def _draw_records(drawing: Drawing, name: str, fields: dict[str, int], end: int)
         drawing.add(end - drawing.position, name, f"{end - drawing.position} bytes after the last record")
 
 
-def _draw_record(drawing: Drawing, path: str, fields: dict[str, int], end: int) -> None:
+def _draw_record(drawing: AnnotatedBytes, path: str, fields: dict[str, int], end: int) -> None:
     length = _varint(drawing, f"{path}.length")
     if not 0 <= length <= end - drawing.position:
         raise CorruptRecordError(f"{path}: invalid length {length}", position=drawing.position)
@@ -227,7 +227,7 @@ def _draw_record(drawing: Drawing, path: str, fields: dict[str, int], end: int) 
         raise CorruptRecordError(reason, position=stop)
 
 
-def _varint(drawing: Drawing, path: str, *, long: bool = False, add: int | None = None) -> int:
+def _varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add: int | None = None) -> int:
     """Add a varint with its value, the unsigned number that encodes it in zig-zag form, and its bits."""
     at = drawing.position
     try:
@@ -241,7 +241,7 @@ def _varint(drawing: Drawing, path: str, *, long: bool = False, add: int | None 
     return value
 
 
-def _blob(drawing: Drawing, path: str, *, text: bool = False) -> None:
+def _blob(drawing: AnnotatedBytes, path: str, *, text: bool = False) -> None:
     size = _varint(drawing, f"{path}_length")
     if size >= 0:
         raw = drawing.take(size, path)
@@ -259,7 +259,7 @@ def _preview(raw: bytes) -> str:
 
 
 def _draw_message_body(
-    drawing: Drawing, drawings: list[Drawing], name: str, fields: dict[str, int], end: int, depth: int
+    drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], name: str, fields: dict[str, int], end: int, depth: int
 ) -> None:
     """Add the key and the value of a message of format 0 or 1. The value of a compressed one is a message set."""
     codec, payload = fields["attributes"] & CODEC_MASK, None

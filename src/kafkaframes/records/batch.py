@@ -31,7 +31,7 @@ from kafkaframes.records.layout import (
 )
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.reasons import UNREADABLE_FIELD
-from kafkaframes.records.scan import MEMORY, Batches, Bytes, End, as_array, check_crcs, runs_of, scan
+from kafkaframes.records.scan import MEMORY, Batches, Bytes, ScanEnd, as_array, check_crcs, scan, split_into_runs
 from kafkaframes.wire.checksum import crc32
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
@@ -177,15 +177,15 @@ class Walk:
     rules: str
     limit_bytes: int
     lenient: bool
-    end: End | None = None
+    end: ScanEnd | None = None
 
     def __iter__(self) -> Iterator[Batch]:
         position = self.position
         while True:
             result = scan(self.data, position=position, rules=self.rules)
-            for first, last in runs_of(result.column("size"), _GROUP_BYTES, max_count=_GROUP_BATCHES):
+            for first, last in split_into_runs(result.column("size"), _GROUP_BYTES, max_count=_GROUP_BATCHES):
                 yield from self._decode(result.part(first, last))
-            if not result.end.goes_on:
+            if not result.end.can_continue:
                 self.end = result.end
                 return
             position = result.end.position

@@ -38,7 +38,7 @@ from kafkaframes.records.fields import (
 from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
-from kafkaframes.records.scan import runs_of
+from kafkaframes.records.scan import split_into_runs
 from kafkaframes.wire.checksum import crc32, crc32c
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -455,7 +455,7 @@ def _fill_portions(
     if magic >= 2 or codec is not Codec.NONE:
         _check_sizes(table)
     scratch = np.empty(0, np.uint8)
-    for first, last in runs_of(table[:, kernels.SIZE], _CHUNK_BYTES):
+    for first, last in split_into_runs(table[:, kernels.SIZE], _CHUNK_BYTES):
         portion = table[first:last].copy()
         portion[:, kernels.POSITION] -= portion[0, kernels.POSITION]
         size = int(portion[:, kernels.SIZE].sum())

@@ -39,10 +39,10 @@ from kafkaframes.records.scan import (
     BatchSource,
     Chunk,
     Chunks,
-    End,
     Ints,
-    Scanned,
-    parts_of,
+    ScanEnd,
+    ScannedBytes,
+    split_chunk,
 )
 
 
@@ -165,12 +165,12 @@ class RecordReader:
         self.options = options.validate()
         self.schema = options.schema
         self.errors: list[ReadError] = [] if errors is None else errors
-        self.end: End | None = None
+        self.end: ScanEnd | None = None
         self._source = source
         self._memory = Recycler() if memory is None else memory  # many readers of small sources may share one
-        self._chunks: Chunks | Scanned
+        self._chunks: Chunks | ScannedBytes
         if batches is not None:
-            self._chunks = Scanned(source.read(0, source.size_bytes), batches)
+            self._chunks = ScannedBytes(source.read(0, source.size_bytes), batches)
         else:
             self._chunks = Chunks(
                 source,
@@ -249,7 +249,7 @@ class RecordReader:
         target = self.options.chunk_bytes
         if self._ratio != 1.0:  # decompressed records should stay in the processor's cache
             target = min(target, _MAX_CACHED_BYTES)
-        for part in parts_of(chunk, self._ratio, target):
+        for part in split_chunk(chunk, self._ratio, target):
             for result in self._decode(part, is_healed=is_healed):
                 if result.index.offsets.size:
                     yield self._arrow(result, {})

@@ -39,7 +39,7 @@ from kafkaframes.records.reasons import (
     WHOLE,
     WRAPPER_MAGIC,
 )
-from kafkaframes.records.scan import Batches, Bytes, Flags, Ints, runs_of
+from kafkaframes.records.scan import Batches, Bytes, Flags, Ints, split_into_runs
 
 # Memory per record and per header in addition to its bytes: the index, and arrays derived from it.
 RECORD_BYTES, HEADER_BYTES = 52, 48
@@ -117,7 +117,9 @@ def decode_steps(
             sections._replace(buf=data), batches, first, content, limit_bytes, budget_bytes, allocate
         )
         costs = sections.ends - sections.starts + RECORD_BYTES * max_rows(batches, sections)
-        for start, stop in ((first + start, first + stop) for start, stop in runs_of(costs[first:last], budget_bytes)):
+        for start, stop in (
+            (first + start, first + stop) for start, stop in split_into_runs(costs[first:last], budget_bytes)
+        ):
             part = batches.part(start, stop)
             part_sections = sections.part(start, stop)
             index = index_records(part, part_sections, allocate=allocate)
@@ -136,7 +138,7 @@ def _split_by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
     costs = HEADER_BYTES * np.diff(
         np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))[np.concatenate(([0], ends))]
     )
-    for start, stop in runs_of(costs, budget):
+    for start, stop in split_into_runs(costs, budget):
         index = part.index.part(slice(int(ends[start] - rows[start]), int(ends[stop - 1])), slice(start, stop))
         batches, sections = part.batches.part(start, stop), part.sections.part(start, stop)
         yield replace(part, first=part.first + start, batches=batches, sections=sections, index=index)
@@ -232,7 +234,7 @@ def _open_until_full(
         return sections, count, None
     table = np.ascontiguousarray(batches.table)
     spans = sections.ends - sections.starts
-    largest = native.usual_capacity(int(spans[first:].max()), limit)
+    largest = native.output_capacity(int(spans[first:].max()), limit)
     arena_bytes = min(_EXPECTED_COMPRESSION_RATIO * int(spans[first:].sum()), budget) + largest
     arena, row, size = allocate(arena_bytes, np.uint8), first, 0
     arrays = sections.starts, sections.ends, sections.kinds
@@ -251,7 +253,7 @@ def _open_until_full(
                 if row == first and len(records) > budget:
                     sections.starts[row], sections.ends[row] = 0, len(records)
                     return sections._replace(buf=np.frombuffer(records, np.uint8)), row + 1, None
-            capacity = size + len(records) + native.usual_capacity(int(spans[row]), limit)
+            capacity = size + len(records) + native.output_capacity(int(spans[row]), limit)
             if capacity > arena.size:
                 if row > first and capacity > budget:
                     return sections._replace(buf=arena[:size]), row, records if why == native.UNUSUAL else None

@@ -29,7 +29,7 @@ class ContentBudget:
     opened.
 
     Attributes:
-        opens_apart: whether long streams are left to the caller, by raising ``ApartError``.
+        opens_apart: whether long streams are left to the caller, by raising ``ContentNotReadyError``.
         open_contents: content that the caller has decompressed, by name.
     """
 
@@ -50,7 +50,7 @@ class ContentBudget:
 CONTENT_BUDGET: ContextVar[ContentBudget | None] = ContextVar("kafkaframes_content", default=None)
 
 
-class ApartError(Exception):
+class ContentNotReadyError(Exception):
     """Raised for a long decompression: the caller runs ``work``, in any thread, stores the result and tries again.
 
     Attributes:
@@ -73,7 +73,7 @@ def open_content(name: str, size_bytes: int, work: Callable[[], OpenedT]) -> Ope
     if budget is None or not budget.opens_apart or size_bytes < _MIN_LONG_STREAM_BYTES:
         return work()
     if name not in budget.open_contents:
-        raise ApartError(name, work)
+        raise ContentNotReadyError(name, work)
     content: OpenedT = budget.open_contents[name]
     return content
 
@@ -88,7 +88,7 @@ def current_budget() -> int:
 
 
 @contextmanager
-def budget(size_bytes: int | None) -> Iterator[None]:
+def limit_budget(size_bytes: int | None) -> Iterator[None]:
     """Open no more at once, within this context, than a number of bytes; ``None`` changes nothing.
 
     A limit of resources belongs to who runs a job, not to each of the functions between, as the precision of

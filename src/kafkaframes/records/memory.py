@@ -30,7 +30,7 @@ _spare: list[Recycler] = []  # memory of earlier jobs in this process
 
 
 @contextmanager
-def lent_memory() -> Iterator[Recycler]:
+def borrow_memory() -> Iterator[Recycler]:
     """Lend the memory of an earlier job to the next, since a worker's jobs are much alike.
 
     Fresh memory for each job took a sixth of the time of an export (2026-11-21). A process keeps as much as its largest

@@ -45,7 +45,7 @@ __all__ = [
     "functions",
     "make_calls",
     "open_batches",
-    "usual_capacity",
+    "output_capacity",
 ]
 
 # Longer than one zstd block: libzstd decompresses such a frame by another path than a short one.
@@ -73,7 +73,7 @@ open_batches = _kernels_codecs.open_batches
 _idle: list[Ints] = []
 
 
-def usual_capacity(size: int, limit_bytes: int) -> int:
+def output_capacity(size: int, limit_bytes: int) -> int:
     """Return the output capacity for a stream of ``size`` bytes; larger content takes the general path."""
     return min(limit_bytes, USUAL_SIZE + USUAL_RATIO * size)
 

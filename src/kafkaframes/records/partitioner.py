@@ -73,7 +73,7 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = 
     return partitions, None
 
 
-def by_partition(rows: pa.RecordBatch, partitions: Int64s) -> Iterator[tuple[int, pa.RecordBatch]]:
+def split_by_partition(rows: pa.RecordBatch, partitions: Int64s) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of each partition, in their order; rows of one that follow each other are not copied."""
     order = np.argsort(partitions, kind="stable")
     edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))

@@ -51,7 +51,7 @@ Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 
 
-class End(NamedTuple):
+class ScanEnd(NamedTuple):
     """Where and why a scan ended.
 
     Attributes:
@@ -63,7 +63,7 @@ class End(NamedTuple):
     status: int
 
     @property
-    def goes_on(self) -> bool:
+    def can_continue(self) -> bool:
         """Whether more bytes or another table would yield more batches."""
         return self.status in (MORE, FULL)
 
@@ -82,7 +82,7 @@ class Batches(NamedTuple):
     """The headers of consecutive batches: ``table`` has a row per name in ``BATCH_COLUMNS`` and a column per batch."""
 
     table: Ints
-    end: End
+    end: ScanEnd
 
     def __len__(self) -> int:
         return int(self.table.shape[1])
@@ -167,7 +167,7 @@ def scan(
     capacity = min(TABLE_ROWS, max(array.size - position, 0) // _MIN_BATCH_BYTES + 1)
     table: Ints = allocate(len(BATCH_COLUMNS) * capacity, np.int64).reshape(len(BATCH_COLUMNS), capacity)
     rows, stopped, status = _kernels_scan.scan_batches(array, position, end, RULES_OF_SOURCE[rules], int(whole), table)
-    return Batches(table[:, :rows], End(int(stopped), int(status)))
+    return Batches(table[:, :rows], ScanEnd(int(stopped), int(status)))
 
 
 def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMORY) -> Batches:
@@ -176,7 +176,7 @@ def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMOR
     while True:
         result = scan(data, position=position, rules=rules)
         tables.append(result.table)
-        if not result.end.goes_on:
+        if not result.end.can_continue:
             return Batches(np.ascontiguousarray(np.concatenate(tables, axis=1)), result.end)
         position = result.end.position
 
@@ -256,12 +256,12 @@ class Memory(NamedTuple):
         return self.data[position : position + length]
 
 
-class Scanned:
+class ScannedBytes:
     """The single chunk of bytes in memory that were scanned before; it replaces ``Chunks`` without another scan."""
 
     def __init__(self, data: Bytes, batches: Batches) -> None:
         self._chunk = Chunk(0, data, batches)
-        self.end: End | None = batches.end
+        self.end: ScanEnd | None = batches.end
 
     def __iter__(self) -> Iterator[Chunk]:
         if len(self._chunk.batches):
@@ -286,7 +286,7 @@ class Chunks:
         whole: bool = True,
         allocate: Callable[[int, Any], Any] = np.empty,
     ) -> None:
-        self.end: End | None = None
+        self.end: ScanEnd | None = None
         self._source = source
         self._rules = rules
         self._position = start
@@ -320,7 +320,7 @@ class Chunks:
                     break
                 if status != FULL:
                     is_cut = is_cut and not batches.end.corrupt
-                    self.end = End(base + position, SHORTENED_SOURCE if is_cut else status)
+                    self.end = ScanEnd(base + position, SHORTENED_SOURCE if is_cut else status)
                     return
             read_bytes = self._chunk_bytes if position else self._next_read_bytes(data, read_bytes)
             base += position
@@ -331,13 +331,13 @@ class Chunks:
         return max(size, read_bytes) if self._whole else read_bytes
 
 
-def parts_of(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk]:
+def split_chunk(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk]:
     """Split a chunk so that the records of each part, ``ratio`` times the batch sizes, have about ``target_bytes``."""
-    for first, last in runs_of(chunk.batches.column("size"), max(int(target_bytes / max(ratio, 1.0)), 1)):
+    for first, last in split_into_runs(chunk.batches.column("size"), max(int(target_bytes / max(ratio, 1.0)), 1)):
         yield chunk._replace(batches=chunk.batches.part(first, last))
 
 
-def runs_of(sizes: Ints, max_size: int, *, max_count: int = 1 << 62) -> Iterator[tuple[int, int]]:
+def split_into_runs(sizes: Ints, max_size: int, *, max_count: int = 1 << 62) -> Iterator[tuple[int, int]]:
     """Yield (first, end) of runs of sizes: each run sums to at most ``max_size`` and has 1 to ``max_count`` of them.
 
     >>> list(runs_of(np.array([3, 4, 9, 1, 1]), 8)), list(runs_of(np.array([1, 1, 1]), 8, max_count=2))

@@ -74,7 +74,7 @@ def _condition(node: _Node, constant: Callable[[_Node], Any]) -> Where:
             first, right, comparison = right, first, _MIRRORED_OPERATORS[comparison]
         return _where_of_comparison(_column(first), comparison, constant(right))
     if isinstance(function, dict):
-        return _of_function(function, constant)
+        return _where_of_function(function, constant)
     return NO_CONDITIONS
 
 
@@ -87,7 +87,7 @@ def _column(node: _Node) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
+def _where_of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
     call = function.get("function", {})
     name = call.get("Boolean") if isinstance(call, dict) else None
     column, *values = function.get("input", [{}])
@@ -95,7 +95,7 @@ def _of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
     if not isinstance(name, dict) or compared_column is None:
         return NO_CONDITIONS
     if "IsIn" in name and len(values) == 1:
-        return _among(compared_column, constant(values[0]))
+        return _where_of_values(compared_column, constant(values[0]))
     if "IsBetween" in name and len(values) == 2:
         least, most = _BETWEEN_OPERATORS.get(name["IsBetween"].get("closed"), ("", ""))
         comparisons = (
@@ -108,7 +108,7 @@ def _of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
 
 def _where_of_comparison(column: object, comparison: str, value: object) -> Where:
     if comparison == "Eq" and column in ("topic", "partition"):
-        return _among(column, [value])
+        return _where_of_values(column, [value])
     if column == "offset" and isinstance(value, int) and not isinstance(value, bool):
         return Where(offsets=_interval(comparison, value, value + 1))
     if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
@@ -127,7 +127,7 @@ def _interval(comparison: str, least: int, after: int) -> Interval:
     }.get(comparison, (None, None))
 
 
-def _among(column: object, values: object) -> Where:
+def _where_of_values(column: object, values: object) -> Where:
     if not isinstance(values, list):
         return NO_CONDITIONS
     if column == "topic" and all(isinstance(value, str) for value in values):

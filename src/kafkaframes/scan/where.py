@@ -49,10 +49,10 @@ class Where:
 
     def __and__(self, other: Where) -> Where:
         return Where(
-            _both(self.topics, other.topics),
-            _both(self.partitions, other.partitions),
-            _overlap(self.offsets, other.offsets),
-            _overlap(self.timestamps_ms, other.timestamps_ms),
+            _intersect_values(self.topics, other.topics),
+            _intersect_values(self.partitions, other.partitions),
+            _intersect_ranges(self.offsets, other.offsets),
+            _intersect_ranges(self.timestamps_ms, other.timestamps_ms),
         )
 
     def __str__(self) -> str:
@@ -187,13 +187,13 @@ def _pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int 
     return value[0], value[1]  # type: ignore[return-value]
 
 
-def _overlap(first: Interval, second: Interval) -> Interval:
+def _intersect_ranges(first: Interval, second: Interval) -> Interval:
     least = [bound for bound in (first[0], second[0]) if bound is not None]
     limits = [bound for bound in (first[1], second[1]) if bound is not None]
     return max(least, default=None), min(limits, default=None)
 
 
-def _both(first: frozenset[_Name] | None, second: frozenset[_Name] | None) -> frozenset[_Name] | None:
+def _intersect_values(first: frozenset[_Name] | None, second: frozenset[_Name] | None) -> frozenset[_Name] | None:
     if first is None or second is None:
         return second if first is None else first
     return first & second

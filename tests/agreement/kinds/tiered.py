@@ -97,7 +97,7 @@ class _Product:
             assert isinstance(directory.filesystem, TieredFileSystem)
             for store in _stores(directory):
                 for folder in store.folders:
-                    shown = view.decide(directory.filesystem, folder, self.knowledge)
+                    shown = view.choose_uploads(directory.filesystem, folder, self.knowledge)
                     for stem in folder.uploads:
                         name = ObjectName.parse(f"{stem}.{names.LOG}")
                         assert name is not None

@@ -15,10 +15,10 @@ from kafkaframes.scan.log.planning import (
     Segment,
     Slice,
     check_no_replicas,
-    pack,
-    prune,
+    distribute_slices,
+    pack_slices,
+    prune_segments,
     select_segments,
-    share_out,
     split_slice,
 )
 
@@ -119,7 +119,7 @@ def test_a_reader_of_one_log_refuses_two_replicas():
 
 
 def test_segments_without_a_range_asked_for_are_read_whole_and_empty_ones_not_at_all():
-    slices = prune([segment("t", 0, 0), segment("t", 0, 10, size_bytes=0)], options())
+    slices = prune_segments([segment("t", 0, 0), segment("t", 0, 10, size_bytes=0)], options())
     assert [(s.segment.base_offset, s.start, s.end, s.first_offset, s.end_offset) for s in slices] == [
         (0, 0, MB, NO_START, NO_END)
     ]
@@ -140,13 +140,13 @@ def test_segments_without_a_range_asked_for_are_read_whole_and_empty_ones_not_at
 )
 def test_segments_outside_the_offsets_are_not_planned(start, end, planned):
     log = [segment("t", 0, base) for base in (0, 100, 200)]
-    slices = prune(log, options(start={("t", 0): start}, end={("t", 0): end}))
+    slices = prune_segments(log, options(start={("t", 0): start}, end={("t", 0): end}))
     assert [s.segment.base_offset for s in slices] == planned
 
 
 def test_the_next_partition_does_not_bound_the_last_segment_of_this_one():
     log = [segment("t", 0, 1000), segment("t", 1, 0)]
-    slices = prune(log, options(start={("t", 0): 5000, ("t", 1): 7}))
+    slices = prune_segments(log, options(start={("t", 0): 5000, ("t", 1): 7}))
     assert [(s.segment.partition, s.first_offset) for s in slices] == [(0, 5000), (1, 7)]
 
 
@@ -154,41 +154,54 @@ def test_the_next_partition_does_not_bound_the_last_segment_of_this_one():
 def test_offsets_must_name_the_partitions_chosen(option):
     log = [segment("t", 0, 0), segment("t", 1, 0)]
     with pytest.raises(OptionError, match=f"`{option}` names no offset for t-1"):
-        prune(log, options(**{option: {("t", 0): 5}}))
+        prune_segments(log, options(**{option: {("t", 0): 5}}))
     with pytest.raises(OptionError, match=f"`{option}` names u-0, which is not among"):
-        prune(log, options(**{option: {("t", 0): 5, ("t", 1): 5, ("u", 0): 5}}))
+        prune_segments(log, options(**{option: {("t", 0): 5, ("t", 1): 5, ("u", 0): 5}}))
 
 
 def test_small_segments_share_a_task():
-    works = share_out(
-        prune([segment("t", 0, n, 1000) for n in range(1000)], options()), options(), cores=2, boundaries=no_boundaries
+    works = distribute_slices(
+        prune_segments([segment("t", 0, n, 1000) for n in range(1000)], options()),
+        options(),
+        cores=2,
+        boundaries=no_boundaries,
     )
     assert [len(work) for work in works] == [500, 500]
 
 
 def test_a_large_segment_is_cut_at_batch_boundaries():
     size = 62_500 * BATCH  # 1 GB
-    works = share_out(prune([segment("t", 0, 0, size)], options()), options(), cores=2, boundaries=every_batch)
+    works = distribute_slices(
+        prune_segments([segment("t", 0, 0, size)], options()), options(), cores=2, boundaries=every_batch
+    )
     assert len(works) == 8
     assert all(len(work) == 1 and work[0].start % BATCH == 0 for work in works)
     assert max(work[0].size_bytes for work in works) < 128 * MB
 
 
 def test_a_large_segment_whose_boundaries_are_unknown_stays_whole():
-    works = share_out(prune([segment("t", 0, 0, 1000 * MB)], options()), options(), cores=2, boundaries=no_boundaries)
+    works = distribute_slices(
+        prune_segments([segment("t", 0, 0, 1000 * MB)], options()), options(), cores=2, boundaries=no_boundaries
+    )
     assert [[piece.size_bytes for piece in work] for work in works] == [[1000 * MB]]
 
 
 def test_min_partitions_cuts_even_little_input():
-    works = share_out(
-        prune([segment("t", 0, 0, 100 * BATCH)], options()), options(min_partitions=10), cores=2, boundaries=every_batch
+    works = distribute_slices(
+        prune_segments([segment("t", 0, 0, 100 * BATCH)], options()),
+        options(min_partitions=10),
+        cores=2,
+        boundaries=every_batch,
     )
     assert len(works) >= 10
 
 
 def test_the_cores_share_what_is_there():
-    works = share_out(
-        prune([segment("t", n, 0, 25 * MB) for n in range(8)], options()), options(), cores=4, boundaries=no_boundaries
+    works = distribute_slices(
+        prune_segments([segment("t", n, 0, 25 * MB) for n in range(8)], options()),
+        options(),
+        cores=4,
+        boundaries=no_boundaries,
     )
     assert [len(work) for work in works] == [2, 2, 2, 2]
 
@@ -199,9 +212,9 @@ sizes = st.lists(st.integers(1, 50 * BATCH), min_size=1, max_size=20)
 @given(sizes, st.integers(BATCH, 20 * BATCH))
 def test_every_byte_is_read_once_and_in_order(sizes, target):
     log = [segment("t", 0, n, size) for n, size in enumerate(sizes)]
-    wholes = prune(log, options())
+    wholes = prune_segments(log, options())
     pieces = [piece for whole in wholes for piece in split_slice(whole, target, every_batch)]
-    works = pack(pieces, target)
+    works = pack_slices(pieces, target)
     assert [piece for work in works for piece in work] == pieces
     for whole in wholes:
         own = [piece for piece in pieces if piece.segment == whole.segment]

@@ -11,7 +11,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.columns import MAX_COLUMNS, column_names, decode_to_struct
 from kafkaframes.scan.values.decoding import Decoding
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
-from kafkaframes.scan.values.registry import Registered
+from kafkaframes.scan.values.registry import RegisteredSchema
 
 
 def decode(schema, *values, **options):
@@ -125,7 +125,7 @@ def test_nullable_values_of_javas_serializer_are_values():
 def test_references_to_other_schemas_of_the_registry():
     schema = {"type": "object", "properties": {"in": {"$ref": "in.json"}, "part": {"$ref": "in.json#/$defs/P"}}}
     other = {"type": "object", "properties": {"x": {"$ref": "#/$defs/P"}}, "$defs": {"P": TEXT}}
-    registered = Registered("JSON", json.dumps(schema), (("in.json", json.dumps(other)),))
+    registered = RegisteredSchema("JSON", json.dumps(schema), (("in.json", json.dumps(other)),))
     fields = Decoding("json", registry="http://localhost:1", registered_schema=registered).decoder().fields
     assert [str(field.type) for field in fields[:2]] == ["struct<x: string>", "string"]
 

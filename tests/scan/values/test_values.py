@@ -15,7 +15,7 @@ from kafkaframes.scan.values.columns import REASON_COLUMN, separate_rows
 from kafkaframes.scan.values.decoding import Decoding, avro_schema
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
-from kafkaframes.scan.values.registry import BadValueError, Registered, split_indexes, split_prefix
+from kafkaframes.scan.values.registry import BadValueError, RegisteredSchema, split_indexes, split_prefix
 
 fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
@@ -167,7 +167,7 @@ def test_an_int_that_was_written_too_long_is_a_bad_record_and_its_neighbours_are
 def test_a_registered_avro_schema_takes_in_what_it_names():
     line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
     order = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "Line"}, {"name": "b", "type": "Line"}]}
-    schema = avro_schema(Registered("AVRO", json.dumps(order), (("Line", json.dumps(line)),)))
+    schema = avro_schema(RegisteredSchema("AVRO", json.dumps(order), (("Line", json.dumps(line)),)))
     assert [one.type for one in avro(schema).fields] == [pa.struct([("sku", pa.string())])] * 2
 
 

@@ -79,7 +79,7 @@ def test_a_file_that_rests_is_truncated_where_it_lies(tmp_path):
 
 def test_what_another_thread_uses_stays_open(tmp_path):
     disk = OnlineDisk(LocalDisk(), max_open_files=1)
-    apart = disk.open_apart(str(tmp_path / "apart"))
+    apart = disk.open_unpooled(str(tmp_path / "apart"))
     for number in range(3):
         disk.open_file(str(tmp_path / str(number))).write(0, b"x")
     assert open_descriptors(tmp_path) == 2

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.reasons import END, TORN
-from kafkaframes.records.scan import End
+from kafkaframes.records.scan import ScanEnd
 from kafkaframes.storage.files.filesystem import FileInfo
 from kafkaframes.storage.files.indexes import OffsetIndex, write_offset_index
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, StoredSegment
@@ -47,11 +47,11 @@ def read(stored, ends, *, store=None, end=400, on_damage="keep"):
 
 
 def test_a_segment_without_damage_is_one_run():
-    assert read(source(), [End(400, END)]) == ([0], [])
+    assert read(source(), [ScanEnd(400, END)]) == ([0], [])
 
 
 def test_reading_goes_on_at_the_first_batch_behind_the_chunk():
-    starts, (gap,) = read(source(DAMAGE), [End(95, TORN), End(400, END)])
+    starts, (gap,) = read(source(DAMAGE), [ScanEnd(95, TORN), ScanEnd(400, END)])
     assert starts == [0, 210]
     assert gap == Gap(DAMAGE, 95, 210)
     assert "bytes 100 to 200 of the segment are lost, read on at byte 210" in str(gap)
@@ -59,14 +59,14 @@ def test_reading_goes_on_at_the_first_batch_behind_the_chunk():
 
 @pytest.mark.parametrize(("positions", "end"), [([90, 150], 400), ([90, 300], 300)])
 def test_nothing_is_read_where_no_batch_behind_the_chunk_is_known_or_wanted(positions, end):
-    starts, (gap,) = read(source(DAMAGE), [End(95, TORN)], store=Store(positions=positions), end=end)
+    starts, (gap,) = read(source(DAMAGE), [ScanEnd(95, TORN)], store=Store(positions=positions), end=end)
     assert (starts, gap.end) == ([0], None)
     assert "nothing behind it is read" in str(gap)
 
 
 def test_failfast_raises_the_damage():
     with pytest.raises(DamagedChunkError, match="a chunk"):
-        read(source(DAMAGE), [End(95, TORN)], on_damage="fail")
+        read(source(DAMAGE), [ScanEnd(95, TORN)], on_damage="fail")
 
 
 def test_the_damage_is_told_once():
@@ -81,4 +81,4 @@ def test_who_wanted_no_more_is_told_of_no_damage():
 
 def test_a_file_that_was_cut_while_it_was_read_is_an_error():
     with pytest.raises(LogDirError, match="shorter since the read was planned"):
-        read(source(), [End(300, TORN)], store=Store(size_bytes=300))
+        read(source(), [ScanEnd(300, TORN)], store=Store(size_bytes=300))

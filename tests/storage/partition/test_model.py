@@ -203,7 +203,7 @@ class LogMachine(RuleBasedStateMachine):
         whole, with_data = Producers(), set()
         for _, last, raw in self.batches:
             for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
-                whole.see(header, markers)
+                whole.process_batch(header, markers)
                 if last >= self.start and not header.is_control:
                     with_data.add(header.producer_id)
         for producer_id in with_data:

@@ -286,5 +286,5 @@ def _replayed(pieces: tuple[bytes, ...]) -> Producers:
     producers = Producers()
     for raw in pieces:
         for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
-            producers.see(header, markers)
+            producers.process_batch(header, markers)
     return producers

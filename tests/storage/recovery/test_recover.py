@@ -17,17 +17,19 @@ from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery import draft as recovery_draft
 from kafkaframes.storage.recovery.plan import plan_recovery
-from kafkaframes.storage.recovery.recover import Recovered, RecoverySettings, recover_to, work_out
+from kafkaframes.storage.recovery.recover import RecoveredPartition, RecoverySettings, compute_files, recover_to
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
 NOW_MS = 1_795_255_143_423
 
 
-def recovered(path: Path, name: str = "idem-0") -> Recovered:
+def recovered(path: Path, name: str = "idem-0") -> RecoveredPartition:
     (directory,) = discover(str(path))
     (partition,) = (one for one in directory.partitions if str(one.topic_partition) == name)
-    return work_out(directory, plan_recovery(directory, partition), RecoverySettings(NOW_MS, index_interval_bytes=1024))
+    return compute_files(
+        directory, plan_recovery(directory, partition), RecoverySettings(NOW_MS, index_interval_bytes=1024)
+    )
 
 
 @pytest.mark.parametrize("change", ["flip", "missing", "surplus"])
@@ -50,7 +52,7 @@ def test_a_poisoned_truth_is_noticed(tmp_path, change):
     assert len([*unclean._file_differences(after, tmp_path / "found")]) == 1
 
 
-def to(source: Path, target: Path) -> Recovered:
+def to(source: Path, target: Path) -> RecoveredPartition:
     (directory,) = discover(str(source))
     (partition,) = (one for one in directory.partitions if one.topic == "idem")
     settings = RecoverySettings(NOW_MS, index_interval_bytes=1024)
@@ -133,4 +135,4 @@ def test_headers_that_are_kept_with_a_plan_only_save_a_second_reading(monkeypatc
         unread = replace(plan, segments=tuple(replace(one, headers=None) for one in plan.segments))
         assert sum(len(batches) for one in plan.segments for batches in one.headers or ()) <= most
         settings = RecoverySettings(1_760_000_000_000, index_interval_bytes=1024)
-        assert work_out(directory, plan, settings).files == work_out(directory, unread, settings).files
+        assert compute_files(directory, plan, settings).files == compute_files(directory, unread, settings).files

@@ -229,10 +229,10 @@ def pair():
 
 def test_a_wrapped_key_comes_back_and_another_pairs_does_not(pair):
     numbers = chunks.load_private_key(pair.pem, file="pem")
-    assert chunks.unwrap(pair.wrap(b"x" * 32), numbers) == b"x" * 32
-    assert chunks.unwrap(KeyPair.make("two").wrap(b"x" * 32), numbers) is None
+    assert chunks.unwrap_key(pair.wrap(b"x" * 32), numbers) == b"x" * 32
+    assert chunks.unwrap_key(KeyPair.make("two").wrap(b"x" * 32), numbers) is None
     for wrapped in (b"", b"\xff" * 256, bytes(256), bytes(255)):
-        assert chunks.unwrap(wrapped, numbers) is None
+        assert chunks.unwrap_key(wrapped, numbers) is None
 
 
 def test_key_files_that_are_none_are_named(pair):

@@ -19,7 +19,7 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.records.append.settings import KEEP, Raw
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
-from kafkaframes.records.limits import CONTENT_BUDGET, ApartError, ContentBudget
+from kafkaframes.records.limits import CONTENT_BUDGET, ContentBudget, ContentNotReadyError
 from kafkaframes.storage.files.headers import BatchHeader, first_header
 
 if TYPE_CHECKING:
@@ -394,7 +394,7 @@ def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], Appe
     while True:
         try:
             outcome = call()
-        except ApartError as needed_content:
+        except ContentNotReadyError as needed_content:
             content.open_contents[needed_content.name] = yield from broker.changes.apart(needed_content.work)
         else:
             content.open_contents.clear()

@@ -20,7 +20,7 @@ from kafkaframes.broker.state.changes import Waiting
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
-from kafkaframes.records.limits import ApartError, ContentBudget
+from kafkaframes.records.limits import ContentBudget, ContentNotReadyError
 from kafkaframes.wire.primitives import NIL_UUID
 
 FIRST_FLEXIBLE_VERSION = 9
@@ -284,7 +284,7 @@ class Repeats:
             return known_request, produce.append(
                 broker, partition, sent_records, acks=known_request.acks, content=content
             )
-        except ApartError:
+        except ContentNotReadyError:
             return None
 
 

@@ -37,7 +37,7 @@ from kafkaframes.broker.state.topics import Nodes, Partition, Replicas, Topic
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.copies.decisions import MERGE
 from kafkaframes.storage.files.checkpoints import MetaProperties, read_meta_properties
-from kafkaframes.storage.files.directory import Served
+from kafkaframes.storage.files.directory import ServedDirectory
 from kafkaframes.storage.files.disk import Disk, online
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.memory_disk import MemoryDisk, OverlayDisk
@@ -70,8 +70,8 @@ def open_broker(
 
     Args:
         data_dir: Kafka log directory; None for one in memory.
-        serve: paths of log directories and stores that are served read-only (``Served``). Changes of groups stay in
-            memory.
+        serve: paths of log directories and stores that are served read-only (``ServedDirectory``). Changes of groups
+            stay in memory.
         replicas, storage: as for ``serve_paths``.
         durability: ``memory``, ``log`` or ``fsync``.
         disk: disk of the log directory; by default the local file system, or memory.
@@ -180,7 +180,7 @@ def open_broker(
     return state
 
 
-def _disk_of(data_dir: str | None, served_logs: Served | None) -> Disk | None:
+def _disk_of(data_dir: str | None, served_logs: ServedDirectory | None) -> Disk | None:
     if served_logs is not None:
         return OverlayDisk(served_logs.filesystem)
     return MemoryDisk() if data_dir is None else None

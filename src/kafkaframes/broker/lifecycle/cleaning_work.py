@@ -14,7 +14,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.cleaner.filter import Filter
 from kafkaframes.storage.cleaner.latest import walk_dirty_part
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
-from kafkaframes.storage.cleaner.round import reaches_too_far, read_kept_batches, sources_of
+from kafkaframes.storage.cleaner.round import overflows_index, read_kept_batches, sources_of
 from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk
@@ -92,7 +92,7 @@ def _write(
     disk: OnlineDisk, path: str, chunks: Iterable[bytes | memoryview], is_stopped: Callable[[], bool] = lambda: False
 ) -> None:
     """Write a file of chunks, and flush it."""
-    file = disk.open_apart(path)
+    file = disk.open_unpooled(path)
     try:
         file.truncate(0)
         position, waiting = 0, bytearray()
@@ -130,7 +130,7 @@ def _write_indexes(
         for window in scan_segment(read_at, size_bytes=size_bytes, position=0, whole=True, file=path):
             tables.append(np.stack([window.batches.column(name) for name in INDEXED_COLUMNS]))
     columns = np.concatenate(tables, axis=1)
-    if reaches_too_far(base, columns):
+    if overflows_index(base, columns):
         raise LogDirError("offsets reach too far above the segment's base; a restart splits it", file=path)
     offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
     index_files = write_indexes(offset_index, time_index)

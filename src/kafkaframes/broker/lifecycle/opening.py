@@ -18,7 +18,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.storage.copies.decisions import MERGE, REPLICA_MODES
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
+from kafkaframes.storage.files.directory import LogDirectory, Remark, ServedDirectory
 from kafkaframes.storage.files.disk import Disk
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, LocalFileSystem, join, plain_path, split_path
 from kafkaframes.storage.files.findings import Severity
@@ -36,7 +36,9 @@ def paths_of(paths: Paths | None) -> tuple[str, ...]:
     return (fspath(paths),) if isinstance(paths, str | PathLike) else tuple(fspath(path) for path in paths)
 
 
-def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping[str, Any] | None = None) -> Served:
+def serve_paths(
+    paths: Sequence[str], *, replicas: str = MERGE, options: Mapping[str, Any] | None = None
+) -> ServedDirectory:
     """Combine log directories and tiered stores into one read-only log directory.
 
     Args:
@@ -55,7 +57,7 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
     directories = discover(paths, options=storage)
     plain = plain_path(paths[0]).rstrip("/")
     if len(paths) == len(directories) == 1 and directories[0].path == plain and not _is_of_store(directories[0]):
-        return Served(plain, filesystem_for(plain, options=storage))
+        return ServedDirectory(plain, filesystem_for(plain, options=storage))
     from kafkaframes.storage.copies.served_tree import show_as_one
 
     plain_paths = {plain_path(path).rstrip("/") for path in paths}
@@ -65,7 +67,7 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
 
 def open_served(
     paths: Sequence[str], *, replicas: str, options: Mapping[str, Any] | None
-) -> tuple[Served | None, StoreReads | None]:
+) -> tuple[ServedDirectory | None, StoreReads | None]:
     """Return the result of ``serve_paths`` (None without paths), and the reader of a store that is not local."""
     if not paths:
         return None, None

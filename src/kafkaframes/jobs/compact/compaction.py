@@ -38,7 +38,7 @@ from kafkaframes.records.scan import as_array
 from kafkaframes.storage.cleaner.filter import Tally
 from kafkaframes.storage.cleaner.latest import MapFullError
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan
-from kafkaframes.storage.cleaner.round import clean_partition, copy_rest, preview_partition
+from kafkaframes.storage.cleaner.round import clean_partition, copy_unchanged_files, preview_partition
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition
@@ -137,7 +137,7 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
                     (task.path, int(positions[records_of_file.first + batch]), reason) for batch, reason in bad.items()
                 ]
             end = window.batches.end
-            if not end.goes_on and end.position < task.size_bytes:
+            if not end.can_continue and end.position < task.size_bytes:
                 unread.append((task.path, end.position, end.reason))
     return records, unread
 
@@ -237,16 +237,16 @@ def _compact_one(task: CompactionTask) -> Attempt[CompactedPartition]:
         preview = preview_partition(task.filesystem, task.partition, task.settings, map_bytes=map_bytes)
         return Attempt("", _describe_partition(task, *preview))
     with begin_attempt(task.directory, Path(task.target).name) as directory:
-        with atomic.writing(directory):
+        with atomic.name_path_in_errors(directory):
             directory.rmdir()  # the cleaner creates it after its output is complete
             results = clean_partition(task.filesystem, task.partition, task.settings, directory, map_bytes=map_bytes)
         if results is not None:
             compacted = _describe_partition(task, results.plan, results.tally)
             return Attempt(str(directory), replace(compacted, end_offset=results.end_offset))
         plan, tally = preview_partition(task.filesystem, task.partition, task.settings)
-        with atomic.writing(directory):
+        with atomic.name_path_in_errors(directory):
             directory.mkdir()
-            copy_rest(task.filesystem, plan, directory)
+            copy_unchanged_files(task.filesystem, plan, directory)
         return Attempt(str(directory), _describe_partition(task, plan, tally))
 
 
@@ -410,7 +410,7 @@ def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, Comp
     results: dict[int, CompactedPartition] = {}
     for task in tasks.values():
         if task.directory and not Path(task.directory).exists():  # for a partition that could not be split
-            with atomic.writing(Path(task.directory)):
+            with atomic.name_path_in_errors(Path(task.directory)):
                 Path(task.directory).mkdir()
     answers = zip(tasks.items(), run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
     for (index, task), attempt in answers:

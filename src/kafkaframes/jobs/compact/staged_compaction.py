@@ -307,7 +307,7 @@ def clean_partitions(
 
 def _make_directories(staged_round: StagedRound) -> None:
     for directory in (staged_round.scratch, staged_round.job.target)[: 1 + staged_round.job.writes]:
-        with atomic.writing(directory):
+        with atomic.name_path_in_errors(directory):
             if directory.exists():  # output of a killed job
                 shutil.rmtree(directory)
             directory.mkdir(parents=True)

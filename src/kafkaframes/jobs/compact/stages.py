@@ -25,8 +25,8 @@ from kafkaframes.storage.cleaner.latest import mask_counted_records
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, plan_round
 from kafkaframes.storage.cleaner.round import (
     SourceSegment,
-    copy_rest,
-    reaches_too_far,
+    copy_unchanged_files,
+    overflows_index,
     read_indexed_columns,
     read_kept_batches,
     write_indexes,
@@ -36,8 +36,8 @@ from kafkaframes.storage.cleaner.walk import (
     COMMIT,
     CleanedTransactions,
     control_type,
+    find_transactional_batches,
     header_of,
-    in_transactions,
 )
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Partition
@@ -132,7 +132,7 @@ class Facts:
 
     def add(self, index: int, window: Decoded) -> None:
         """Add a window of the chunk's segment number ``index``."""
-        batches = in_transactions(window)
+        batches = find_transactional_batches(window)
         if not batches:
             return
         table = np.empty((len(BATCH_COLUMNS) + 2, len(batches)), np.int64)
@@ -219,9 +219,9 @@ class FollowTask:
         for *values, _, kind in facts.T.tolist():
             header = BatchHeader(*values)
             if kind == _DATA:
-                transactions.data(header)
+                transactions.process_data(header)
             else:
-                transactions.control(header, _KINDS[kind])
+                transactions.process_control(header, _KINDS[kind])
         transactions.kept_transactions.clear()
 
 
@@ -395,7 +395,7 @@ class RewriteTask(_OfChunk):
         columns = read_indexed_columns(path)
         with atomic.new_file(path.with_suffix(".npy"), durable=False) as out:
             np.save(out, columns)
-        result.overflows = result.overflows or reaches_too_far(base, columns)
+        result.overflows = result.overflows or overflows_index(base, columns)
         result.parts.append(Part(base, str(path), tuple(self.transactions.kept_transactions)))
 
 
@@ -423,7 +423,7 @@ class AssembleTask:
                 table[0] += position
                 position += _append(Path(part.path), out.fileno())
         kept_transactions = [one for part in self.parts for one in part.kept]
-        with atomic.writing(path):
+        with atomic.name_path_in_errors(path):
             write_indexes(path, self.base_offset, np.concatenate(tables, axis=1), self.settings, kept_transactions)
         return position
 
@@ -455,5 +455,7 @@ class CopyTask:
     def execute(self) -> None:
         """Copy the files."""
         target = Path(self.directory)
-        with atomic.writing(target):
-            copy_rest(self.filesystem, self.plan, target, deleted_bases=self.gone, rewritten_bases=self.rewritten)
+        with atomic.name_path_in_errors(target):
+            copy_unchanged_files(
+                self.filesystem, self.plan, target, deleted_bases=self.gone, rewritten_bases=self.rewritten
+            )

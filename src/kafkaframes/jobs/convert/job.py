@@ -99,7 +99,7 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
     for result in log.rewritten:
         filesystem, partition = split_partition(log.filesystem, result)
         target = log.target(directory, partition)
-        with atomic.writing(target):
+        with atomic.name_path_in_errors(target):
             target.mkdir(exist_ok=True)
         transactions = transactions_of(filesystem, partition)
         findings = (*swap_findings(partition), *(transactions.findings if keeps_transactions else ()))
@@ -290,7 +290,7 @@ def exchange(
             if new.exists():  # output of a killed job; a broker may have written to the source since
                 shutil.rmtree(new)
             report = make(new)
-            with atomic.writing(backup_path):
+            with atomic.name_path_in_errors(backup_path):
                 backup_path.parent.mkdir(parents=True, exist_ok=True)
             _rename(old, backup_path)
             _rename(new, old)
@@ -298,7 +298,7 @@ def exchange(
 
 
 def _rename(entry: Path, other: Path) -> None:
-    with atomic.writing(entry):
+    with atomic.name_path_in_errors(entry):
         entry.rename(other)
         flush_path(other.parent)
 

@@ -41,7 +41,7 @@ from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAM
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
-from kafkaframes.records.memory import lent_memory
+from kafkaframes.records.memory import borrow_memory
 from kafkaframes.records.reasons import FAIL, TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_message_crcs, scan_all
 from kafkaframes.storage.files import atomic, names
@@ -118,7 +118,7 @@ def rewrite_segment(task: SegmentTask) -> PartitionReport:
     """
     report = PartitionReport(task.segment.path, segments=1)
     path = Path(task.directory, names.segment_file_name(task.segment.base_offset, "log"))
-    with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, lent_memory() as memory:
+    with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, borrow_memory() as memory:
         rewrite = _Rewrite(task, report, out, memory.array)
         try:
             rewrite.all_windows()
@@ -162,7 +162,7 @@ class _Rewrite:
                     if task.settings.on_damage == FAIL:
                         raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.name)
                     report.damaged.append((report.name, end.position, end.reason))
-                    self._out.writelines(atomic.chunks(read_at, end.position))
+                    self._out.writelines(atomic.read_chunks(read_at, end.position))
         if self._losses.control_records:
             report.left_out[CONTROL_RECORDS] += self._losses.control_records
 

@@ -161,7 +161,7 @@ class ChunkReader:
             yield from decode.decode_steps(chunk.data, chunk.batches, base=chunk.base, file=self.file.path)
             self.bytes_read = chunk.base + chunk.batches.end.position
 
-    def _stop(self, end: scan.End | None) -> None:
+    def _stop(self, end: scan.ScanEnd | None) -> None:
         if end is not None and end.status == scan.SHORTENED_SOURCE:
             self.fault = LogDirError(end.reason, file=self.file.path)
         elif end is not None and end.corrupt:

@@ -14,7 +14,14 @@ from kafkaframes.errors import NO_SUCH_PATH, LogDirError
 from kafkaframes.jobs.dump.names import KINDS, RECORDS
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName, FileName
-from kafkaframes.storage.log.discover import check_topics, discover, expand, filesystem_for, is_selected, object_view
+from kafkaframes.storage.log.discover import (
+    check_topics,
+    discover,
+    expand_pattern,
+    filesystem_for,
+    is_selected,
+    object_view,
+)
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 NESTED_DEPTH = 4
@@ -72,7 +79,7 @@ def files_to_dump(
     for path_text in path_list:
         path = plain_path(path_text)
         filesystem = filesystem_for(path, options=options)
-        for match in expand(filesystem, path):
+        for match in expand_pattern(filesystem, path):
             files = _under(filesystem, match, kinds, temporary=temporary, options=options)
             if files is None:  # not a partition: a tiered store, or a directory without a log
                 files = _of_stores(path_list, kinds, options=options).pop(match.rstrip("/"), None)

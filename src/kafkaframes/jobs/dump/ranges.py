@@ -19,7 +19,7 @@ from kafkaframes.scan.ranges import NO_END
 from kafkaframes.scan.rows import find_offset_at_time
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_copies
-from kafkaframes.storage.copies.reading import group
+from kafkaframes.storage.copies.reading import group_by_partition
 from kafkaframes.storage.files.filesystem import plain_path, split_path
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName
@@ -139,7 +139,7 @@ def log_end_offset(file: DumpFile) -> int:
             break
         end = int(result.column("last_offset")[-1]) + 1
         position += result.end.position
-        if not result.end.goes_on:
+        if not result.end.can_continue:
             break
     return end
 
@@ -163,7 +163,9 @@ def merge_files(
     plain_paths = {plain_path(path) for path in paths}
     looked_into = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
     try:
-        grouped = group(copies_of(discover(looked_into, options=options), plain_paths)) if looked_into else {}
+        grouped = (
+            group_by_partition(copies_of(discover(looked_into, options=options), plain_paths)) if looked_into else {}
+        )
     except LogDirError:  # a dump also accepts files that are not a log: an index without its segment, any name
         grouped = {}
     parts_by_path: dict[str, list[DumpFile]] = {}

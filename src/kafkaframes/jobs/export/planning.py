@@ -30,7 +30,7 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.fingerprints import find_difference
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Slice, prune
+from kafkaframes.scan.log.planning import Slice, prune_segments
 from kafkaframes.scan.log.resolve import choose, logs_of, resolve_offsets
 from kafkaframes.scan.ranges import NO_END, NO_START
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR
@@ -64,7 +64,7 @@ def plan_export(options: ReadOptions) -> ExportPlan:
     tasks: list[ExportTask] = []
     for part, bounded in chosen.parts:
         logs = logs_of(part)
-        for chunk in prune(part.segments, resolve_offsets(bounded, logs)):
+        for chunk in prune_segments(part.segments, resolve_offsets(bounded, logs)):
             metadata = logs[chunk.segment.topic, chunk.segment.partition].partition.metadata
             topic_id = "" if metadata is None else metadata.topic_id
             tasks.append(replace(task_of(chunk, options), topic_id=topic_id, head=_head_of(chunk, options)))

@@ -56,7 +56,7 @@ from kafkaframes.jobs.export.task import (
 )
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import Runner, json_object, run_here, shares
-from kafkaframes.records.memory import lent_memory
+from kafkaframes.records.memory import borrow_memory
 from kafkaframes.storage.files.atomic import PART
 from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
@@ -321,7 +321,7 @@ def export_single(
         final.parent.mkdir(parents=True, exist_ok=True)
         try:
             output = Output(str(temporary), "parquet", base64=False, metadata={"source": "kafkaframes export"})
-            with output, lent_memory() as memory:
+            with output, borrow_memory() as memory:
                 for task in tasks:
                     results.append(SegmentResult(task))
                     write = partial(_write_rows, output, task, settings.headers)

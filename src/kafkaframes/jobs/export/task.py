@@ -32,11 +32,11 @@ from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import check_row_counts, json_object
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.memory import Recycler, lent_memory
+from kafkaframes.records.memory import Recycler, borrow_memory
 from kafkaframes.records.reasons import SPARK_MODES
-from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, BatchSource, End
+from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, BatchSource, ScanEnd
 from kafkaframes.scan.fingerprints import Fingerprint, collector
-from kafkaframes.storage.copies.reading import Alternate, Healer
+from kafkaframes.storage.copies.reading import AlternateRange, Healer
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import printable
 from kafkaframes.storage.files.producer_files import AbortedTransaction
@@ -71,7 +71,7 @@ class ExportTask:
     aborted: tuple[AbortedTransaction, ...] = ()
     label: str = ""
     source: str = ""
-    alternates: tuple[Alternate, ...] = ()
+    alternates: tuple[AlternateRange, ...] = ()
     topic_id: str = ""
     head: str = ""
 
@@ -201,7 +201,7 @@ def export_group(job: Job) -> list[SegmentResult]:
     """
     settings, files = job
     results: list[SegmentResult] = []
-    with writing(settings.to), journal_of(settings.to) as record, lent_memory() as memory:
+    with writing(settings.to), journal_of(settings.to) as record, borrow_memory() as memory:
         for tasks in files:
             made = export_file(tasks, settings, memory=memory)
             for line in lines_of(made):
@@ -363,7 +363,7 @@ def read_fingerprints(
     part = replace(task, first_offset=expected[0].offset, end_offset=expected[-1].offset + 1)
     settings = Settings("", on_damage="drop", storage=storage)
     try:
-        with lent_memory() as memory:
+        with borrow_memory() as memory:
             copy_segment(SegmentResult(part), settings, collector(expected, result), memory=memory)
     except LogDirError:  # the export reports the segment
         pass
@@ -379,10 +379,10 @@ def _copy(
     memory: Recycler,
 ) -> None:
     task = result.task
-    alternates = [Alternate(*one) for one in task.alternates]
+    alternates = [AlternateRange(*one) for one in task.alternates]
     healer = Healer(task.path, alternates, settings.storage) if alternates else None
     options = _read_options(task, settings)._replace(unwanted=look, heal=healer)
-    end: End | None = None
+    end: ScanEnd | None = None
     gaps: list[Gap] = []
     for run in segment.runs(start=task.start, end=task.size_bytes, on_damage=settings.on_damage, on_gap=gaps.append):
         reader = RecordReader(segment.source, options, start=run.start, end=task.size_bytes, memory=memory)
@@ -396,7 +396,7 @@ def _copy(
         log.warning("%s", text)
 
 
-def _count_unread(result: SegmentResult, end: End | None, gaps: list[Gap]) -> None:
+def _count_unread(result: SegmentResult, end: ScanEnd | None, gaps: list[Gap]) -> None:
     """Count the bytes outside the batches that were read: damaged chunks, and data after the last batch."""
     size_bytes = result.task.size_bytes
     for gap in gaps:

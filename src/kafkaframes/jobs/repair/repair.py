@@ -30,7 +30,7 @@ from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.draft import KeptSegment
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_layout, plan_recovery
-from kafkaframes.storage.recovery.recover import RecoverySettings, Slice, after_actions, work_out, write_files
+from kafkaframes.storage.recovery.recover import RecoverySettings, Slice, apply_actions, compute_files, write_files
 from kafkaframes.wire.integers import MAX_INT32
 
 _DERIVED = ("index", "timeindex", "txnindex", "snapshot")
@@ -222,7 +222,7 @@ def write_repaired(
     empty_directory, tasks = replace(directory, partitions=()), []
     for repair in repairs:
         path = empty / split_path(repair.plan.partition.directory)[1]
-        with atomic.writing(path):
+        with atomic.name_path_in_errors(path):
             path.mkdir()
         tasks.append(WriteTask(empty_directory, repair, settings, str(path)))
     for repair, written_records in zip(repairs, run(_write, tasks), strict=True):
@@ -241,7 +241,7 @@ def _write_files(task: WriteTask) -> None:
     directory, repair, path = task.directory, task.repair, Path(task.path)
     filesystem = repair.plan.view or directory.filesystem
     if repair.as_kafka:
-        write_files(filesystem, work_out(directory, repair.plan, task.settings).files, path)
+        write_files(filesystem, compute_files(directory, repair.plan, task.settings).files, path)
         return
     write_files(filesystem, dict(_originals(filesystem, repair)), path)
     _derive(repair, task.settings, path)
@@ -250,7 +250,7 @@ def _write_files(task: WriteTask) -> None:
 def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tuple[str, bytes | Slice]]:
     """Yield the valid parts of segments, and the small files except those that are derived from segments."""
     segments = {segment.name: segment for segment in repair.segments}
-    for name, content in after_actions(filesystem, repair.plan).items():
+    for name, content in apply_actions(filesystem, repair.plan).items():
         file_name, segment = FileName.parse(name), segments.get(name)
         if segment is not None and not segment.is_whole and isinstance(content, Slice):
             yield name, replace(content, ranges=segment.ranges) if segment.ranges else b""
@@ -267,7 +267,7 @@ def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> 
     plan = plan_recovery(log_directory, replace(partition, checkpointed_offsets=_log_start(repair.plan.partition)))
     if plan.bytes_lost:
         raise LogDirError("a repaired segment is not sound: please report this", file=str(path))
-    recovered_log = work_out(log_directory, plan, settings)
+    recovered_log = compute_files(log_directory, plan, settings)
     write_files(log_directory.filesystem, {n: c for n, c in recovered_log.files.items() if isinstance(c, bytes)}, path)
 
 

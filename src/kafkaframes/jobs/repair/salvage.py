@@ -108,9 +108,9 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Go
         batches = scan(data, position=position, rules=FILE)
         good = are_good(data, batches, base_offset, end_offset)
         budget -= batches.end.position - position
-        trusted_count = _before_doubt(good, ends_well=batches.end.goes_on or batches.end.position == data.size)
+        trusted_count = _before_doubt(good, ends_well=batches.end.can_continue or batches.end.position == data.size)
         yield from _goods(batches, np.flatnonzero(good[:trusted_count]))
-        if trusted_count == len(batches) and (batches.end.goes_on or batches.end.position == data.size):
+        if trusted_count == len(batches) and (batches.end.can_continue or batches.end.position == data.size):
             position = batches.end.position
             continue
         broken_position = (

@@ -12,8 +12,8 @@ from typing import Any
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import copies_of, merge_copies
-from kafkaframes.storage.copies.reading import CopySource, group
-from kafkaframes.storage.copies.spans import Merged
+from kafkaframes.storage.copies.reading import CopySource, group_by_partition
+from kafkaframes.storage.copies.spans import MergedLog
 from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -74,7 +74,7 @@ class Joined:
     copies: tuple[CopySource, ...]
     partition: Partition
     filesystem: FileSystem
-    merged: Merged | None = None
+    merged: MergedLog | None = None
     apart: str = ""
     problem: LogDirError | None = None
 
@@ -105,7 +105,7 @@ def join_copies(
     ``topics`` are the paths that the caller passed.
     """
     result: list[Joined] = []
-    for _, copies in sorted(group(copies_of(directories, topics)).items()):
+    for _, copies in sorted(group_by_partition(copies_of(directories, topics)).items()):
         for cluster_groups, cluster_apart in _split_by_id(copies, _cluster, OTHER_CLUSTER):
             for ours, topic_apart in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
                 result.append(_join_group(tuple(ours), options, topic_apart or cluster_apart))

@@ -26,7 +26,7 @@ from kafkaframes.records.layout import (
 )
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import Batches, Chunk, Ints, as_array, parts_of
+from kafkaframes.records.scan import Batches, Chunk, Ints, as_array, split_chunk
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import Window
@@ -198,7 +198,7 @@ class _Watcher:
         is_chosen = batches.is_transactional
         self._transactional.append(batches.table[[COLUMN[name] for name in IN_TRANSACTIONS]][:, is_chosen])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
-        for chunk in parts_of(whole, self._ratio, _PART_BYTES):
+        for chunk in split_chunk(whole, self._ratio, _PART_BYTES):
             self._measure(chunk)
 
     def result(self) -> SegmentMeasure:

@@ -91,7 +91,7 @@ def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterat
                 yield Run(as_array(window.data), batches.part(0, good), window.start)
             if good < len(batches):
                 stop = _Stop(int(window.batches.column("position")[good]), "a batch whose CRC or offsets are wrong")
-            elif batches.end.goes_on:
+            elif batches.end.can_continue:
                 continue
             else:
                 stop = _Stop(window.batches.end.position, batches.end.reason, batches.end.status == TORN)

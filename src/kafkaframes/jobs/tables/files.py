@@ -26,7 +26,7 @@ from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, copy_segment, writing
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.tables.content import FAR_TIMES_COLUMN, RAW, Content
-from kafkaframes.records.memory import Recycler, lent_memory
+from kafkaframes.records.memory import Recycler, borrow_memory
 from kafkaframes.records.scan import Batches
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.scan.values.columns import REASON_COLUMN
@@ -202,7 +202,7 @@ def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
     data_file, sinks = DataFile(job, []), _Sinks(job)
     _make_directory(job.directory)
     try:
-        with sinks.good, sinks.dead, lent_memory() as memory:
+        with sinks.good, sinks.dead, borrow_memory() as memory:
             for task in tasks:
                 data_file.results.append(SegmentResult(task))
                 _copy(data_file, job, sinks.write, memory)

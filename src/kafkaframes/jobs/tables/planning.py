@@ -19,7 +19,7 @@ from kafkaframes.jobs.tables.files import SILENCE_MS, TopicTask
 from kafkaframes.jobs.tables.identity import check_identity, look_up_in_logs, look_up_in_topics
 from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan
 from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
-from kafkaframes.scan.log.discovery import Log, OneOfEach, discover_logs
+from kafkaframes.scan.log.discovery import DistinctSegments, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import offset_ranges
 from kafkaframes.scan.log.resolve import choose, logs_of, plan_slices, resolve_offsets
@@ -61,7 +61,7 @@ def table_plan(options: ReadOptions) -> Plan:
 
 def _plan_tasks(
     options: ReadOptions,
-    part: OneOfEach,
+    part: DistinctSegments,
     state: TableState | None,
     internal: tuple[str, ...],
     initial_partitions: Collection[tuple[str, int]],

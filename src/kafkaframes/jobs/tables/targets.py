@@ -24,7 +24,7 @@ from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
 from kafkaframes.jobs.tables.run import Plan
 from kafkaframes.jobs.tables.settings import PROTOBUF, RAW, TableSettings
 from kafkaframes.jobs.tables.state import Table, TableState
-from kafkaframes.records.memory import lent_memory
+from kafkaframes.records.memory import borrow_memory
 from kafkaframes.scan.values.decoding import JSON, Decoding, subject_schema
 from kafkaframes.scan.values.json_values import infer_schema
 from kafkaframes.scan.values.registry import Registry
@@ -281,7 +281,7 @@ def _values(task: ExportTask, settings: Settings) -> list[bytes | None]:
 
     result = SegmentResult(task)
     try:
-        with lent_memory() as memory:
+        with borrow_memory() as memory:
             if isinstance(task, TopicTask):
                 copy_topic(result, task, settings, take, memory=memory)
             else:

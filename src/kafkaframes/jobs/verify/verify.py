@@ -19,7 +19,7 @@ from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
-from kafkaframes.storage.files.findings import Finding, Severity, caveats_of, worst
+from kafkaframes.storage.files.findings import Finding, Severity, caveats_of, highest_severity
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS
@@ -53,7 +53,7 @@ class VerifyReport:
     @property
     def is_sound(self) -> bool:
         """Whether no record is damaged, missing or out of order. Warnings and notes are allowed."""
-        return worst(self.findings) < Severity.ERROR
+        return highest_severity(self.findings) < Severity.ERROR
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -262,7 +262,7 @@ def _aborted_transactions(facts: SegmentFacts, follow: OpenTransactions) -> Iter
         if not attributes & CONTROL:
             follow.first_offsets.setdefault(producer, base)
         elif base in kinds:
-            ended_transaction = follow.end(Marker(base, kinds[base][0], epoch, kinds[base][1], -1))
+            ended_transaction = follow.process_marker(Marker(base, kinds[base][0], epoch, kinds[base][1], -1))
             if ended_transaction is not None:
                 yield ended_transaction
 

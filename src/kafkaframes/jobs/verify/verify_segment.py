@@ -23,7 +23,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import END_MARKER_TYPES
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.reasons import END_REASONS, TORN
-from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints, parts_of
+from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints, split_chunk
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.findings import Finding, Severity
@@ -67,7 +67,7 @@ def judge(data: bytes | Bytes, batches: Batches) -> Judged:
     """
     judgement = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
-    for chunk in parts_of(Chunk(0, scan.as_array(data), batches), _RATIO, _PART_BYTES):
+    for chunk in split_chunk(Chunk(0, scan.as_array(data), batches), _RATIO, _PART_BYTES):
         for part in decode.decode_steps(chunk.data, chunk.batches):
             _judge(part, first + part.first, judgement)
         first += len(chunk.batches)
@@ -170,7 +170,7 @@ def verify_segment(
 def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: Observe) -> dict[str, Ints]:
     tables: list[Ints] = []
     producers: list[Ints] = []
-    end = scan.End(0, 0)
+    end = scan.ScanEnd(0, 0)
     for window in scan_segment(read_at, size_bytes=facts.size_bytes, whole=True, file=facts.path):
         end = window.batches.end
         if len(window.batches) == 0:
@@ -247,7 +247,7 @@ def _producers(batches: Batches) -> Ints:
     return batches.table[[COLUMN[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 
 
-def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.End) -> None:
+def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.ScanEnd) -> None:
     rest = facts.size_bytes - end.position
     if rest <= 0:
         return

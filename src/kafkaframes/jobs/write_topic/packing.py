@@ -20,7 +20,7 @@ from kafkaframes.client import TopicPartition
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.arrays import add_timestamps
 from kafkaframes.records.build import build_apart
-from kafkaframes.records.partitioner import by_partition, partitions_of_rows
+from kafkaframes.records.partitioner import partitions_of_rows, split_by_partition
 
 GATHER_BYTES: Final = 8 << 20  # size of rows that are built together: batches of few rows compress badly
 
@@ -84,7 +84,7 @@ class Packer:
 
     def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
         partitions = self._partitions(topic, rows)
-        for number, mine in by_partition(add_timestamps(rows, self.now_ms()), partitions):
+        for number, mine in split_by_partition(add_timestamps(rows, self.now_ms()), partitions):
             yield self._pack_rows(TopicPartition(topic, number), mine)
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -2,14 +2,14 @@
 
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
 from kafkaframes.records.append.entry import down_convert, validate_and_assign
-from kafkaframes.records.append.settings import Appended, AppendSettings, DownConverted
+from kafkaframes.records.append.settings import AppendSettings, DownConvertedRecords, ValidatedRecords
 
 __all__ = [
     "AppendRefusedError",
     "AppendSettings",
-    "Appended",
-    "DownConverted",
+    "DownConvertedRecords",
     "RecordRefusal",
+    "ValidatedRecords",
     "down_convert",
     "validate_and_assign",
 ]

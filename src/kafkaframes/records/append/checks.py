@@ -18,8 +18,8 @@ from kafkaframes.records.append.settings import (
     KEEP,
     REJECT,
     AppendSettings,
-    refusal_of_problem,
-    refusal_of_records,
+    batch_error,
+    record_errors,
 )
 from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.codecs import CODECS
@@ -95,23 +95,23 @@ def unreadable_message(content: Decoded, batch: int) -> Unreadable | None:
         return None
     at, number = int(content.index.wheres[batch]), int(content.index.rows[batch])
     if content.batches.is_wrapper[batch]:
-        return _in_set(content, batch, number, at + OVERHEAD_BYTES)
+        return _read_inner_message(content, batch, number, at + OVERHEAD_BYTES)
     magic, end = int(content.batches.column("magic")[batch]), int(content.sections.ends[batch])
     return Unreadable(number, magic, False, content.sections.buf[at:end].tobytes())
 
 
-def are_truncated(content: Decoded) -> Flags:
+def mask_truncated_messages(content: Decoded) -> Flags:
     """Return which messages of a lenient index have a key or value that exceeds the message."""
     result: Flags = content.index.value_at == content.index.headers_at
     return result
 
 
 def unreadable_inner_message(content: Decoded, batch: int, number: int) -> Unreadable:
-    """Return a message of a compressed set, by its number, for which ``are_truncated`` is true."""
-    return _in_set(content, batch, number, int(content.index.headers_at[content.starts[batch] + number]))
+    """Return a message of a compressed set, by its number, for which ``mask_truncated_messages`` is true."""
+    return _read_inner_message(content, batch, number, int(content.index.headers_at[content.starts[batch] + number]))
 
 
-def _in_set(content: Decoded, batch: int, number: int, at: int) -> Unreadable:
+def _read_inner_message(content: Decoded, batch: int, number: int, at: int) -> Unreadable:
     """Read a message of a compressed set. Its CRC is at ``at``, its size immediately before."""
     buf = content.sections.buf
     end = at + int.from_bytes(buf[at - 4 : at].tobytes(), "big")
@@ -123,7 +123,7 @@ def damage_error(content: Decoded, batch: int) -> AppendRefusedError | None:
     problem = content.problem(batch)
     if problem is None:
         return None
-    return refusal_of_problem(problem, batch=batch, exception=exception_of(content, batch, problem))
+    return batch_error(problem, batch=batch, exception=exception_of(content, batch, problem))
 
 
 def exception_of(content: Decoded, batch: int, problem: Problem) -> str | None:
@@ -213,14 +213,14 @@ BATCH_CHECKS = (
 )
 
 
-def check(content: Decoded, settings: AppendSettings) -> None:
+def check_batches(content: Decoded, settings: AppendSettings) -> None:
     """Check every batch and every record.
 
     Raises:
         AppendRefusedError: for the first invalid batch.
     """
     batch_faults = [rule.find_faults(content, settings) for rule in BATCH_CHECKS]
-    record_faults = (inner_crc_faults(content), are_truncated(content), *_record_faults(content, settings))
+    record_faults = (inner_crc_faults(content), mask_truncated_messages(content), *_record_faults(content, settings))
     is_invalid = np.logical_or.reduce(batch_faults)
     is_invalid[content.owners[np.logical_or.reduce(record_faults)]] = True
     is_invalid[(content.index.statuses != 0) | np.isin(np.arange(len(is_invalid)), list(content.sections.problems))] = (
@@ -247,7 +247,7 @@ def _check_records(content: Decoded, settings: AppendSettings, batch: int, recor
         _check_unreadable(message, batch, settings, wrong_type=bool(wrong_type[number]))
     problem, last = content.problem(batch), unreadable_message(content, batch)
     if problem is not None and last is None:
-        raise refusal_of_problem(problem, batch=batch, exception=exception_of(content, batch, problem))
+        raise batch_error(problem, batch=batch, exception=exception_of(content, batch, problem))
     errors = []
     for number in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[number]:
@@ -259,7 +259,7 @@ def _check_records(content: Decoded, settings: AppendSettings, batch: int, recor
     if last is not None:
         errors += _unreadable_errors(content, settings, batch, last)
     if errors:
-        raise refusal_of_records(tuple(errors))
+        raise record_errors(tuple(errors))
 
 
 def _unreadable_errors(content: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:

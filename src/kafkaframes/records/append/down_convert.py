@@ -12,7 +12,7 @@ import numpy as np
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.append.checks import damage_error
 from kafkaframes.records.append.headers import reject_corrupt_end
-from kafkaframes.records.append.settings import DownConverted
+from kafkaframes.records.append.settings import DownConvertedRecords
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode
@@ -24,7 +24,7 @@ from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
 
-def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
+def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConvertedRecords:
     """Down-convert records; see ``entry.down_convert``."""
     data = as_array(records)
     batches = scan_all(data)
@@ -45,7 +45,7 @@ def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_o
         parts.append(part)
         converted_records += count
     reject_corrupt_end(batches.end)
-    return DownConverted(b"".join(parts), converted_records, losses)
+    return DownConvertedRecords(b"".join(parts), converted_records, losses)
 
 
 def _check_codec(batch: Batches, magic: int) -> None:

@@ -8,9 +8,9 @@ The general path is imported at first use, so a broker answers its first request
 builder and Arrow. Most appends never need them.
 
 The kernels take their C functions, memory and settings as numbers in one array, the context. Creating one costs more
-than an append, so contexts are reused: ``borrow`` returns an idle or new context to one caller, ``give_back`` returns
-it to the idle list. A context keeps the last settings, because consecutive appends often share all of them but the
-time.
+than an append, so contexts are reused: ``borrow_context`` returns an idle or new context to one caller, ``return_context``
+returns it to the idle list. A context keeps the last settings, because consecutive appends often share all of them but
+the time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kafkaframes.records.append.settings import (
     KEEP,
     REASSIGN,
     REJECT,
-    Appended,
     AppendSettings,
-    DownConverted,
+    DownConvertedRecords,
     Raw,
-    refusal_of_content,
+    ValidatedRecords,
+    content_size_error,
 )
 from kafkaframes.records.codecs import Codec, codec_of, compress, decompress
 from kafkaframes.records.fields import NO_TIMESTAMP
@@ -56,7 +56,7 @@ _idle: list[KernelContext] = []
 
 def validate_and_assign(
     records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings | None = None, **changes: Any
-) -> Appended:
+) -> ValidatedRecords:
     """Validate records as a broker does for a produce request, and assign offsets from ``offset`` (KIP-31).
 
     Args:
@@ -88,7 +88,7 @@ def _replace_settings(settings: AppendSettings, changes: dict[str, Any]) -> Appe
     return replace(settings, **changes)
 
 
-def assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) -> Appended:
+def assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) -> ValidatedRecords:
     """Validate records and assign offsets at ``now_ms``. A log reuses the same settings for all its appends.
 
     A bytearray is modified: an ordinary record set gets its offsets in place and is not copied.
@@ -97,7 +97,7 @@ def assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) 
         AppendRefusedError: see ``validate_and_assign``.
     """
     records = records if isinstance(records, bytearray) else bytearray(records)
-    result = _take(records, offset, settings, now_ms)
+    result = _append_with_kernels(records, offset, settings, now_ms)
     if result is not None:
         return result
     from kafkaframes.records.append.validator import validate_general
@@ -105,7 +105,7 @@ def assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) 
     return validate_general(records, offset, replace(settings, now_ms=now_ms))
 
 
-def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
+def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConvertedRecords:
     """Convert batches to format ``magic`` (0 or 1) if theirs is newer. Offsets, keys, values and codecs are unchanged.
 
     Args:
@@ -119,24 +119,26 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
     return convert_down(records, magic, first_offset=first_offset)
 
 
-def _take(data: bytearray, offset: int, settings: AppendSettings, now_ms: int) -> Appended | None:
+def _append_with_kernels(
+    data: bytearray, offset: int, settings: AppendSettings, now_ms: int
+) -> ValidatedRecords | None:
     """Append by the kernels; return None if the general path must decide."""
     if not -slots.MAX_SAFE_MS <= now_ms <= slots.MAX_SAFE_MS:
         return None
-    context = borrow(settings, now_ms)
+    context = borrow_context(settings, now_ms)
     try:
         result = kernels.take(data, offset, context.words)
         if result[0] < 0:
             result = _retry(data, offset, context, settings, result)
         answer, count, largest, size = result
         if answer == slots.IN_PLACE:
-            return Appended(data, offset + count, True, largest, 0, now_ms, size, 0, size)
+            return ValidatedRecords(data, offset + count, True, largest, 0, now_ms, size, 0, size)
         return None if answer == slots.UNUSUAL else _rebuild(data, offset, context, settings)
     finally:
-        give_back(context)
+        return_context(context)
 
 
-def _rebuild(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
+def _rebuild(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> ValidatedRecords | None:
     """Rebuild the set whose content is in ``context``; return None if the general path must decide."""
     from kafkaframes.records.append import _kernels_rebuild as kernels  # often not needed, and as large as _kernels
 
@@ -152,14 +154,16 @@ def _rebuild(data: bytearray, offset: int, context: KernelContext, settings: App
         records, recompressed_bytes = _compress(data, records, offset, context, settings), content_bytes
         if not records:
             return None
-    return Appended(records, offset + count, False, largest, count, context.now_ms, len(data), recompressed_bytes, 0)
+    return ValidatedRecords(
+        records, offset + count, False, largest, count, context.now_ms, len(data), recompressed_bytes, 0
+    )
 
 
 def _compress(data: bytearray, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:
     """Compress rebuilt records and return the batch; return ``b""`` if it exceeds the batch limit."""
     from kafkaframes.records.append import _kernels_rebuild as kernels
 
-    codec = settings.target_codec(codec_in(data))
+    codec = settings.target_codec(batch_codec(data))
     payload, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
     size = kernels.wrap(data, payload, number, offset, context.words)
     if size == slots.OUT_TOO_SMALL:
@@ -186,14 +190,14 @@ def _content(data: bytearray, most_bytes: int) -> Raw | None:
     """Decompress a stream that the kernel cannot; return None if it is damaged."""
     budget = CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
-        raise refusal_of_content(budget.most_bytes)
+        raise content_size_error(budget.most_bytes)
     stream, magic = memoryview(data)[_STREAM_STARTS[data[BYTES_TO_MAGIC - 1]][0] :], data[BYTES_TO_MAGIC - 1]
-    work = partial(decompress, codec_in(data), stream, magic=magic, limit_bytes=most_bytes)
+    work = partial(decompress, batch_codec(data), stream, magic=magic, limit_bytes=most_bytes)
     records, error = open_content("stream", len(stream), work)
     if budget is not None:
         budget.spent_bytes += len(records) if error is None else most_bytes
     if error is not None and is_over_limit(error):
-        raise refusal_of_content(most_bytes)
+        raise content_size_error(most_bytes)
     return records if error is None else None
 
 
@@ -217,10 +221,10 @@ class KernelContext:
     def use(self, settings: AppendSettings, now_ms: int) -> None:
         """Put the settings and the time of an append into the context, as far as they have changed."""
         if settings is not self._settings:
-            self.words[slots.SETTINGS : slots.SETTINGS_END] = numbers_of(settings, now_ms)
+            self.words[slots.SETTINGS : slots.SETTINGS_END] = context_values(settings, now_ms)
         elif now_ms != self.now_ms:
             words = self.words
-            words[slots.MIN_VALID_MS], words[slots.MAX_VALID_MS] = range_of(settings, now_ms)
+            words[slots.MIN_VALID_MS], words[slots.MAX_VALID_MS] = timestamp_range(settings, now_ms)
             words[slots.NOW_MS] = now_ms
         self._settings, self.now_ms = settings, now_ms
 
@@ -259,12 +263,12 @@ class KernelContext:
         self.words[slots.OUT_AT], self.words[slots.OUT_SIZE] = memory.ctypes.data, size
 
 
-def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
+def context_values(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
     """Return the settings and the time in the order of the context.
 
     For settings that only the general path implements, the batch limit is -1, so that every set is unusual.
     """
-    lowest, highest = range_of(settings, now_ms)
+    lowest, highest = timestamp_range(settings, now_ms)
     limit = slots.MAX_SAFE_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MAX_SAFE_MS)
     epoch = settings.leader_epoch
     if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > MAX_INT32:
@@ -284,7 +288,7 @@ def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
     )
 
 
-def range_of(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
+def timestamp_range(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
     """Return the smallest and the largest timestamp that the kernels accept."""
     if settings.append_time:
         return 0, slots.MAX_SAFE_MS
@@ -292,7 +296,7 @@ def range_of(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
     return min(max(lowest, 0), slots.MAX_SAFE_MS + 1), max(min(highest, slots.MAX_SAFE_MS), NO_TIMESTAMP)
 
 
-def borrow(settings: AppendSettings, now_ms: int) -> KernelContext:
+def borrow_context(settings: AppendSettings, now_ms: int) -> KernelContext:
     """Return a context that no other caller uses, with the settings and the time."""
     try:
         context = _idle.pop()
@@ -302,7 +306,7 @@ def borrow(settings: AppendSettings, now_ms: int) -> KernelContext:
     return context
 
 
-def give_back(context: KernelContext) -> None:
+def return_context(context: KernelContext) -> None:
     """Clear a context and add it to the idle ones."""
     context.clear()
     _idle.append(context)
@@ -317,6 +321,6 @@ _STREAM_STARTS = (
 )
 
 
-def codec_in(data: bytearray) -> Codec:
+def batch_codec(data: bytearray) -> Codec:
     """Return the codec of a whole batch or wrapper."""
     return Codec(data[_STREAM_STARTS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)

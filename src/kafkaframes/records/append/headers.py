@@ -25,11 +25,11 @@ from kafkaframes.records.layout import (
     HeaderLayout,
 )
 from kafkaframes.records.reasons import END_REASONS, HUGE_SIZE
-from kafkaframes.records.scan import Batches, Bytes, End, check_crcs, scan_all
+from kafkaframes.records.scan import Batches, Bytes, ScanEnd, check_crcs, scan_all
 from kafkaframes.wire.checksum import crc32, crc32c
 
 
-def valid_batches(data: Bytes) -> tuple[Batches, int]:
+def scan_valid_batches(data: Bytes) -> tuple[Batches, int]:
     """Scan batches and validate the size, CRC and codec of each, as the broker does first.
 
     Returns:
@@ -58,7 +58,7 @@ def valid_batches(data: Bytes) -> tuple[Batches, int]:
     return batches, batches.end.position
 
 
-def reject_corrupt_end(end: End) -> None:
+def reject_corrupt_end(end: ScanEnd) -> None:
     """Reject records at whose end Kafka's iterator raises an error.
 
     Raises:

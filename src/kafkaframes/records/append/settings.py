@@ -95,7 +95,7 @@ class AppendSettings:
 Raw = bytes | bytearray
 
 
-class Appended(NamedTuple):
+class ValidatedRecords(NamedTuple):
     """Records ready for the log.
 
     Attributes:
@@ -121,7 +121,7 @@ class Appended(NamedTuple):
     kept_bytes: int
 
 
-class DownConverted(NamedTuple):
+class DownConvertedRecords(NamedTuple):
     """Records in an older format.
 
     Attributes:
@@ -147,12 +147,12 @@ _EXCEPTION_OF_DAMAGE = {
 _SNAPPY_CHUNK = "snappy: a chunk length of"
 
 
-def refusal_of_content(most_bytes: int) -> AppendRefusedError:
+def content_size_error(most_bytes: int) -> AppendRefusedError:
     """Return the error for records whose decompressed size exceeds ``most_bytes``."""
     return AppendRefusedError("RecordTooLargeException", over_limit(most_bytes))
 
 
-def refusal_of_problem(problem: Problem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
+def batch_error(problem: Problem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
     """Return the error for a damaged batch; ``exception`` overrides the exception that belongs to the problem."""
     exception = exception or _EXCEPTION_OF_DAMAGE.get(problem.status, "InvalidRecordException")
     if problem.detail.startswith(_SNAPPY_CHUNK):
@@ -160,7 +160,7 @@ def refusal_of_problem(problem: Problem, *, batch: int, exception: str | None = 
     return AppendRefusedError(exception, f"batch {batch}: {problem.reason}")
 
 
-def refusal_of_records(errors: tuple[RecordRefusal, ...]) -> AppendRefusedError:
+def record_errors(errors: tuple[RecordRefusal, ...]) -> AppendRefusedError:
     """Return the error for invalid records. If one has an invalid timestamp, that decides the error code."""
     late = any(error.code == ErrorCode.INVALID_TIMESTAMP for error in errors)
     exception = "InvalidTimestampException" if late else "InvalidRecordException"

@@ -34,15 +34,22 @@ import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records._delivery import is_over_limit
-from kafkaframes.records.append.checks import are_truncated, check, damage_error
+from kafkaframes.records.append.checks import check_batches, damage_error, mask_truncated_messages
 from kafkaframes.records.append.headers import (
+    scan_valid_batches,
     set_leader_epoch,
     set_max_timestamp,
     set_offsets,
     source_codec,
-    valid_batches,
 )
-from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, Appended, AppendSettings, refusal_of_content
+from kafkaframes.records.append.settings import (
+    KEEP,
+    REASSIGN,
+    REJECT,
+    AppendSettings,
+    ValidatedRecords,
+    content_size_error,
+)
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode
@@ -53,10 +60,12 @@ from kafkaframes.records.makers import decode_header_keys, rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
 
-def validate_general(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
+def validate_general(
+    records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings
+) -> ValidatedRecords:
     """Validate and assign by the general path, which takes any records; see ``entry.validate_and_assign``."""
     data = as_array(records)
-    batches, valid = valid_batches(data)
+    batches, valid = scan_valid_batches(data)
     try:
         _check_sizes(batches, settings)
         result = _assign(_Append(data[:valid], batches, offset, settings))
@@ -93,11 +102,11 @@ def _check_sizes(batches: Batches, settings: AppendSettings) -> None:
         raise AppendRefusedError("RecordTooLargeException", reason)
 
 
-def _assign(append: _Append) -> Appended:
+def _assign(append: _Append) -> ValidatedRecords:
     source = source_codec(append.batches)
     target = append.settings.target_codec(source)
     if append.settings.on_noncontiguous == KEEP:
-        return _keep(append)
+        return _append_with_own_offsets(append)
     if source is Codec.NONE and target is Codec.NONE:
         if (append.batches.column("magic") == append.settings.record_format).all():
             return _assign_plain(append)
@@ -109,7 +118,7 @@ def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
     """Decompress and index the batches; raise if their content is too large."""
     limit_bytes, budget = append.settings.max_content_bytes, CONTENT_BUDGET.get()
     if budget is not None and budget.is_spent:
-        raise refusal_of_content(budget.most_bytes)
+        raise content_size_error(budget.most_bytes)
     work = partial(
         decode, append.data, append.batches, limit_bytes=limit_bytes, total_bytes=limit_bytes, lenient=lenient
     )
@@ -118,25 +127,25 @@ def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
     if budget is not None and not is_plain:
         budget.spent_bytes += len(content.sections.buf)
     if any(is_over_limit(problem.detail) for problem in content.sections.problems.values()):
-        raise refusal_of_content(limit_bytes)
+        raise content_size_error(limit_bytes)
     return content
 
 
 # ------------------------------------------------------------------------------------------- uncompressed
 
 
-def _assign_plain(append: _Append) -> Appended:
+def _assign_plain(append: _Append) -> ValidatedRecords:
     _require_single_batch(append, Codec.NONE)
     content = _decode(append)
-    check(content, append.settings)
+    check_batches(content, append.settings)
     if append.settings.on_noncontiguous in (REASSIGN, REJECT) and append.magic >= 2 and _has_holes(content):
         _reject_holes(append.settings)
         _require_undamaged(content)
         return _rebuild(append, content, Codec.NONE)
-    counts = _counts(content)
+    counts = _count_returned_records(content)
     last_offsets = append.offset + np.cumsum(counts) - 1
     largest = _max_timestamps(content)
-    return _patch(append, last_offsets, largest, int(append.offset + counts.sum()))
+    return _patch_headers(append, last_offsets, largest, int(append.offset + counts.sum()))
 
 
 def _has_holes(content: Decoded) -> bool:
@@ -145,7 +154,7 @@ def _has_holes(content: Decoded) -> bool:
     return not np.array_equal(content.index.offsets, np.arange(base, last + 1))
 
 
-def _counts(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _count_returned_records(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return for each batch how many records Kafka's iterator returns, including unreadable ones."""
     counts = content.index.rows.copy()
     for batch in np.flatnonzero(content.index.statuses).tolist():
@@ -161,12 +170,12 @@ def _max_timestamps(content: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int6
     return largest
 
 
-def _patch(
+def _patch_headers(
     append: _Append,
     last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]],
     largest: np.ndarray[tuple[int], np.dtype[np.int64]],
     next_offset: int,
-) -> Appended:
+) -> ValidatedRecords:
     """Overwrite header fields in a copy of the batches; ``largest`` has the largest timestamp of each.
 
     The log's format decides which fields, not the format of the batches: control batches stay in place in any format.
@@ -185,16 +194,16 @@ def _patch(
     if settings.record_format >= 2:
         set_leader_epoch(out, batches, settings.leader_epoch)
     size = len(out)
-    return Appended(bytes(out), next_offset, True, max_timestamp, 0, settings.now_ms, size, 0, size)
+    return ValidatedRecords(bytes(out), next_offset, True, max_timestamp, 0, settings.now_ms, size, 0, size)
 
 
-def _convert_plain(append: _Append) -> Appended:
+def _convert_plain(append: _Append) -> ValidatedRecords:
     content = _decode(append)
     _require_undamaged(content)  # Kafka reads everything first, to estimate the size of the result
     _require_single_batch(append, Codec.NONE)
     _check_target(append, Codec.NONE)
     try:
-        check(content, append.settings)
+        check_batches(content, append.settings)
     except AppendRefusedError as error:
         if error.record_errors:  # Kafka collects these, but writes the records before the first one, which may fail
             _check_rows(append, content, error.record_errors[0].batch_index)
@@ -205,7 +214,7 @@ def _convert_plain(append: _Append) -> Appended:
 # ----------------------------------------------------------------------------------------- source or target compressed
 
 
-def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appended:
+def _assign_compressed(append: _Append, source: Codec, target: Codec) -> ValidatedRecords:
     settings = append.settings
     _require_single_batch(append, source)
     in_place = source is target and append.magic == settings.record_format and settings.record_format >= 1
@@ -213,13 +222,13 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     in_place = in_place or (source is Codec.NONE and is_control)
     lenient = (in_place or append.magic < 2) and source is not Codec.NONE  # Kafka skips keys and values here
     content = _decode(append, lenient=lenient)
-    check(content, settings)
+    check_batches(content, settings)
     is_contiguous = _is_contiguous(append, content)
     if in_place and is_contiguous:
-        counts = _counts(content)
+        counts = _count_returned_records(content)
         next_offset = int(append.offset + counts.sum())
         largest = np.array([content.index.timestamps.max(initial=NO_TIMESTAMP)], np.int64)
-        return _patch(append, np.array([next_offset - 1], np.int64), largest, next_offset)
+        return _patch_headers(append, np.array([next_offset - 1], np.int64), largest, next_offset)
     if in_place:
         _reject_holes(settings)
     if in_place and append.magic >= 2 and source is not Codec.NONE:
@@ -228,7 +237,7 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
                 "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
             )
         content = _decode(append)
-    elif are_truncated(content).any():
+    elif mask_truncated_messages(content).any():
         content = _decode(append)
     _require_undamaged(content)
     _check_target(append, target)
@@ -252,10 +261,10 @@ def _is_contiguous(append: _Append, content: Decoded) -> bool:
     return settings.record_format == 0 or bool((offsets == np.arange(len(offsets))).all())
 
 
-def _keep(append: _Append) -> Appended:
+def _append_with_own_offsets(append: _Append) -> ValidatedRecords:
     """Append the batches with their own offsets, which must increase and must not be below the log end offset."""
     content = _decode(append)
-    check(content, append.settings)
+    check_batches(content, append.settings)
     if append.magic != append.settings.record_format or append.settings.codec != "producer":
         raise OptionError(
             "on_noncontiguous='keep' copies batches; it requires codec='producer' and record_format to be their format"
@@ -272,7 +281,7 @@ def _keep(append: _Append) -> Appended:
             "InvalidRecordException",
             f"batch {row}: offset {first[row]} follows offset {before[row]}; offsets must increase",
         )
-    return _patch(append, last, largest, int(last[-1]) + 1)
+    return _patch_headers(append, last, largest, int(last[-1]) + 1)
 
 
 # ------------------------------------------------------------------------------------------------------ rebuilds
@@ -301,7 +310,7 @@ def _check_target(append: _Append, target: Codec) -> None:
             raise AppendRefusedError("IllegalArgumentException", "zstd needs format 2")
 
 
-def _rebuild(append: _Append, content: Decoded, target: Codec) -> Appended:
+def _rebuild(append: _Append, content: Decoded, target: Codec) -> ValidatedRecords:
     settings, batches = append.settings, append.batches
     count = len(content.index.offsets)
     fields = _fields(append)
@@ -310,7 +319,7 @@ def _rebuild(append: _Append, content: Decoded, target: Codec) -> Appended:
         if settings.append_time and (settings.record_format >= 2 or target is not Codec.NONE):
             raise AppendRefusedError("NullPointerException", "no records remain; Kafka fails here with LogAppendTime")
         largest = settings.now_ms if settings.append_time else NO_TIMESTAMP
-        return Appended(b"", append.offset, False, largest, 0, settings.now_ms, len(append.data), 0, 0)
+        return ValidatedRecords(b"", append.offset, False, largest, 0, settings.now_ms, len(append.data), 0, 0)
     offsets = np.arange(append.offset, append.offset + count, dtype=np.int64)
     _check_rows(append, content)
     _check_producer(append)
@@ -323,7 +332,7 @@ def _rebuild(append: _Append, content: Decoded, target: Codec) -> Appended:
     if settings.record_format == 0 and not settings.append_time:
         largest = NO_TIMESTAMP
     recompressed_bytes = 0 if target is Codec.NONE else _count_uncompressed_bytes(batches, content)
-    return Appended(
+    return ValidatedRecords(
         data, append.offset + count, False, largest, count, settings.now_ms, len(append.data), recompressed_bytes, 0
     )
 

@@ -27,8 +27,8 @@ from kafkaframes.scan.log.planning import Segment
 from kafkaframes.scan.ranges import NO_END, NO_START, restrict_bound
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.one_log import merge_copies
-from kafkaframes.storage.copies.reading import Alternate, CopySource
-from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
+from kafkaframes.storage.copies.reading import AlternateRange, CopySource
+from kafkaframes.storage.copies.spans import MergedLog, SegmentRange, Span
 from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.directory import Segment as StoredFiles
@@ -188,7 +188,7 @@ Name = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class OneOfEach:
+class DistinctSegments:
     """Segments without duplicates: no two are replicas of each other.
 
     Attributes:
@@ -204,7 +204,7 @@ class OneOfEach:
 
 def merge_copies_of_segments(
     discovery: DiscoveredLogs, segments_to_merge: Sequence[Segment], options: ReadOptions, *, cores: int
-) -> OneOfEach:
+) -> DistinctSegments:
     """Merge the replicas of the selected topic partitions.
 
     Raises:
@@ -213,7 +213,7 @@ def merge_copies_of_segments(
     """
     directories = _directories(segments_to_merge)
     if all(len(paths) == 1 for paths in directories.values()):
-        return OneOfEach(discovery, list(segments_to_merge))
+        return DistinctSegments(discovery, list(segments_to_merge))
     by_directory, segments = dict(discovery.by_directory), []
     decisions: list[Decision] = []
     is_named_by_partition = {(one.topic, one.partition): one.is_named for one in segments_to_merge}
@@ -235,7 +235,7 @@ def merge_copies_of_segments(
             _report_lost(merged_log, options)
     sorted_decisions = tuple(by_severity(decisions))
     _report(sorted_decisions, options)
-    return OneOfEach(replace(discovery, by_directory=by_directory), segments, sorted_decisions)
+    return DistinctSegments(replace(discovery, by_directory=by_directory), segments, sorted_decisions)
 
 
 def _directories(segments: Sequence[Segment]) -> dict[Name, list[str]]:
@@ -259,14 +259,14 @@ def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
         log.log(_LOG_LEVELS[decision.severity], "%s", decision)
 
 
-def _report_lost(merged_log: Merged, options: ReadOptions) -> None:
+def _report_lost(merged_log: MergedLog, options: ReadOptions) -> None:
     for path, damage in merged_log.find_lost_chunks():
         if options.on_damage == "fail":
             raise damage
         log.warning("%s: %s; no other copy has its offsets", path, damage)
 
 
-def _segment(merged_log: Merged, part: Span, directory: str, is_named: bool) -> Segment:
+def _segment(merged_log: MergedLog, part: Span, directory: str, is_named: bool) -> Segment:
     source_segment = merged_log.segment(part.at)
     least = max(part.first_offset if part.is_clipped else NO_START, merged_log.start_offset)
     return Segment(
@@ -287,19 +287,21 @@ def _segment(merged_log: Merged, part: Span, directory: str, is_named: bool) -> 
     )
 
 
-def _alternate(merged_log: Merged, at: SegmentRange) -> Alternate:
-    return Alternate(merged_log.segment(at).path, at.start, at.end)
+def _alternate(merged_log: MergedLog, at: SegmentRange) -> AlternateRange:
+    return AlternateRange(merged_log.segment(at).path, at.start, at.end)
 
 
-def copies_apart(segments: Sequence[Segment], options: ReadOptions) -> Iterator[tuple[list[Segment], ReadOptions]]:
+def group_distinct_segments(
+    segments: Sequence[Segment], options: ReadOptions
+) -> Iterator[tuple[list[Segment], ReadOptions]]:
     """Yield groups of segments without duplicates, with the options for their partitions; together, all segments."""
     directories = _directories(segments)
     for turn in range(max((len(paths) for paths in directories.values()), default=0)):
         paths = {all_of[turn] for all_of in directories.values() if len(all_of) > turn}
         part = [segment for segment in segments if segment.directory in paths]
-        yield part, of_partitions({(one.topic, one.partition) for one in part}, options)
+        yield part, restrict_bounds({(one.topic, one.partition) for one in part}, options)
 
 
-def of_partitions(names: set[Name], options: ReadOptions) -> ReadOptions:
+def restrict_bounds(names: set[Name], options: ReadOptions) -> ReadOptions:
     """Return options whose bounds have no entries for other topic partitions."""
     return replace(options, start=restrict_bound(options.start, names), end=restrict_bound(options.end, names))

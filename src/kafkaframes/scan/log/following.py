@@ -25,7 +25,7 @@ from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.scan import FILE
 from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint, find_difference
-from kafkaframes.scan.log.discovery import DiscoveredLogs, Log, OneOfEach, discover_logs
+from kafkaframes.scan.log.discovery import DiscoveredLogs, DistinctSegments, Log, discover_logs
 from kafkaframes.scan.log.last_records import find_fingerprints, fingerprints_before
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import check_no_replicas, select_segments
@@ -149,7 +149,7 @@ class Follower:
         looked_at = {name: one for name, one in logs.items() if ends is None or begins[name] == ends.get(name)}
         own_ends = {name: self._end(one, begins[name]) for name, one in looked_at.items()}
         result = own_ends if ends is None else ends
-        self._check_kept(start, result)
+        self._check_retained(start, result)
         limits = {name: max(result.get(name, begin), begin) for name, begin in begins.items()}
         if max_offsets is not None:
             limits = limit_offsets(begins, limits, max_offsets)
@@ -182,7 +182,7 @@ class Follower:
         pending = {name: at for name, at in ends.items() if at > begins.get(name, EARLIEST)}
         segments = [one for one in result.segments if (one.topic, one.partition) in pending]
         there = {(one.topic, one.partition) for one in segments}
-        self._check_kept(pending, dict.fromkeys(there, 2**63))
+        self._check_retained(pending, dict.fromkeys(there, 2**63))
         batch_options = replace(
             self.options,
             subscribe=None,
@@ -273,7 +273,7 @@ class Follower:
         result = discover_logs(self.options.paths, storage=self.options.storage)
         segments = select_segments(result.segments, self.options)
         check_no_replicas(segments)
-        return result, logs_of(OneOfEach(result, segments))
+        return result, logs_of(DistinctSegments(result, segments))
 
     def _end(self, entry: Log, begin: int | None = None) -> int:
         """Return the end of a partition. Log each open transaction once that holds a stream back at ``begin``."""
@@ -296,7 +296,7 @@ class Follower:
                 )
         return state.last_stable_offset
 
-    def _check_kept(self, start: Ends, ends: Ends) -> None:
+    def _check_retained(self, start: Ends, ends: Ends) -> None:
         for name, offset in sorted(start.items()):
             end = ends.get(name)
             if end is not None and end >= offset:
@@ -419,7 +419,7 @@ class AppendedRows:
             end_offset=where.offsets[1],
         )
 
-    def new(self) -> Iterator[pa.RecordBatch]:
+    def read_new(self) -> Iterator[pa.RecordBatch]:
         """Yield the records that were appended since the last call, partition by partition.
 
         Raises:
@@ -427,16 +427,16 @@ class AppendedRows:
         """
         for directory in discover(self._paths, options=self._storage):
             for partition in directory.partitions:
-                if partition.is_live and self._wants(partition.topic_partition):
-                    yield from self._rest_of(directory.filesystem, partition)
+                if partition.is_live and self._is_selected(partition.topic_partition):
+                    yield from self._new_rows_of(directory.filesystem, partition)
 
-    def _wants(self, of: TopicPartition) -> bool:
+    def _is_selected(self, of: TopicPartition) -> bool:
         is_hidden = not self._topics and of.topic in INTERNAL_TOPICS
         return (
             is_selected(of.topic, self._topics) and self._where.has_partition(of.topic, of.partition) and not is_hidden
         )
 
-    def _rest_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[pa.RecordBatch]:
+    def _new_rows_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[pa.RecordBatch]:
         progress = self._progress.get(partition.directory)
         if progress is None or not progress.is_of(partition):
             progress = self._progress[partition.directory] = _PartitionProgress(
@@ -444,7 +444,7 @@ class AppendedRows:
             )
         progress.topic_id = "" if partition.metadata is None else partition.metadata.topic_id
         for segment in partition.segments:
-            yield from self._rest_of_segment(filesystem, partition.topic_partition, segment, progress)
+            yield from self._new_rows_of_segment(filesystem, partition.topic_partition, segment, progress)
             progress.last_base = segment.base_offset
 
     def _first_offset(self, filesystem: FileSystem, partition: Partition) -> int:
@@ -456,7 +456,7 @@ class AppendedRows:
             return log_end_offset(filesystem, partition) if result is None else result.offset
         return offset_of_bound(self._start) or 0
 
-    def _rest_of_segment(
+    def _new_rows_of_segment(
         self, filesystem: FileSystem, of: TopicPartition, segment: Segment, progress: _PartitionProgress
     ) -> Iterator[pa.RecordBatch]:
         start = progress.positions.get(segment.path, 0)

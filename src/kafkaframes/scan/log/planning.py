@@ -33,7 +33,7 @@ from kafkaframes.scan.ranges import (
     per_partition,
     text_of,
 )
-from kafkaframes.storage.copies.reading import Alternate
+from kafkaframes.storage.copies.reading import AlternateRange
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
@@ -73,7 +73,7 @@ class Segment:
     source: str = ""
     start: int = 0
     end_offset: int = NO_END
-    alternates: tuple[Alternate, ...] = ()
+    alternates: tuple[AlternateRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
         OptionError: A selected topic or partition does not exist.
     """
     segments = list(segments)
-    selected_segments = [segment for segment in segments if _is_chosen(segment, options)]
+    selected_segments = [segment for segment in segments if _is_selected(segment, options)]
     _check_all_known(segments, options)
     if options.partitions is not None:
         check_partitions(options.partitions, {segment.partition for segment in selected_segments})
@@ -122,7 +122,7 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
     return selected_segments
 
 
-def _is_chosen(segment: Segment, options: ReadOptions) -> bool:
+def _is_selected(segment: Segment, options: ReadOptions) -> bool:
     if options.partitions is not None and segment.partition not in options.partitions:
         return False
     if options.subscribe is not None:
@@ -141,7 +141,8 @@ def _internal(segments: Sequence[Segment], options: ReadOptions) -> list[Segment
     internal_segments = [segment for segment in segments if segment.topic in INTERNAL_TOPICS]
     if users and (options.subscribe is not None or options.assign is not None or not internal_segments):
         raise OptionError(
-            f"decode=internal: {_some(users)} is not one of Kafka's topics {', '.join(sorted(INTERNAL_TOPICS))}"
+            f"decode=internal: {_format_topics(users)} is not one of Kafka's topics "
+            f"{', '.join(sorted(INTERNAL_TOPICS))}"
         )
     return internal_segments
 
@@ -151,7 +152,7 @@ def _check_all_known(segments: Sequence[Segment], options: ReadOptions) -> None:
     topics = {topic for topic, _ in result}
     for topic in sorted(options.subscribe or ()):
         if topic not in topics:
-            raise OptionError(f"subscribe: no topic {topic} in {_paths_text(options)}; found {_some(topics)}")
+            raise OptionError(f"subscribe: no topic {topic} in {_paths_text(options)}; found {_format_topics(topics)}")
     for name in _list_partitions(options.assign or {}):
         if name not in result:
             raise OptionError(f"assign: no topic partition {text_of(name)} in {_paths_text(options)}")
@@ -202,14 +203,14 @@ def partition_names(segments: Iterable[Segment]) -> list[tuple[str, int]]:
     return sorted({(segment.topic, segment.partition) for segment in segments})
 
 
-def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
+def prune_segments(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
     """Return whole-file slices of the segments that may have requested offsets, with their offset limits."""
     ranges = offset_ranges(segments, options)
     slices = []
     for position, segment in enumerate(segments):
         first, end = ranges[segment.topic, segment.partition]
         following = segments[position + 1] if position + 1 < len(segments) else None
-        limit, end_limit = _reach(segment, following)
+        limit, end_limit = _offset_reach(segment, following)
         first, end = max(first, segment.log_start_offset), min(end, end_limit, segment.end_offset)
         first, end = options.where.limit_range(first, end)
         is_row = segment.size_bytes > segment.start or options.table == "segments"
@@ -218,7 +219,7 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
     return slices
 
 
-def _reach(segment: Segment, following: Segment | None) -> tuple[int, int]:
+def _offset_reach(segment: Segment, following: Segment | None) -> tuple[int, int]:
     """Return the end of a segment's offsets, and the offset from which records are read from the next segment.
 
     Tiered segments may overlap. Offsets in both segments are read from the second.
@@ -274,7 +275,7 @@ def split_slice(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice
     ]
 
 
-def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
+def pack_slices(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
     """Pack adjacent slices up to ``target`` bytes, in order."""
     works: list[tuple[Slice, ...]] = []
     current: list[Slice] = []
@@ -289,18 +290,18 @@ def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
     return [*works, tuple(current)] if current else works
 
 
-def share_out(
+def distribute_slices(
     slices: Sequence[Slice], options: ReadOptions, *, cores: int, boundaries: Boundaries
 ) -> list[tuple[Slice, ...]]:
     """Split large slices and pack small ones into the work of input partitions."""
     target = target_bytes(sum(s.size_bytes + OPEN_COST_BYTES for s in slices), options, cores)
-    return pack((part for whole in slices for part in split_slice(whole, target, boundaries)), target)
+    return pack_slices((part for whole in slices for part in split_slice(whole, target, boundaries)), target)
 
 
 def _paths_text(options: ReadOptions) -> str:
     return ", ".join(options.paths)
 
 
-def _some(topics: Iterable[str]) -> str:
+def _format_topics(topics: Iterable[str]) -> str:
     names = sorted(topics)
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"

@@ -30,7 +30,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, End, Flags
+from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, Flags, ScanEnd
 from kafkaframes.scan.arrow import TARGET_BYTES, Conversion
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
@@ -90,8 +90,10 @@ def _read_slice(
         reading, planned_end = _record_options(slice_reader, sources, options, chunk_bytes), slice_reader.slice.end
         all_errors: list[ReadError] = [] if errors is None else errors
         logged_count = len(all_errors)
-        end: End | None = None
-        for run in slice_reader.runs(options.on_damage, None if errors is None else _into(errors, part.segment.path)):
+        end: ScanEnd | None = None
+        for run in slice_reader.runs(
+            options.on_damage, None if errors is None else _append_gaps_to(errors, part.segment.path)
+        ):
             reader = RecordReader(
                 slice_reader.segment.source, reading, start=run.start, end=planned_end, errors=all_errors
             )
@@ -101,10 +103,10 @@ def _read_slice(
             logged_count = logged_count if errors is not None else _log(all_errors, logged_count)
             end = run.end = reader.end
         if end is not None and end.position < planned_end:
-            _report_rest(end, slice_reader.slice, logging.WARNING if errors is None else logging.INFO)
+            _report_trailing_bytes(end, slice_reader.slice, logging.WARNING if errors is None else logging.INFO)
 
 
-def _into(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
+def _append_gaps_to(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
     def lose(gap: Gap) -> None:
         error = ReadError(path, gap.damage.lost[0], None, None, str(gap.damage), 0)
         if error not in errors:  # a damaged chunk may be part of two slices
@@ -140,7 +142,7 @@ def _log(errors: list[ReadError], logged_count: int) -> int:
     return len(errors)
 
 
-def _report_rest(end: End, part: Slice, level: int) -> None:
+def _report_trailing_bytes(end: ScanEnd, part: Slice, level: int) -> None:
     """Log the number of bytes after the last batch. If they are damage, the reason was reported before."""
     rest, path = part.end - end.position, part.segment.path
     log.log(level, "%s: %s; %d bytes from byte %d on are not read", path, end.reason, rest, end.position)

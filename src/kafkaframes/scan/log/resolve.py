@@ -23,16 +23,16 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.records.reasons import END
 from kafkaframes.scan.log.discovery import (
     DiscoveredLogs,
+    DistinctSegments,
     Log,
-    OneOfEach,
-    copies_apart,
     discover_logs,
     find_boundaries,
+    group_distinct_segments,
     merge_copies_of_segments,
-    of_partitions,
+    restrict_bounds,
 )
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Segment, Slice, prune, select_segments, share_out
+from kafkaframes.scan.log.planning import Segment, Slice, distribute_slices, prune_segments, select_segments
 from kafkaframes.scan.ranges import (
     LATEST,
     NO_END,
@@ -79,7 +79,7 @@ class Chosen:
         notes: Swap files that are read as segments.
     """
 
-    parts: list[tuple[OneOfEach, ReadOptions]]
+    parts: list[tuple[DistinctSegments, ReadOptions]]
     internal_topics: tuple[str, ...]
     notes: LogNotes
 
@@ -144,7 +144,7 @@ def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
     slices = [_light(chunk, options) for chunk, _ in chunks_with_logs]
     fetched_bytes = sum(_count_fetched_bytes(chunk, one) for chunk, one in chunks_with_logs)
     boundaries = partial(find_boundaries, storage=options.storage)
-    works = share_out(slices, options, cores=cores, boundaries=boundaries)
+    works = distribute_slices(slices, options, cores=cores, boundaries=boundaries)
     segments = [segment for part, _ in parts for segment in part.segments]
     log_bytes = sum(segment.size_bytes - segment.start for segment in segments)
     decisions = tuple(decision for part, _ in parts for decision in part.decisions)
@@ -166,12 +166,12 @@ def choose(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Ch
     )
     if options.where.topics is not None or options.where.partitions is not None:
         selected_segments = [one for one in selected_segments if options.where.has_partition(one.topic, one.partition)]
-        options = of_partitions({(one.topic, one.partition) for one in selected_segments}, options)
+        options = restrict_bounds({(one.topic, one.partition) for one in selected_segments}, options)
     _report_tiered(discovery, selected_segments, options)
     if options.replicas == "all":
         parts = [
-            (OneOfEach(discovery, part), part_options)
-            for part, part_options in copies_apart(selected_segments, options)
+            (DistinctSegments(discovery, part), part_options)
+            for part, part_options in group_distinct_segments(selected_segments, options)
         ]
     else:
         parts = [(merge_copies_of_segments(discovery, selected_segments, options, cores=cores), options)]
@@ -197,7 +197,7 @@ def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], optio
             log.warning("%s", problem)
 
 
-def _slices(part: OneOfEach, options: ReadOptions) -> tuple[list[tuple[Slice, Log]], LogNotes]:
+def _slices(part: DistinctSegments, options: ReadOptions) -> tuple[list[tuple[Slice, Log]], LogNotes]:
     """Return the slices of a group of segments without duplicates, each with its log, and notes."""
     logs = logs_of(part)
     options = with_isolation(options, is_whole=part.logs.whole)
@@ -227,7 +227,7 @@ def plan_slices(segments: list[Segment], options: ReadOptions, logs: Logs) -> tu
     """
     states = _transactions(options, logs)
     notes = _transaction_notes(options, logs, states)
-    slices = prune(segments, replace(options, end=_stable_ends(options, states)))
+    slices = prune_segments(segments, replace(options, end=_stable_ends(options, states)))
     if options.table == "segments":
         slices = [replace(part, end=part.start) for part in slices]
     else:
@@ -245,7 +245,7 @@ def _count_fetched_bytes(part: Slice, entry: Log) -> int:
     return part.size_bytes
 
 
-def logs_of(part: OneOfEach) -> Logs:
+def logs_of(part: DistinctSegments) -> Logs:
     """Return the log of each selected topic partition."""
     return {(one.topic, one.partition): part.logs.by_directory[one.directory] for one in part.segments}
 

@@ -27,7 +27,17 @@ from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import FILE, Batches, Chunk, Chunks, End, Ints, check_crcs, parts_of, timestamp_types
+from kafkaframes.records.scan import (
+    FILE,
+    Batches,
+    Chunk,
+    Chunks,
+    Ints,
+    ScanEnd,
+    check_crcs,
+    split_chunk,
+    timestamp_types,
+)
 from kafkaframes.scan.arrow import (
     ARROW_TYPES,
     MAX_INSTANT_MS,
@@ -119,7 +129,7 @@ def _read_slice(
         if slice_reader is None:
             return
         planned_slice = slice_reader.slice
-        segment_end: End | None = None
+        segment_end: ScanEnd | None = None
         for run in slice_reader.runs(options.on_damage):
             if segment_end is not None:
                 yield _rest(segment_end, planned_slice, schema, end_position=run.start)
@@ -128,7 +138,7 @@ def _read_slice(
                 source, rules=FILE, start=run.start, end=planned_slice.end, chunk_bytes=TARGET_BYTES, whole=whole
             )
             for chunk in chunks:
-                for part in parts_of(chunk, _ASSUMED_COMPRESSION_RATIO if options.deep else 1.0, TARGET_BYTES):
+                for part in split_chunk(chunk, _ASSUMED_COMPRESSION_RATIO if options.deep else 1.0, TARGET_BYTES):
                     checked_chunk = Scanned(part, slice_reader, options)
                     arrays = [_array(column, checked_chunk, planned_slice) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -143,7 +153,7 @@ def _array(column: Column, checked_chunk: Scanned, part: Slice) -> pa.Array:
     return repeat_origin(part.segment, column, checked_chunk.selected_rows.size)
 
 
-def _rest(end: End, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
+def _rest(end: ScanEnd, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
     end_values = {
         "topic": part.segment.topic,
         "partition": part.segment.partition,

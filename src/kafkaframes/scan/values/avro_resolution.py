@@ -157,14 +157,14 @@ class Resolver:
             if writer.kind != RECORD:
                 if has_same_name(writer, branch):
                     return index
-            elif self._resolves(writer, branch) and (structure is None or has_same_name(writer, branch)):
+            elif self._can_resolve(writer, branch) and (structure is None or has_same_name(writer, branch)):
                 structure = index
         if structure is not None:
             return structure
         promotions = PROMOTIONS.get(writer.kind, frozenset())
         return next((index for index, branch in enumerate(reader.branches) if branch.kind in promotions), None)
 
-    def _resolves(self, writer: AvroType, reader: AvroType) -> bool:
+    def _can_resolve(self, writer: AvroType, reader: AvroType) -> bool:
         """Return whether a written record has every field of ``reader`` that has no default."""
         return all(
             field.default is not NO_DEFAULT or _find_source(writer, field) is not None for field in reader.fields

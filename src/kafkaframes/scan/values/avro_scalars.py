@@ -39,7 +39,7 @@ from kafkaframes.scan.values.avro_schema import (
     LONG,
     STRING,
     AvroType,
-    Digits,
+    DecimalDigits,
     Unit,
 )
 from kafkaframes.scan.values.instants import iso_date, iso_instant, iso_local
@@ -151,7 +151,7 @@ def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | N
     return convert
 
 
-def _decimal_converter(digits: Digits, scale: int) -> Convert:
+def _decimal_converter(digits: DecimalDigits, scale: int) -> Convert:
     shift, limit = digits.scale - scale, 10**digits.precision
 
     def convert(value: bytes) -> Decimal:

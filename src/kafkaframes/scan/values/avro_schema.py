@@ -60,7 +60,7 @@ _LOGICAL_UNITS: Final[Mapping[tuple[str, str], Unit]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Digits:
+class DecimalDigits:
     """Precision and scale of a decimal."""
 
     precision: int
@@ -99,7 +99,7 @@ class AvroType:
     name: str = ""
     aliases: tuple[str, ...] = ()
     unit: Unit | None = None
-    digits: Digits | None = None
+    digits: DecimalDigits | None = None
     fields: list[AvroField] = field(default_factory=list)
     symbols: tuple[str, ...] = ()
     default: str | None = None
@@ -236,13 +236,13 @@ class _Parser:
         return result
 
 
-def _digits(schema: Mapping[str, Json], kind: AvroType) -> Digits | None:
+def _digits(schema: Mapping[str, Json], kind: AvroType) -> DecimalDigits | None:
     precision, scale = _whole(schema.get("precision")), _whole(schema.get("scale", 0))
     if precision is None or scale is None or not 0 <= scale <= precision or precision == 0:
         return None
     if kind.kind == FIXED and precision > int(math.log10(2) * (8 * kind.size - 1)):
         return None
-    return Digits(precision, scale)
+    return DecimalDigits(precision, scale)
 
 
 def _whole(value: Json) -> int | None:

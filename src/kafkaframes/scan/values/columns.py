@@ -217,7 +217,7 @@ def _decode_columns(values: pa.Array, decoder: Decoder, reasons: dict[int, str])
         return {field.name: _column(rows, field) for field in decoder.fields}
     except _CONVERSION_ERRORS:  # find the rows that cause the error
         for index, row in enumerate(rows):
-            rows[index] = row if row is None else _fitting(row, index, decoder.fields, reasons)
+            rows[index] = row if row is None else _fit_row(row, index, decoder.fields, reasons)
     return {field.name: _column(rows, field) for field in decoder.fields}
 
 
@@ -231,7 +231,7 @@ def _decode_row(value: bytes | None, index: int, decoder: Decoder, reasons: dict
         return None
 
 
-def _fitting(row: Row, index: int, fields: Sequence[pa.Field], reasons: dict[int, str]) -> Row | None:
+def _fit_row(row: Row, index: int, fields: Sequence[pa.Field], reasons: dict[int, str]) -> Row | None:
     for field in fields:
         try:
             _column([row], field)

@@ -22,7 +22,7 @@ from kafkaframes.scan.values.avro_values import AvroDecoder
 from kafkaframes.scan.values.columns import Decoder
 from kafkaframes.scan.values.json_values import JsonDecoder
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_set, load_library, message_name
-from kafkaframes.scan.values.registry import BadValueError, Registered, Registry, split_indexes, split_prefix
+from kafkaframes.scan.values.registry import BadValueError, RegisteredSchema, Registry, split_indexes, split_prefix
 
 AVRO, JSON, PROTOBUF = "avro", "json", "protobuf"
 DECODE_MODES: Final = (JSON, AVRO, PROTOBUF)
@@ -47,7 +47,7 @@ class Decoding:
     schema: bytes | None = None
     by_id: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     registry: str | None = field(default=None, repr=False)
-    registered_schema: Registered | None = field(default=None, repr=False)
+    registered_schema: RegisteredSchema | None = field(default=None, repr=False)
     message: str = ""
     other_fields: bool = True
 
@@ -71,7 +71,7 @@ def _decoder(decoding: Decoding) -> Decoder:
     return _DECODER_FACTORIES[decoding.mode](decoding)
 
 
-def subject_schema(url: str, subject: str, mode: str) -> Registered:
+def subject_schema(url: str, subject: str, mode: str) -> RegisteredSchema:
     """Return the newest schema of a table's subject in a registry.
 
     Raises:
@@ -84,7 +84,7 @@ def subject_schema(url: str, subject: str, mode: str) -> Registered:
     return result
 
 
-class _Framed:
+class _PrefixParser:
     """A parser of prefixes, which returns the writer schema and the payload of a value."""
 
     def __init__(self, decoding: Decoding) -> None:
@@ -133,7 +133,7 @@ class _Framed:
         return _files_of_registered(_by_id(self._registry, number, registries.PROTOBUF))
 
 
-def _by_id(registry: Registry, number: int | str, kind: str) -> Registered:
+def _by_id(registry: Registry, number: int | str, kind: str) -> RegisteredSchema:
     result = registry.by_id(number)
     if result.kind != kind:
         raise BadValueError(f"schema {number} is {result.kind}, not {kind}")
@@ -154,7 +154,7 @@ def _avro_text(text: str) -> Any:
         return text  # the name of a primitive type is valid without quotes
 
 
-def avro_schema(registered_schema: Registered) -> Any:
+def avro_schema(registered_schema: RegisteredSchema) -> Any:
     """Return a registered Avro schema with the schemas that it references inlined.
 
     >>> avro_schema(Registered("AVRO", '{"type": "record", "name": "A", "fields": []}'))["name"]
@@ -185,7 +185,7 @@ def _inline_names(schema: Any, names: Mapping[str, Any], seen_names: set[str]) -
     return inlined_schema
 
 
-def _files_of_registered(registered_schema: Registered) -> list[bytes]:
+def _files_of_registered(registered_schema: RegisteredSchema) -> list[bytes]:
     """Return the files of a registered Protobuf schema, each after its imports and under the name that imports use."""
     descriptor_pb2, _, _ = load_library()
     files = []
@@ -225,10 +225,10 @@ def _json(decoding: Decoding) -> Decoder:
     decoder = JsonDecoder(
         schema, other_fields=decoding.other_fields, references=_json_references(decoding.registered_schema)
     )
-    return _Unframed(decoder, _Framed(decoding), has_prefix=decoding.has_prefix)
+    return _PrefixedValueDecoder(decoder, _PrefixParser(decoding), has_prefix=decoding.has_prefix)
 
 
-def _json_references(registered_schema: Registered | None) -> dict[str, Any]:
+def _json_references(registered_schema: RegisteredSchema | None) -> dict[str, Any]:
     """Return the schemas that a registered JSON Schema references. References that are not JSON are omitted."""
     result = {}
     for name, text in () if registered_schema is None else registered_schema.references:
@@ -241,12 +241,12 @@ def _avro(decoding: Decoding) -> Decoder:
     registered_schema = decoding.registered_schema
     text = (decoding.schema or b"").decode("utf-8", "replace")
     return AvroDecoder(
-        _avro_text(text) if registered_schema is None else avro_schema(registered_schema), _Framed(decoding).avro
+        _avro_text(text) if registered_schema is None else avro_schema(registered_schema), _PrefixParser(decoding).avro
     )
 
 
 def _protobuf(decoding: Decoding) -> Decoder:
-    registered_schema, frame_reader = decoding.registered_schema, _Framed(decoding)
+    registered_schema, frame_reader = decoding.registered_schema, _PrefixParser(decoding)
     files = (
         files_of_set(decoding.schema or b"") if registered_schema is None else _files_of_registered(registered_schema)
     )
@@ -254,10 +254,10 @@ def _protobuf(decoding: Decoding) -> Decoder:
     return ProtobufDecoder(files, name, lambda value: frame_reader.protobuf(value, name))
 
 
-class _Unframed:
+class _PrefixedValueDecoder:
     """A decoder of values with a prefix."""
 
-    def __init__(self, decoder: JsonDecoder, frame_reader: _Framed, *, has_prefix: bool) -> None:
+    def __init__(self, decoder: JsonDecoder, frame_reader: _PrefixParser, *, has_prefix: bool) -> None:
         self._decoder, self._payload, self._has_prefix = decoder, frame_reader.payload, has_prefix
         self.fields = decoder.fields
 

@@ -384,7 +384,7 @@ def parse_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_
         return None
     if struct_array.type != kind and not drops_other:
         return None
-    columns = [_as(struct_array.field(name), kind) for name, kind in fields.items()]
+    columns = [_cast_struct(struct_array.field(name), kind) for name, kind in fields.items()]
     return columns if all(map(_is_finite, columns)) else None
 
 
@@ -410,14 +410,16 @@ def _end(rows: pa.Array) -> int:
     return int(np.frombuffer(rows.buffers()[1], np.int32)[len(rows)])
 
 
-def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_struct(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column without the fields that are not in ``kind``."""
     if array.type == kind:
         return array
     if pa.types.is_struct(kind):
-        columns = [_as(array.field(field.name), field.type) for field in kind]
+        columns = [_cast_struct(array.field(field.name), field.type) for field in kind]
         return pa.StructArray.from_arrays(columns, fields=list(kind), mask=array.is_null())
-    return pa.ListArray.from_arrays(array.offsets, _as(array.values, kind.value_type), type=kind, mask=array.is_null())
+    return pa.ListArray.from_arrays(
+        array.offsets, _cast_struct(array.values, kind.value_type), type=kind, mask=array.is_null()
+    )
 
 
 def _is_finite(array: Any) -> bool:

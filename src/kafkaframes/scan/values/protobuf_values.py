@@ -155,18 +155,21 @@ class _MessagePlanner:
         name = field.name
         if _is_map(field):
             key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
-            (key_type, of_key), (value_type, of_value) = self._one(key, path, within), self._one(value, path, within)
+            (key_type, of_key), (value_type, of_value) = (
+                self._plan_element(key, path, within),
+                self._plan_element(value, path, within),
+            )
             return pa.map_(key_type, value_type), lambda message: [
                 (of_key(one), of_value(getattr(message, name)[one])) for one in getattr(message, name)
             ]
-        kind, convert = self._one(field, path, within)
+        kind, convert = self._plan_element(field, path, within)
         if field.is_repeated if hasattr(field, "is_repeated") else field.label == 3:
             return pa.list_(pa.field("element", kind)), lambda message: [convert(one) for one in getattr(message, name)]
         if field.has_presence:
             return kind, lambda message: convert(getattr(message, name)) if message.HasField(name) else None
         return kind, lambda message: convert(getattr(message, name))
 
-    def _one(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
+    def _plan_element(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
         """Plan the type of one element of a field."""
         descriptor = field.message_type if field.type == _MESSAGE else None
         message_type = field.containing_type if descriptor is None else descriptor

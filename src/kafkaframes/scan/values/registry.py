@@ -96,7 +96,7 @@ _MAX_REFERENCES: Final = 1000
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 
-class Registered(NamedTuple):
+class RegisteredSchema(NamedTuple):
     """A schema in a registry.
 
     Attributes:
@@ -132,9 +132,9 @@ class Registry:
         self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")).rstrip(
             "/"
         )
-        self._by_id: dict[int | str, Registered | str] = {}
+        self._by_id: dict[int | str, RegisteredSchema | str] = {}
 
-    def by_id(self, schema_id: int | str) -> Registered:
+    def by_id(self, schema_id: int | str) -> RegisteredSchema:
         """Return a schema by its number or its GUID.
 
         Raises:
@@ -144,55 +144,55 @@ class Registry:
         schema = self._by_id.get(schema_id)
         if schema is None:
             path = f"/schemas/{'guids' if isinstance(schema_id, str) else 'ids'}/{schema_id}"
-            answer = self._ask(path)
+            answer = self._request(path)
             schema = f"the registry knows no schema {schema_id}" if answer is None else self._fetch_references(answer)
-            if isinstance(schema, Registered) and schema.kind == PROTOBUF:
-                again = self._ask(f"{path}?format=serialized") or answer
+            if isinstance(schema, RegisteredSchema) and schema.kind == PROTOBUF:
+                again = self._request(f"{path}?format=serialized") or answer
                 schema = schema._replace(text=str((again or {}).get("schema")))
             self._by_id[schema_id] = schema
         if isinstance(schema, str):
             raise BadValueError(schema)
         return schema
 
-    def latest(self, subject: str) -> Registered:
+    def latest(self, subject: str) -> RegisteredSchema:
         """Return the newest schema of a subject.
 
         Raises:
             OptionError: The subject does not exist.
             NetworkError: As for ``by_id``.
         """
-        answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        answer = self._request(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if answer is None:
             raise OptionError(f"the schema registry has no subject {subject}: set `subject`")
         if isinstance(number := answer.get("id"), int):
             return self.by_id(number)
         return self._fetch_references(answer)
 
-    def _fetch_references(self, answer: dict[str, Any]) -> Registered:
+    def _fetch_references(self, answer: dict[str, Any]) -> RegisteredSchema:
         text = answer.get("schema")
         if not isinstance(text, str):
             raise NetworkError(f"{self._url}: answers without a schema")
         kind = str(answer.get("schemaType") or AVRO)
         result: dict[str, str] = {}
-        self._follow(answer.get("references") or (), kind, result)
-        return Registered(kind, text, tuple(result.items()))
+        self._fetch_referenced(answer.get("references") or (), kind, result)
+        return RegisteredSchema(kind, text, tuple(result.items()))
 
-    def _follow(self, references: Any, kind: str, result: dict[str, str]) -> None:
+    def _fetch_referenced(self, references: Any, kind: str, result: dict[str, str]) -> None:
         """Fetch referenced schemas, depth first."""
         for entry in references:
             name, subject, version = (entry.get(key) for key in ("name", "subject", "version"))
             if name in result or len(result) >= _MAX_REFERENCES:
                 continue
             form = "?format=serialized" if kind == PROTOBUF else ""
-            answer = self._ask(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
+            answer = self._request(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
             if answer is None:
                 raise NetworkError(f"{self._url}: a schema names {subject} version {version}, which is not there")
             result[name] = ""  # marks the reference as visited
-            self._follow(answer.get("references") or (), kind, result)
+            self._fetch_referenced(answer.get("references") or (), kind, result)
             del result[name]
             result[name] = str(answer.get("schema"))
 
-    def _ask(self, path: str) -> dict[str, Any] | None:
+    def _request(self, path: str) -> dict[str, Any] | None:
         """Return the JSON object of a response; None for 404."""
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.records.limits import budget, current_budget
+from kafkaframes.records.limits import current_budget, limit_budget
 from kafkaframes.spark.runtime import _compat
 from kafkaframes.spark.runtime.worker import settle
 
@@ -65,7 +65,7 @@ def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
 
 def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int) -> Iterator[_Answer]:
     for task in tasks:
-        with budget(budget_bytes):
+        with limit_budget(budget_bytes):
             answer = function(task)
         yield answer
     settle()

@@ -67,7 +67,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         context, query_id, batch_id = micro_batch_of_task()
         number = context.partitionId()
         directory = self._staging(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
-        with atomic.writing(directory):
+        with atomic.name_path_in_errors(directory):
             directory.mkdir(parents=True)
         return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number), query_id)
 

@@ -54,7 +54,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self.overwrite = overwrite
         top = Path(self.target.path)
         self.staging = str(top.with_name(f"{top.name}{STAGING_DIRECTORY}-{uuid.uuid4().hex}"))
-        with atomic.writing(Path(self.staging)):
+        with atomic.name_path_in_errors(Path(self.staging)):
             Path(self.staging).mkdir(parents=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -62,7 +62,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         number = context.partitionId() if context else 0
         directory = Path(self.staging) / f"task-{number:06}-{uuid.uuid4().hex}"
-        with atomic.writing(directory):
+        with atomic.name_path_in_errors(directory):
             directory.mkdir()
         return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number))
 

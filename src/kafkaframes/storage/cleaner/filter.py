@@ -21,14 +21,14 @@ from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.scan import FILE, Flags, Ints, as_array, scan_all
-from kafkaframes.storage.cleaner.latest import Latest
+from kafkaframes.storage.cleaner.latest import LatestRecords
 from kafkaframes.storage.cleaner.plan import CleanerSettings
 from kafkaframes.storage.cleaner.walk import (
     CleanedTransactions,
     control_type,
-    foreign_inner,
+    find_transactional_batches,
     header_of,
-    in_transactions,
+    mask_mixed_formats,
 )
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.log.producer_state import REWRITES_OLD
@@ -84,7 +84,7 @@ class Filter:
         self,
         producers: Producers,
         settings: CleanerSettings,
-        latest: Latest,
+        latest: LatestRecords,
         transactions: CleanedTransactions,
         *,
         end_offset: int,
@@ -105,7 +105,7 @@ class Filter:
         self._last_of_producers = np.array(ends, np.int64)
         self.tally = Tally()
 
-    def keep(self, window: Decoded, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
+    def filter_window(self, window: Decoded, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
         """Return the retained bytes of a window: rewritten batches, and ranges of unchanged batches.
 
         Args:
@@ -117,10 +117,10 @@ class Filter:
         counts = np.bincount(window.owners[is_kept], minlength=len(window.batches))
         horizons = self._gets_horizon(window, is_kept, verdicts)
         is_copied = (counts > 0) & (counts == window.index.rows) & ~horizons
-        is_copied &= ~foreign_inner(window) & ~self._must_rewrite(window.batches.column("magic"))
+        is_copied &= ~mask_mixed_formats(window) & ~self._must_rewrite(window.batches.column("magic"))
         self._count(window, is_copied)
         empty_batches = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
-        chunks: Chunks = {batch: self._empty(window, batch) for batch in empty_batches}
+        chunks: Chunks = {batch: self._empty_batch(window, batch) for batch in empty_batches}
         changed_batches = np.flatnonzero((counts > 0) & ~is_copied).tolist()
         chunks |= self._rewrite(window, is_kept, [(batch, bool(horizons[batch])) for batch in changed_batches])
         kept_bytes = _in_order(window, is_copied, chunks)
@@ -138,13 +138,13 @@ class Filter:
     def _judge(self, window: Decoded, retain_old_deletes: bool) -> Verdicts:
         """Judge the batches. Batches outside of transactions are not discarded and get no delete horizon."""
         discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
-        for batch in in_transactions(window):
+        for batch in find_transactional_batches(window):
             header = header_of(window, batch)
             if header.is_control:
-                sets_horizon[batch] = self._transactions.control(header, control_type(window, batch))
+                sets_horizon[batch] = self._transactions.process_control(header, control_type(window, batch))
                 discard[batch] = sets_horizon[batch] and self._is_marker_due(header, retain_old_deletes)
             else:
-                discard[batch] = self._transactions.data(header)
+                discard[batch] = self._transactions.process_data(header)
         return Verdicts(discard, self._keeps_header(window), sets_horizon)
 
     def _is_marker_due(self, header: BatchHeader, retain_old_deletes: bool) -> bool:
@@ -223,7 +223,7 @@ class Filter:
 
     # ----------------------------------------------------------------------------------------------- what is written
 
-    def _empty(self, window: Decoded, batch: int) -> bytes:
+    def _empty_batch(self, window: Decoded, batch: int) -> bytes:
         header = header_of(window, batch)
         if header.magic < 2:
             raise LogDirError(

@@ -17,7 +17,13 @@ from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels
 from kafkaframes.storage.cleaner.plan import RoundPlan
-from kafkaframes.storage.cleaner.walk import CleanedTransactions, control_type, header_of, in_transactions, windows
+from kafkaframes.storage.cleaner.walk import (
+    CleanedTransactions,
+    control_type,
+    find_transactional_batches,
+    header_of,
+    windows,
+)
 from kafkaframes.storage.files.filesystem import FileSystem
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -86,7 +92,7 @@ class OffsetMap:
         number, first = self._number, 0
         self._number += -(-len(positions) // 8) * 8  # the bits of each call start at a whole byte
         if self._number > 8 * len(self._dead):
-            self._dead = _longer(self._dead, max(2 * len(self._dead), self._number // 8), 0)
+            self._dead = _enlarge_array(self._dead, max(2 * len(self._dead), self._number // 8), 0)
         hashes, flags = _hashes(buf, positions, sizes), is_selected.view(np.uint8)
         while True:
             first, self._entries, self._used_bytes, fell = _kernels.put_all(
@@ -102,16 +108,16 @@ class OffsetMap:
         needed_bytes = self._used_bytes + _kernels.SIZE_BYTES + key_bytes
         if needed_bytes > len(self._arena):
             longer = max(2 * len(self._arena), needed_bytes)
-            self._check(longer)
-            self._arena = _longer(self._arena, longer)
+            self._check_size(longer)
+            self._arena = _enlarge_array(self._arena, longer)
         slot_count = len(self._slots) // _kernels.PER_SLOT
         if self._entries == slot_count * _kernels.FULLEST // 8:
-            self._check(2 * self._slots.nbytes)
+            self._check_size(2 * self._slots.nbytes)
             slots = np.zeros(2 * len(self._slots), np.int64)
             _kernels.rehash(self._slots, slots)
             self._slots = slots
 
-    def _check(self, more_bytes: int) -> None:
+    def _check_size(self, more_bytes: int) -> None:
         held_bytes = self._slots.nbytes + self._arena.nbytes + self._dead.nbytes
         if self._most_bytes is not None and held_bytes + more_bytes > self._most_bytes:
             raise MapFullError(f"{self._entries} keys, {held_bytes + more_bytes} bytes of memory")
@@ -134,7 +140,7 @@ def _hashes(buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.i
     return hashes
 
 
-def _longer(array: npt.NDArray[_Number], size: int, rest: int | None = None) -> npt.NDArray[_Number]:
+def _enlarge_array(array: npt.NDArray[_Number], size: int, rest: int | None = None) -> npt.NDArray[_Number]:
     longer = np.empty(size, array.dtype)
     longer[: len(array)] = array
     if rest is not None:
@@ -145,14 +151,14 @@ def _longer(array: npt.NDArray[_Number], size: int, rest: int | None = None) -> 
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-class Latest(Protocol):
+class LatestRecords(Protocol):
     """The source from which the second walk gets the last records of each key, by window in the order of offsets."""
 
     def is_latest(self, window: Decoded) -> Flags:
         """Return for each record whether no later record replaces it. Undefined for records without a key."""
 
 
-class LatestInMemory:
+class LatestRecordsInMemory:
     """The last records of each key from a walk of a partition's dirty part in this process."""
 
     def __init__(
@@ -184,7 +190,7 @@ def _window_key(window: Decoded) -> tuple[str | None, int]:
     return window.file, window.position(0)
 
 
-def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int | None = None) -> LatestInMemory:
+def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int | None = None) -> LatestRecordsInMemory:
     """Find the last record of each key.
 
     Raises:
@@ -197,7 +203,7 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
         index = window.index
         number = offset_map.add_records(window.sections.buf, index.key_at, index.key_size, index.offsets, is_selected)
         walked_windows[_window_key(window)] = number, None if is_selected.all() else ~is_selected
-    return LatestInMemory(offset_map, walked_windows)
+    return LatestRecordsInMemory(offset_map, walked_windows)
 
 
 def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[Decoded, Flags]]:
@@ -214,12 +220,12 @@ def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[
 def mask_counted_records(window: Decoded, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
     """Return which records of a window count, and advance ``transactions`` past the window."""
     counts = np.ones(len(window.batches), np.bool_)
-    for batch in in_transactions(window):
+    for batch in find_transactional_batches(window):
         header = header_of(window, batch)
         if header.is_control:
-            transactions.control(header, control_type(window, batch))
+            transactions.process_control(header, control_type(window, batch))
             counts[batch] = False
         else:
-            counts[batch] = not transactions.data(header)
+            counts[batch] = not transactions.process_data(header)
     is_counted: Flags = counts[window.owners] & (window.index.offsets >= first_dirty_offset)
     return is_counted

@@ -20,7 +20,7 @@ from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
 from kafkaframes.storage.cleaner.filter import Filter, Tally
-from kafkaframes.storage.cleaner.latest import Latest, walk_dirty_part
+from kafkaframes.storage.cleaner.latest import LatestRecords, walk_dirty_part
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
 from kafkaframes.storage.cleaner.plan import plan_round as plan_round
 from kafkaframes.storage.cleaner.walk import CleanedTransactions, windows
@@ -42,7 +42,7 @@ class OverflowingError(Exception):
     """The retained offsets of a segment do not fit an index. As in Kafka, the segment must be split first."""
 
 
-def reaches_too_far(base: int, columns: Ints) -> bool:
+def overflows_index(base: int, columns: Ints) -> bool:
     """Return whether a batch of a new segment has an offset that does not fit its index."""
     return int(columns[INDEXED_COLUMNS.index("last_offset")].max(initial=base)) - base > MAX_INT32
 
@@ -69,7 +69,7 @@ def write_indexes(
         OverflowingError: an offset does not fit an index.
         LogDirError: an index cannot be written.
     """
-    if reaches_too_far(base, columns):
+    if overflows_index(base, columns):
         raise OverflowingError(base)
     index_files = indexes.write_indexes(*build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes))
     if aborted_transactions:
@@ -79,7 +79,7 @@ def write_indexes(
             out.write(content)
 
 
-def copy_rest(
+def copy_unchanged_files(
     filesystem: FileSystem,
     plan: RoundPlan,
     directory: Path,
@@ -191,7 +191,7 @@ def _split_overflowing_segments(filesystem: FileSystem, partition: Partition) ->
 
 
 def _write(
-    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, latest: Latest, directory: Path
+    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, latest: LatestRecords, directory: Path
 ) -> tuple[int, dict[int, tuple[int, ...]], Tally]:
     end_offset = plan.first_uncleanable_offset
     segments = plan.segments_between(0, end_offset)
@@ -208,7 +208,9 @@ def _write(
         filter_.tally.bytes_written += path.stat().st_size
         write_indexes(path, base, read_indexed_columns(path), settings, transactions.kept_transactions)
     cleaned_bases = {base for bases in groups.values() for base in bases}
-    copy_rest(filesystem, plan, directory, deleted_bases=cleaned_bases - groups.keys(), rewritten_bases=groups.keys())
+    copy_unchanged_files(
+        filesystem, plan, directory, deleted_bases=cleaned_bases - groups.keys(), rewritten_bases=groups.keys()
+    )
     return end_offset, groups, filter_.tally
 
 
@@ -270,7 +272,7 @@ def read_kept_batches(
     for source in sources:
         transactions.add(source.aborted_transactions)
         for window in source.windows(filesystem, memory):
-            yield from filter_.keep(window, retain_old_deletes=source.retain_old_deletes)
+            yield from filter_.filter_window(window, retain_old_deletes=source.retain_old_deletes)
 
 
 def preview_partition(

@@ -34,7 +34,7 @@ def header_of(window: Decoded, batch: int) -> BatchHeader:
     return BatchHeader(*window.batches.table[:, batch].tolist())._replace(position=window.position(batch))
 
 
-def in_transactions(window: Decoded) -> list[int]:
+def find_transactional_batches(window: Decoded) -> list[int]:
     """Return the indexes of the transactional batches and of all control batches."""
     rows: list[int] = np.flatnonzero(window.batches.flag(TRANSACTIONAL | CONTROL)).tolist()
     return rows
@@ -52,7 +52,7 @@ def control_type(window: Decoded, batch: int) -> str | None:
         raise _error(window, batch, error.reason) from error
 
 
-def foreign_inner(window: Decoded) -> Flags:
+def mask_mixed_formats(window: Decoded) -> Flags:
     """Return which message sets contain an inner message of another format (KAFKA-4298)."""
     magics, owners = window.batches.column("magic"), window.owners
     foreign = np.zeros(len(window.batches), np.bool_)
@@ -150,7 +150,7 @@ class CleanedTransactions:
             transaction = heapq.heappop(self._ahead)[2]
             self._aborted_producers.setdefault(transaction.producer_id, transaction)
 
-    def data(self, header: BatchHeader) -> bool:
+    def process_data(self, header: BatchHeader) -> bool:
         """Process a data batch; return whether it belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
@@ -161,7 +161,7 @@ class CleanedTransactions:
         self._committed_producers.add(header.producer_id)
         return False
 
-    def control(self, header: BatchHeader, kind: str | None) -> bool:
+    def process_control(self, header: BatchHeader, kind: str | None) -> bool:
         """Process a control batch; return whether it may be discarded. ``kind``: type of its record, None if empty."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id

@@ -145,7 +145,7 @@ NO_BLOCKS = Blocks(np.empty((len(COLUMNS), 0), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenPosition:
     """A position in a segment at which the batches end before the end of the file.
 
     Attributes:
@@ -187,7 +187,7 @@ class Copy:
     start_offset: int | None = None
     clean_offset: int | None = None
     topic_id: str | None = None
-    broken_segments: tuple[Broken, ...] = ()
+    broken_segments: tuple[BrokenPosition, ...] = ()
     misplaced_blocks: Blocks = NO_BLOCKS
     is_scanned: bool = True
     checkpoint_fits: bool = True
@@ -197,7 +197,7 @@ class Copy:
         """The first offset of the first block, or the base offset of the first segment."""
         return int(self.blocks.reach[0]) if len(self.blocks) else self.end
 
-    def offsets_lost_at(self, broken_segment: Broken) -> tuple[int, int | None]:
+    def offsets_lost_at(self, broken_segment: BrokenPosition) -> tuple[int, int | None]:
         """Return the missing offsets at a broken position; the end is None if no batch follows."""
         position = self.blocks.segment * (1 << 40) + self.blocks.position
         after = int(np.searchsorted(position, broken_segment.segment * (1 << 40) + broken_segment.position))
@@ -257,7 +257,7 @@ def concatenate_blocks(parts: Iterable[Blocks]) -> Blocks:
     return Blocks(np.concatenate(tables, axis=1)) if tables else NO_BLOCKS
 
 
-def ascending(lows: Ints, highs: Ints) -> Flags:
+def mask_ascending_spans(lows: Ints, highs: Ints) -> Flags:
     """Return flags of the largest set of spans in which each span is above the one before it.
 
     A number that is far too high contradicts all spans after it, and one that is far too low all spans before it. The
@@ -280,7 +280,7 @@ def _largest_ascending(lows: Ints, highs: Ints, wrong: Flags) -> Flags:
     return fits
 
 
-def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
+def select_ordered_blocks(blocks: Blocks) -> tuple[Blocks, Blocks]:
     """Return the blocks whose offset and epoch fit between their neighbours, and the other blocks.
 
     The function also sets the ``smooth`` flags.
@@ -288,7 +288,7 @@ def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
     goes_on = blocks.reach[1:] == blocks.last[:-1] + 1
     blocks.smooth[1:] &= goes_on
     blocks.smooth[:-1] &= goes_on
-    fits = ascending(blocks.first, blocks.last)
+    fits = mask_ascending_spans(blocks.first, blocks.last)
     rows = np.flatnonzero(fits & (blocks.epoch >= 0))
     epochs = blocks.epoch[rows]
     if len(epochs) > 1 and bool((epochs[1:] < epochs[:-1]).any()):
@@ -296,7 +296,7 @@ def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
     return (blocks, NO_BLOCKS) if fits.all() else (blocks.take(fits), blocks.take(~fits))
 
 
-def epochs_in(blocks: Blocks) -> Epochs:
+def list_epochs(blocks: Blocks) -> Epochs:
     """Return the leader epochs in the headers, each with its first offset."""
     rows = np.flatnonzero(blocks.epoch >= 0)
     epochs = blocks.epoch[rows]
@@ -314,19 +314,19 @@ def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]
     therefore used unless a batch contradicts it, and epochs after its last entry are added from the headers. If it is
     missing, out of order or contradicted, only the headers are used.
     """
-    epochs = epochs_in(blocks)
+    epochs = list_epochs(blocks)
     if checkpoint is None:
         return epochs, True
     is_ordered = all(
         a.leader_epoch < b.leader_epoch and a.start_offset <= b.start_offset for a, b in pairwise(checkpoint)
     )
-    if not is_ordered or not _agree(checkpoint, epochs, blocks):
+    if not is_ordered or not _epochs_match(checkpoint, epochs, blocks):
         return epochs, False
     newest = checkpoint[-1].leader_epoch if checkpoint else NO_EPOCH
     return (*checkpoint, *(one for one in epochs if one.leader_epoch > newest)), True
 
 
-def _agree(checkpoint: Epochs, epochs: Epochs, blocks: Blocks) -> bool:
+def _epochs_match(checkpoint: Epochs, epochs: Epochs, blocks: Blocks) -> bool:
     """Return whether the offsets of each epoch's batches match the checkpoint."""
     if not checkpoint:
         return True

@@ -89,7 +89,7 @@ class Choice:
         """The offset after the last block; 0 without any."""
         return int(self.table[LAST, -1]) + 1 if len(self) else 0
 
-    def of(self, name: str, columns: slice | Rows | None = None) -> Ints:
+    def column(self, name: str, columns: slice | Rows | None = None) -> Ints:
         """Return a column of the chosen blocks from their owners; -1 for undecided blocks."""
         table = self.table if columns is None else self.table[:, columns]
         values = np.full(table.shape[1], -1, np.int64)
@@ -149,7 +149,7 @@ class Choice:
 
         This is the case if a message of the copy may overlap a different message of the choice, or the reverse.
         """
-        blocks, reach = self.usable[copy], self.of("reach")
+        blocks, reach = self.usable[copy], self.column("reach")
         theirs = np.flatnonzero(~_members(blocks.last, self.last) & (blocks.reach < blocks.first))
         theirs = theirs[_some_within(self.last, blocks.reach[theirs], blocks.last[theirs])]
         ours = np.flatnonzero(~_members(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NO_COPY))
@@ -173,11 +173,11 @@ class Choice:
         """Compare the blocks of a copy with the choice; return the conflicts, with verdicts from their contents."""
         blocks = self.usable[copy]
         start, stop = self.overlaps(blocks)
-        differs = (start < stop) & ~self.same(blocks) & (blocks.crc != UNKNOWN_CRC) & self._may_fill(copy)
+        differs = (start < stop) & ~self.mask_identical(blocks) & (blocks.crc != UNKNOWN_CRC) & self._may_fill(copy)
         conflicts: list[Conflict] = []
         for rows in _group_connected_rows(np.flatnonzero(differs), start, stop):
             columns = slice(int(start[rows[0]]), int(stop[rows[-1]]))
-            if (self.table[OWNER, columns] == NO_COPY).any() or (self.of("crc", columns) == UNKNOWN_CRC).any():
+            if (self.table[OWNER, columns] == NO_COPY).any() or (self.column("crc", columns) == UNKNOWN_CRC).any():
                 continue
             first = min(int(self.first[columns.start]), int(blocks.first[rows[0]]))
             end = max(int(self.last[columns.stop - 1]), int(blocks.last[rows[-1]])) + 1
@@ -195,7 +195,7 @@ class Choice:
         rows = np.concatenate((before.rows, after.rows))
         return [before._replace(end=after.end, chosen=columns, rows=rows)]
 
-    def same(self, blocks: Blocks) -> Flags:
+    def mask_identical(self, blocks: Blocks) -> Flags:
         """Return which blocks are identical to the chosen blocks for their offsets."""
         start, stop = self.overlaps(blocks)
         same: Flags = np.zeros(len(blocks), np.bool_)
@@ -203,13 +203,13 @@ class Choice:
         columns = start[rows]
         equal = self.last[columns] == blocks.last[rows]
         for name in ("crc", "size", "magic", "fields"):
-            equal &= self.of(name, columns) == getattr(blocks, name)[rows]
+            equal &= self.column(name, columns) == getattr(blocks, name)[rows]
         equal &= self.first[columns] == blocks.first[rows]
         same[rows] = equal
         return same
 
     def _verdict(self, columns: slice, copy: int, theirs: Blocks, inspector: Inspector) -> str:
-        is_sound = self.sound(columns, inspector)
+        is_sound = self.has_valid_checksums(columns, inspector)
         if is_sound != bool(inspector.valid(copy, theirs).all()):
             return "chosen" if is_sound else "copy"
         if not is_sound:
@@ -220,7 +220,7 @@ class Choice:
         same = bool((owners == owner).all()) and inspector.same_records(owner, ours, copy, theirs)
         return "same" if same else "undecided"
 
-    def sound(self, columns: slice, inspector: Inspector) -> bool:
+    def has_valid_checksums(self, columns: slice, inspector: Inspector) -> bool:
         """Return whether all chosen blocks in some columns have a valid checksum."""
         part = self.table[:, columns]
         return all(
@@ -232,7 +232,7 @@ class Choice:
         """Return the ranges of offsets between chosen blocks that, according to the headers, no copy has."""
         reach = self.first.copy()
         has_owner = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
-        reach[has_owner] = self.of("reach")[has_owner]
+        reach[has_owner] = self.column("reach")[has_owner]
         behind = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
         return [(int(self.last[column]) + 1, int(reach[column + 1])) for column in behind.tolist()]
 
@@ -297,11 +297,11 @@ def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[
         rows = np.flatnonzero(blocks.thinned)[:_VERIFIED_BATCHES]
         if rows.size and bool(inspector.valid(index, blocks.take(rows)).any()):
             return True
-    old_holes = any((blocks.magic[holes(blocks, within=True)] < 2).any() for blocks in usable)
+    old_holes = any((blocks.magic[find_holes(blocks, within=True)] < 2).any() for blocks in usable)
     return old_holes and all(copy.clean_offset is None for copy in copies)
 
 
-def holes(blocks: Blocks, *, within: bool) -> Rows:
+def find_holes(blocks: Blocks, *, within: bool) -> Rows:
     """Return the blocks after a hole in the offsets; with ``within``, only holes inside a segment."""
     is_hole = blocks.reach[1:] > blocks.last[:-1] + 1
     if within:
@@ -316,7 +316,7 @@ def find_compacted_end(copy: Copy, blocks: Blocks) -> int:
     The cleaner's checkpoint may be older than the segments, so that the batches count as well.
     """
     has_clean_offset = copy.clean_offset is not None and copy.clean_offset >= 0
-    last_hole = holes(blocks, within=has_clean_offset)[-1:]
+    last_hole = find_holes(blocks, within=has_clean_offset)[-1:]
     thinned_rows = np.flatnonzero(blocks.thinned)[-1:]
     ends: list[int] = [0, *blocks.first[last_hole].tolist(), *(blocks.last[thinned_rows] + 1).tolist()]
     end = int(blocks.last[-1]) + 1 if len(blocks) else 0

@@ -22,18 +22,18 @@ from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows, c
 from kafkaframes.storage.copies.cover import Inspector
 
 
-def without_doubtful(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy, ...]:
+def remove_doubtful_blocks(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy, ...]:
     """Return the copies without the blocks that another copy proves to be wrong."""
     doubtful = [_doubtful_end(index, copy.blocks, inspector) for index, copy in enumerate(copies)]
     for first, other in permutations([index for index, copy in enumerate(copies) if copy.is_scanned], 2):
         doubtful[first] |= _other_epoch(copies[first], copies[other].blocks)
         if first < other:
             for row, index in _find_moved_batches(copies[first].blocks, copies[other].blocks):
-                goes_on = [_goes_on(copies, *at, inspector) for at in ((first, row), (other, index))]
+                goes_on = [_is_followed_by_valid_block(copies, *at, inspector) for at in ((first, row), (other, index))]
                 doubtful[first][row] |= goes_on == [False, True]
                 doubtful[other][index] |= goes_on == [True, False]
     copies_with_flags = zip(copies, doubtful, strict=True)
-    return tuple(_without(copy, flags) if flags.any() else copy for copy, flags in copies_with_flags)
+    return tuple(_remove_blocks(copy, flags) if flags.any() else copy for copy, flags in copies_with_flags)
 
 
 def _doubtful_end(index: int, blocks: Blocks, inspector: Inspector) -> Flags:
@@ -48,7 +48,7 @@ def _find_moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, in
     """Yield the rows of batches that two copies have at different offsets."""
     ours, theirs = _find_unmatched(blocks, other), _find_unmatched(other, blocks)
     if ours.size and theirs.size:
-        bodies, body_of = _bodies(blocks.take(ours)), _bodies(other.take(theirs))
+        bodies, body_of = _body_ids(blocks.take(ours)), _body_ids(other.take(theirs))
         _, mine, there = np.intersect1d(bodies, body_of, return_indices=True)
         yield from zip(ours[mine].tolist(), theirs[there].tolist(), strict=True)
 
@@ -65,13 +65,13 @@ def _find_unmatched(blocks: Blocks, other: Blocks) -> Rows:
     return rows
 
 
-def _bodies(blocks: Blocks) -> Ints:
+def _body_ids(blocks: Blocks) -> Ints:
     """Return a number for each block that is equal for equal batches, regardless of their offsets."""
     bodies: Ints = (blocks.crc << 31) | blocks.size
     return bodies
 
 
-def _goes_on(copies: Sequence[Copy], index: int, row: int, inspector: Inspector) -> bool:
+def _is_followed_by_valid_block(copies: Sequence[Copy], index: int, row: int, inspector: Inspector) -> bool:
     """Return whether a valid block starts at the end of the previous one and ends at the start of the next one."""
     blocks = copies[index].blocks
     if not blocks.smooth[row] or not inspector.valid(index, blocks.take(slice(row, row + 1))).all():
@@ -86,7 +86,7 @@ def _begins_after(index: int, blocks: Blocks, row: int, inspector: Inspector) ->
     return inspector.first_offset(index, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
 
 
-def _without(copy: Copy, doubtful: Flags) -> Copy:
+def _remove_blocks(copy: Copy, doubtful: Flags) -> Copy:
     blocks = copy.blocks.take(~doubtful)
     lineage, fits = lineage_of(copy.checkpoint, blocks)
     base = copy.segments[-1].base_offset if copy.segments else 0
@@ -105,13 +105,13 @@ def _other_epoch(copy: Copy, other: Blocks) -> Flags:
         return differs
     there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
     rows = np.flatnonzero((other.last[there] == blocks.last) & (other.epoch[there] != blocks.epoch))
-    rows = rows[_alike(blocks, rows, other, there[rows])]
+    rows = rows[_mask_identical(blocks, rows, other, there[rows])]
     for row in rows.tolist():
         differs[row] = epoch_at(copy.checkpoint, int(blocks.first[row])) == int(other.epoch[there[row]])
     return differs
 
 
-def _alike(blocks: Blocks, rows: Ints, other: Blocks, there: Ints) -> Flags:
+def _mask_identical(blocks: Blocks, rows: Ints, other: Blocks, there: Ints) -> Flags:
     """Return which blocks are the same batch, with equal checksum and size."""
     alike: Flags = (other.crc[there] == blocks.crc[rows]) & (other.size[there] == blocks.size[rows])
     alike &= blocks.crc[rows] != UNKNOWN_CRC

@@ -41,15 +41,15 @@ from kafkaframes.storage.copies.cover import (
     make_undecided_column,
 )
 from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text
-from kafkaframes.storage.copies.doubts import without_doubtful
-from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
+from kafkaframes.storage.copies.doubts import remove_doubtful_blocks
+from kafkaframes.storage.copies.spans import MergedLog, SegmentRange, Span
 from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, last_epoch, truncate_epochs
 from kafkaframes.storage.files.names import TopicPartition
 
 
 def merge(
     topic_partition: TopicPartition, copies: Sequence[Copy], inspector: Inspector, *, check: bool = False
-) -> Merged:
+) -> MergedLog:
     """Merge copies of one topic partition.
 
     Args:
@@ -61,7 +61,7 @@ def merge(
         LogDirError: the copies have different topic ids.
     """
     check_topic_ids(topic_partition, ((copy.directory, copy.topic_id) for copy in copies))
-    return _Merger(topic_partition, without_doubtful(copies, inspector), inspector, check).run()
+    return _Merger(topic_partition, remove_doubtful_blocks(copies, inspector), inspector, check).run()
 
 
 def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, str | None]]) -> None:
@@ -99,7 +99,7 @@ class _Merger:
     decisions: list[Decision] = field(default_factory=list)
     limit: int = NO_END_OFFSET
 
-    def run(self) -> Merged:
+    def run(self) -> MergedLog:
         self.order = self._rank_copies()
         self.authority = self.order[0]
         self.usable = [copy.blocks for copy in self.copies]
@@ -110,7 +110,7 @@ class _Merger:
         clean = self._clean_offset()
         if clean:
             self._take_compacted(clean)
-        self._cover()
+        self._fill_from_copies()
         if self.check:
             self._verify(clean)
         start = self._start()
@@ -119,7 +119,7 @@ class _Merger:
             end = max(end, self.copies[self.authority].end)
         self._report_ends(start, end, clean)
         self._report_gaps(start, clean)
-        return Merged(
+        return MergedLog(
             self.name,
             self.copies,
             self.authority,
@@ -226,7 +226,7 @@ class _Merger:
 
     # ------------------------------------------------------------------------------------------------------ the cover
 
-    def _cover(self) -> None:
+    def _fill_from_copies(self) -> None:
         """Process the copies in order: compare each with the choice, and fill missing offsets from it."""
         merged_copies: list[int] = []
         for index in sorted(self.order, key=lambda copy: not self.copies[copy].is_scanned):
@@ -249,12 +249,12 @@ class _Merger:
             self._decide_tail(real[0], index, merged_copies)
             conflicts = [one for one in conflicts if one.end <= real[0].first]
         for conflict in reversed(conflicts):
-            self._settle(conflict)
+            self._apply_verdict(conflict)
 
     def _is_tail(self, index: int, offset: int) -> bool:
         """Return whether a copy and the choice have no common block from ``offset`` on."""
         blocks = self.usable[index]
-        return not self.choice.same(blocks.take(blocks.first >= offset)).any()
+        return not self.choice.mask_identical(blocks.take(blocks.first >= offset)).any()
 
     def _decide_tail(self, conflict: Conflict, index: int, merged_copies: list[int]) -> None:
         """Decide between different ends of two copies without leader epochs.
@@ -288,7 +288,7 @@ class _Merger:
         theirs = self._location(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
         return [self._location(owner, self.usable[owner], row), theirs]
 
-    def _settle(self, conflict: Conflict) -> None:
+    def _apply_verdict(self, conflict: Conflict) -> None:
         """Apply a conflict's verdict: keep, drop or replace batches."""
         owner = int(self.choice.table[OWNER, conflict.chosen.start])
         locations = self._locations(conflict)
@@ -300,7 +300,7 @@ class _Merger:
             text = f"{offsets}: damaged in {ours}, taken from {theirs}"
             self._decide("taken-from-copy", conflict.first, conflict.end, text, owner, locations)
         elif conflict.verdict == "undecided":
-            epoch = int(self.choice.of("epoch", conflict.chosen)[0])
+            epoch = int(self.choice.column("epoch", conflict.chosen)[0])
             text = (
                 f"{offsets} (leader epoch {epoch}) differ between {ours} and {theirs}, both with a right checksum: "
                 "neither is taken"
@@ -330,9 +330,9 @@ class _Merger:
             rows = self.choice.table[ROW, columns]
             bad = columns[~self.inspector.valid(owner, self.usable[owner].take(rows))] if rows.size else columns
             for column in bad.tolist()[::-1]:
-                self._heal(column, owner, clean)
+                self._replace_damaged(column, owner, clean)
 
-    def _heal(self, column: int, owner: int, clean: int) -> None:
+    def _replace_damaged(self, column: int, owner: int, clean: int) -> None:
         first, last = int(self.choice.first[column]), int(self.choice.last[column])
         row = int(self.choice.table[ROW, column])
         mine = self.copies[owner]
@@ -372,7 +372,7 @@ class _Merger:
         start_offsets = [copy.start_offset for copy in self.copies if copy.start_offset is not None]
         first = [int(self.choice.first[0])] if len(self.choice) else []
         if first and int(self.choice.table[OWNER, 0]) != NO_COPY:
-            first = [int(self.choice.of("reach", slice(0, 1))[0])]
+            first = [int(self.choice.column("reach", slice(0, 1))[0])]
         start = max([*start_offsets, *first], default=max((copy.end for copy in self.copies), default=0))
         self.choice.table = self.choice.table[:, self.choice.last >= start]
         return start
@@ -397,7 +397,7 @@ class _Merger:
 
     def _spans(self, clean: int) -> Iterator[Span]:
         table = self.choice.table
-        columns = [self.choice.of(name) for name in ("segment", "position", "size")]
+        columns = [self.choice.column(name) for name in ("segment", "position", "size")]
         segment, position, size = columns
         ends = position + size
         starts_anew = np.ones(table.shape[1], np.bool_)
@@ -414,10 +414,10 @@ class _Merger:
                 continue
             at = SegmentRange(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
             first, end = int(table[FIRST, low]), int(table[LAST, high - 1]) + 1
-            is_clipped = bool(table[CLIPPED, low]) or self._is_cut(owner, int(table[ROW, low]), end)
+            is_clipped = bool(table[CLIPPED, low]) or self._is_truncated_block(owner, int(table[ROW, low]), end)
             yield Span(at, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
 
-    def _is_cut(self, owner: int, row: int, end: int) -> bool:
+    def _is_truncated_block(self, owner: int, row: int, end: int) -> bool:
         """Return whether a block has more offsets than the log uses, because the log was truncated inside it."""
         return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
 
@@ -466,15 +466,15 @@ class _Merger:
     def _report_ends(self, start: int, end: int, clean: int) -> None:
         for index in self.order:
             copy, blocks = self.copies[index], self.usable[index]
-            if copy.end < end and not self._was_cut(index):
-                text = f"{copy.directory} ends at {copy.end}, the log at {end}{self._why_short(copy)}"
+            if copy.end < end and not self._was_truncated(index):
+                text = f"{copy.directory} ends at {copy.end}, the log at {end}{self._reason_for_missing_end(copy)}"
                 self._decide("copy-lags", copy.end, end, text, index)
             if len(copy.blocks) and copy.start > start and not (clean and not len(blocks)):
                 text = f"{copy.directory} starts at {copy.start}; what lies before is taken from other copies"
                 self._decide("copy-starts-later", start, copy.start, text, index)
 
     @staticmethod
-    def _why_short(copy: Copy) -> str:
+    def _reason_for_missing_end(copy: Copy) -> str:
         last = (
             copy.broken_segments[-1]
             if copy.broken_segments and copy.broken_segments[-1].segment == len(copy.segments) - 1
@@ -483,7 +483,7 @@ class _Merger:
         where = "" if last is None else f"{copy.segments[last.segment].path}, byte {last.position}"
         return "" if last is None or last.is_tail else f" ({last.reason}: {where})"
 
-    def _was_cut(self, index: int) -> bool:
+    def _was_truncated(self, index: int) -> bool:
         directory = self.copies[index].directory
         return any(one.check == "divergent-tail" and one.copy == directory for one in self.decisions)
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.merge import check_topic_ids, first_by_id, merge
-from kafkaframes.storage.copies.reading import CopySource, FileInspector, group, read_copy
-from kafkaframes.storage.copies.spans import Merged
+from kafkaframes.storage.copies.reading import CopySource, FileInspector, group_by_partition, read_copy
+from kafkaframes.storage.copies.spans import MergedLog
 from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.findings import Severity
@@ -37,7 +37,7 @@ class OneLog:
     """
 
     directories: tuple[LogDirectory, ...]
-    merged_partitions: tuple[Merged, ...] = ()
+    merged_partitions: tuple[MergedLog, ...] = ()
 
     @property
     def decisions(self) -> list[Decision]:
@@ -57,7 +57,7 @@ def copies_of(directories: Iterable[LogDirectory], partition_paths: Collection[s
 
 def merge_copies(
     sources: Sequence[CopySource], *, check: bool = False, scan: bool = False, run: Run[Any, Any] = map
-) -> Merged:
+) -> MergedLog:
     """Merge the copies of one topic partition.
 
     Args:
@@ -112,7 +112,7 @@ def one_log_of(
     Raises:
         LogDirError: copies belong to different topics or clusters, or cannot be read.
     """
-    sources_by_partition = group(copies_of(directories, partition_paths))
+    sources_by_partition = group_by_partition(copies_of(directories, partition_paths))
     if not (join and len(directories) > 1) and all(len(sources) == 1 for sources in sources_by_partition.values()):
         return OneLog(tuple(directories))
     view, merged_partitions = View(options or {}), []
@@ -125,9 +125,9 @@ def one_log_of(
     return OneLog((view.directory(directories),), tuple(merged_partitions))
 
 
-def refusal(directories: Sequence[LogDirectory], partition_paths: Collection[str] = ()) -> LogDirError | None:
+def merge_error(directories: Sequence[LogDirectory], partition_paths: Collection[str] = ()) -> LogDirError | None:
     """Return the error if the directories' ids forbid a merge; None if they can be merged."""
-    for sources in group(copies_of(directories, partition_paths)).values():
+    for sources in group_by_partition(copies_of(directories, partition_paths)).values():
         try:
             check_same_log(sources)
         except LogDirError as error:

@@ -36,20 +36,20 @@ from kafkaframes.records.scan import (
     Memory,
     as_array,
     check_crcs,
-    runs_of,
     scan_all,
+    split_into_runs,
 )
 from kafkaframes.storage.copies.blocks import (
     NO_BLOCKS,
     UNKNOWN_CRC,
     Blocks,
-    Broken,
+    BrokenPosition,
     Copy,
     block_of_segment,
     blocks_of_scan,
     concatenate_blocks,
-    in_order,
     lineage_of,
+    select_ordered_blocks,
 )
 from kafkaframes.storage.copies.cover import COMPACTED_TOPICS
 from kafkaframes.storage.files import names
@@ -104,15 +104,15 @@ def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
     segments = tuple(one for one in partition.segments if not one.log.name.temporary)
     is_scanned = scan or isinstance(source.filesystem, LocalFileSystem) or _must_scan(source)
     parts: list[Blocks] = []
-    broken_segments: list[Broken] = []
+    broken_segments: list[BrokenPosition] = []
     for index, segment in enumerate(segments):
         if is_scanned:
             blocks, too_early = _scan(source.filesystem, index, segment, is_last=index == len(segments) - 1)
             broken_segments += too_early
         else:
-            blocks = _unread(source, segments, index)
+            blocks = _unread_block(source, segments, index)
         parts.append(blocks)
-    kept, misplaced_blocks = in_order(concatenate_blocks(parts))
+    kept, misplaced_blocks = select_ordered_blocks(concatenate_blocks(parts))
     lineage, fits = lineage_of(partition.leader_epochs, kept)
     ends = [int(kept.last[-1]) + 1] if len(kept) else [partition.log_start_offset]
     return Copy(
@@ -146,7 +146,7 @@ def _must_scan(source: CopySource) -> bool:
     return is_compacted or not source.partition.leader_epochs
 
 
-def _unread(source: CopySource, segments: Sequence[Segment], index: int) -> Blocks:
+def _unread_block(source: CopySource, segments: Sequence[Segment], index: int) -> Blocks:
     """Return a segment as one block; the end of the last segment is looked up with its index."""
     segment = segments[index]
     if segment.end_offset is not None:
@@ -164,7 +164,9 @@ def _unread(source: CopySource, segments: Sequence[Segment], index: int) -> Bloc
     return block_of_segment(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
 
-def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool) -> tuple[Blocks, list[Broken]]:
+def _scan(
+    filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool
+) -> tuple[Blocks, list[BrokenPosition]]:
     """Return the blocks of a segment, and the positions at which its batches end before the file does."""
     buffer = np.empty(0, np.int64)
 
@@ -175,10 +177,10 @@ def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool
         return buffer[:size]
 
     tables: list[Batches] = []
-    broken_segments: list[Broken] = []
+    broken_segments: list[BrokenPosition] = []
 
     def lose(gap: Gap) -> None:
-        broken_segments.append(Broken(index, gap.start, str(gap.damage), damage=gap.damage))
+        broken_segments.append(BrokenPosition(index, gap.start, str(gap.damage), damage=gap.damage))
 
     end = None
     with open_source(filesystem, segment) as source:
@@ -195,7 +197,7 @@ def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool
         and end.position < segment.size_bytes
         and not any(one.position == end.position for one in broken_segments)
     ):
-        broken_segments.append(Broken(index, end.position, end.reason, is_last and end.status == TORN))
+        broken_segments.append(BrokenPosition(index, end.position, end.reason, is_last and end.status == TORN))
     return blocks_of_scan(index, segment.base_offset, tables), broken_segments
 
 
@@ -250,11 +252,11 @@ def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
     """Group adjacent blocks of one segment for common reads."""
     apart = (blocks.segment[1:] != blocks.segment[:-1]) | (blocks.position[1:] != blocks.ends[:-1])
     for run in np.split(np.arange(len(blocks)), np.flatnonzero(apart) + 1):
-        for first, stop in runs_of(blocks.size[run], CHECKSUM_READ_BYTES):
+        for first, stop in split_into_runs(blocks.size[run], CHECKSUM_READ_BYTES):
             yield run[first:stop]
 
 
-def group(sources: Iterable[CopySource]) -> dict[names.TopicPartition, list[CopySource]]:
+def group_by_partition(sources: Iterable[CopySource]) -> dict[names.TopicPartition, list[CopySource]]:
     """Group the directories by topic partition, in their order."""
     sources_by_partition: dict[names.TopicPartition, list[CopySource]] = {}
     for source in sources:
@@ -266,7 +268,7 @@ _HEADER_FIELDS = ("last_offset", "crc", "size", "magic")
 _WINDOW_BYTES = 256 << 10
 
 
-class Alternate(NamedTuple):
+class AlternateRange(NamedTuple):
     """A range of whole batches in another copy with offsets of a span, from ``start`` to ``end`` in bytes."""
 
     path: str
@@ -279,7 +281,7 @@ class Healer:
     """A function that replaces damaged batches of a segment file (``records.columns.ReadOptions.heal``)."""
 
     path: str
-    alternates: Sequence[Alternate]
+    alternates: Sequence[AlternateRange]
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     healed_ranges: list[str] = field(default_factory=list)
 
@@ -323,7 +325,7 @@ def _replace_bytes(chunk: Chunk, data: Bytes) -> Chunk:
 
 
 @lru_cache(maxsize=8)
-def _read_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
+def _read_headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
     headers: dict[int, list[tuple[int, ...]]] = {}
     with open_planned(alternate.path, alternate.end, options=dict(options)) as segment:
         walk = Chunks(
@@ -337,7 +339,7 @@ def _read_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) ->
     return headers
 
 
-def _headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
+def _headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
     """Return the position, checksum, size and magic of the batches of an alternate, by last offset."""
     try:
         return _read_headers(alternate, options)

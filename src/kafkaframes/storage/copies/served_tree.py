@@ -11,10 +11,10 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.copies.decisions import MERGED_ROOT
 from kafkaframes.storage.copies.one_log import copies_of, merge_copies
-from kafkaframes.storage.copies.reading import CopySource, group
+from kafkaframes.storage.copies.reading import CopySource, group_by_partition
 from kafkaframes.storage.copies.view import FileExtent, View
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
+from kafkaframes.storage.files.directory import LogDirectory, Remark, ServedDirectory
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, join
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName, TopicPartition
@@ -29,7 +29,7 @@ def show_as_one(
     merge: bool,
     options: Mapping[str, Any],
     root_files: Collection[str] = (names.META_PROPERTIES,),
-) -> Served:
+) -> ServedDirectory:
     """Present the live partitions of log directories, and the partitions that the user named, as one directory.
 
     Args:
@@ -40,7 +40,7 @@ def show_as_one(
         LogDirError: copies belong to different topics or clusters, or cannot be read.
         OptionError: a partition has several copies, and ``merge`` is false.
     """
-    sources_by_partition = group(copies_of(directories, partition_paths))
+    sources_by_partition = group_by_partition(copies_of(directories, partition_paths))
     sources_by_partition.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
     several = [key for key, copies in sources_by_partition.items() if len(copies) > 1]
     if several and not merge:
@@ -64,7 +64,7 @@ class _Tree:
         self._was_clean: dict[TopicPartition, bool] = {}
         self._remarks: list[Remark] = []
 
-    def of(self, sources_by_partition: Collection[Sequence[CopySource]]) -> Served:
+    def of(self, sources_by_partition: Collection[Sequence[CopySource]]) -> ServedDirectory:
         """Return the view of partitions, given the copies of each partition."""
         view = self.view
         directory_names = [
@@ -75,7 +75,7 @@ class _Tree:
         root += view.checkpoints()
         view.listings[MERGED_ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         remarks = tuple(sorted(self._remarks, key=lambda remark: -remark.severity))
-        return Served(MERGED_ROOT, view.filesystem, self._was_clean, remarks)
+        return ServedDirectory(MERGED_ROOT, view.filesystem, self._was_clean, remarks)
 
     def _single(self, source: CopySource) -> str:
         partition = source.partition

@@ -48,7 +48,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedLog:
     """One log that was merged from several copies.
 
     Attributes:

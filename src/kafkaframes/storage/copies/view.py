@@ -17,7 +17,7 @@ from typing import Any
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.decisions import MERGED_ROOT
 from kafkaframes.storage.copies.reading import CopySource
-from kafkaframes.storage.copies.spans import Merged, Span
+from kafkaframes.storage.copies.spans import MergedLog, Span
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import write_leader_epochs, write_offset_checkpoint
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries
@@ -166,7 +166,7 @@ class View:
     offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     partitions: list[Partition] = field(default_factory=list)
 
-    def add_merged(self, merged: Merged, sources: Sequence[CopySource]) -> Partition:
+    def add_merged(self, merged: MergedLog, sources: Sequence[CopySource]) -> Partition:
         """Add a merged partition; return it as a partition of the view."""
         directory = join(MERGED_ROOT, str(merged.topic_partition))
         whole: dict[str, Segment] = {}
@@ -252,7 +252,7 @@ class View:
 
     def _segment(
         self,
-        merged: Merged,
+        merged: MergedLog,
         sources: Sequence[CopySource],
         directory: str,
         group: Sequence[Span],
@@ -279,7 +279,7 @@ class View:
         size_bytes = sum(one.size_bytes for one in group)
         yield FileInfo(path, split_path(path)[1], size_bytes, segment.log.mtime_ms)
 
-    def _companions(self, merged: Merged, authority: Partition) -> Iterator[FileInfo]:
+    def _companions(self, merged: MergedLog, authority: Partition) -> Iterator[FileInfo]:
         """Yield the files that belong to no segment: the topic id, and the authority's producer snapshots."""
         for copy in merged.copies:
             if copy.topic_id is not None:
@@ -291,7 +291,7 @@ class View:
                 yield FileInfo(file.path, str(file.name), file.size_bytes, file.mtime_ms)
 
 
-def _groups(merged: Merged) -> Iterator[list[Span]]:
+def _groups(merged: MergedLog) -> Iterator[list[Span]]:
     """Group spans into segments: the spans of one file, with the replacements of its damaged batches between them."""
     last_of = {(span.at.copy, span.at.segment): index for index, span in enumerate(merged.spans)}
     index = 0

@@ -34,7 +34,7 @@ def open_new(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def name_path_in_errors(path: Path) -> Iterator[None]:
     """Convert an ``OSError`` to an error with the file's path.
 
     Raises:
@@ -60,14 +60,14 @@ def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -
     # the name contains host and process id, so that two attempts of one task never write the same file
     part = path.with_name(f"{path.name}{PART}-{os.uname().nodename}-{os.getpid()}")
     try:
-        with writing(path), open_new(part) as out:
+        with name_path_in_errors(path), open_new(part) as out:
             yield out
             out.flush()
             if durable:
                 os.fsync(out.fileno())
         if mtime_ms is not None:
             os.utime(part, ns=(mtime_ms * 1_000_000,) * 2)
-        with writing(path):
+        with name_path_in_errors(path):
             part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -85,14 +85,14 @@ def open_output(path: str) -> Iterator[BinaryIO]:
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        with writing(target), target.open("wb") as out:
+        with name_path_in_errors(target), target.open("wb") as out:
             yield out
         return
     with new_file(target, durable=False) as out:
         yield out
 
 
-def chunks(read_at: ReadAt, position: int = 0) -> Iterator[bytes]:
+def read_chunks(read_at: ReadAt, position: int = 0) -> Iterator[bytes]:
     """Yield the bytes of a file from a position on."""
     while chunk := read_at(position, _CHUNK_BYTES):
         yield chunk
@@ -102,12 +102,12 @@ def chunks(read_at: ReadAt, position: int = 0) -> Iterator[bytes]:
 def copy_file(filesystem: FileSystem, source: str, target: Path, *, mtime_ms: int | None) -> None:
     """Copy one file, with its modification time."""
     with filesystem.open(source) as read_at, new_file(target, mtime_ms=mtime_ms) as out:
-        out.writelines(chunks(read_at))
+        out.writelines(read_chunks(read_at))
 
 
 def copy_tree(filesystem: FileSystem, source: str, target: Path) -> None:
     """Copy a directory recursively."""
-    with writing(target):
+    with name_path_in_errors(target):
         target.mkdir(parents=True, exist_ok=True)
     for info in filesystem.list_directory(source):
         if info.is_directory:
@@ -163,7 +163,7 @@ def hold_lock(destination: Path) -> Iterator[None]:
     if destination.name in ("", ".."):
         raise OptionError(f"{str(destination)!r} is there already: name a new one")
     path = destination.with_name(destination.name + LOCK)
-    with writing(path):
+    with name_path_in_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -191,13 +191,13 @@ def write_directory(destination: Path) -> Iterator[Path]:
         LogDirError: the directory cannot be written, or another process has created the destination.
     """
     path = destination.with_name(destination.name + UNFINISHED)
-    with writing(path):
+    with name_path_in_errors(path):
         if path.exists():  # from a killed job, because this job holds the lock
             shutil.rmtree(path)
         path.mkdir(parents=True)
     try:
         yield path
-        with writing(destination):
+        with name_path_in_errors(destination):
             _remove_attempts(path)
             sync_directories(path)
             path.rename(destination)

@@ -276,7 +276,7 @@ class Remark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedDirectory:
     """A log directory to serve from a disk that keeps changes in memory.
 
     Attributes:

@@ -130,7 +130,7 @@ class _OnlineFile:
     def fsync(self) -> None:
         self._disk.effect(self._path, lambda: self._open().fsync(), loses_data=True)
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Close the underlying file until the next use."""
         if self._file is not None:
             self._file.close()
@@ -139,7 +139,7 @@ class _OnlineFile:
     def close(self) -> None:
         if self._is_pooled:
             self._disk.forget(self)
-        self.rest()
+        self.suspend()
 
 
 class _OnlineReader:
@@ -163,7 +163,7 @@ class _OnlineReader:
         file = self._disk.open(self._path)
         return file, file.__enter__()
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Close the file until the next read."""
         if self._open is not None:
             self._open.__exit__(None, None, None)
@@ -172,7 +172,7 @@ class _OnlineReader:
     def close(self) -> None:
         """Close the file."""
         self._disk.forget(self)
-        self.rest()
+        self.suspend()
 
 
 class OnlineDisk(FileSystemOver):
@@ -180,7 +180,7 @@ class OnlineDisk(FileSystemOver):
 
     Args:
         max_open_files: size of the pool of open files. If the pool is full, the least recently used file is closed, and
-            reopened at its next use. Files of ``open_apart`` do not count.
+            reopened at its next use. Files of ``open_unpooled`` do not count.
 
     Attributes:
         failure: error that took the directory offline; None while it is online.
@@ -211,7 +211,7 @@ class OnlineDisk(FileSystemOver):
         self._open[file] = None
         self._owner = threading.get_ident()
         if len(self._open) > self._max_open_files:
-            self._open.popitem(last=False)[0].rest()
+            self._open.popitem(last=False)[0].suspend()
 
     def shrink_pool(self) -> bool:
         """Close half of the pooled files and reduce the pool; return False if the pool is already at its minimum."""
@@ -220,7 +220,7 @@ class OnlineDisk(FileSystemOver):
         if len(self._open) <= self._max_open_files:
             return False
         while len(self._open) > self._max_open_files:
-            self._open.popitem(last=False)[0].rest()
+            self._open.popitem(last=False)[0].suspend()
         return True
 
     def grow_pool(self) -> None:
@@ -243,7 +243,7 @@ class OnlineDisk(FileSystemOver):
                 lacks_descriptor = isinstance(cause, OSError) and cause.errno in TOO_MANY_FILES_ERRORS
                 if not lacks_descriptor or not self._open or threading.get_ident() != self._owner:
                     raise
-                self._open.popitem(last=False)[0].rest()
+                self._open.popitem(last=False)[0].suspend()
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
@@ -321,7 +321,7 @@ class OnlineDisk(FileSystemOver):
         self.touch(online_file)
         return online_file
 
-    def open_apart(self, path: str) -> DiskFile:
+    def open_unpooled(self, path: str) -> DiskFile:
         """Open a file outside the pool, for use by another thread."""
         return _OnlineFile(self, path, self.effect(path, lambda: self.inner.open_file(path)), is_pooled=False)
 
@@ -331,7 +331,7 @@ class OnlineDisk(FileSystemOver):
         Raises:
             StorageError: the disk fails.
         """
-        file = self.open_apart(path)
+        file = self.open_unpooled(path)
         try:
             file.fsync()
         finally:

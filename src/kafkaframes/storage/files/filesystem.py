@@ -97,7 +97,7 @@ def reader_of(data: bytes) -> ReadAt:
     return lambda position, length: data[position:] if length < 0 else data[position : position + length]
 
 
-def _asking(path: str, question: Callable[[], _Answer]) -> _Answer:
+def _name_path_in_errors(path: str, question: Callable[[], _Answer]) -> _Answer:
     """Call ``question``; convert an ``OSError`` to a ``LogDirError`` with the path."""
     try:
         return question()
@@ -122,7 +122,7 @@ class LocalFileSystem:
         Files that are deleted during the call are omitted, and so are symbolic links, unless they are followed.
         """
         entries = []
-        for entry in _asking(path, lambda: sorted(os.scandir(path), key=lambda raw: raw.name)):
+        for entry in _name_path_in_errors(path, lambda: sorted(os.scandir(path), key=lambda raw: raw.name)):
             if entry.is_symlink() and not (self.follow_links and _leads_on(path, entry.path)):
                 continue
             try:
@@ -149,9 +149,9 @@ class LocalFileSystem:
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
         """Open a file for many reads, which also work after the file is renamed or deleted."""
-        descriptor = _asking(path, lambda: os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
+        descriptor = _name_path_in_errors(path, lambda: os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
         try:
-            yield lambda position, length: _asking(path, lambda: _pread(descriptor, position, length))
+            yield lambda position, length: _name_path_in_errors(path, lambda: _pread(descriptor, position, length))
         finally:
             os.close(descriptor)
 

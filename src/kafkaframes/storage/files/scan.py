@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.reasons import END, MORE
-from kafkaframes.records.scan import FILE, SHORTENED_SOURCE, Batches, Bytes, Chunk, Chunks, End, Ints, as_array
+from kafkaframes.records.scan import FILE, SHORTENED_SOURCE, Batches, Bytes, Chunk, Chunks, Ints, ScanEnd, as_array
 from kafkaframes.storage.files.filesystem import ReadAt
 
 WINDOW_BYTES = 4 << 20
@@ -68,21 +68,21 @@ def scan_segment(
     """
     source = _FileSource(read_at, size_bytes, file)
     chunks = Chunks(source, rules=FILE, start=position, end=size_bytes, chunk_bytes=window_bytes, whole=whole)
-    end, start = End(position, MORE), position
+    end, start = ScanEnd(position, MORE), position
     for chunk in chunks:
         start, end = chunk.base, _end_of(chunk, size_bytes)
         table = chunk.batches.table.copy() if start else chunk.batches.table
         table[COLUMN["position"]] += start
         yield Window(Batches(table, end), chunk.data, start)
-    if end.goes_on and chunks.end is not None:
+    if end.can_continue and chunks.end is not None:
         yield Window(Batches(_NO_BATCHES, chunks.end), _NO_BYTES, start)
 
 
-def _end_of(chunk: Chunk, size_bytes: int) -> End:
+def _end_of(chunk: Chunk, size_bytes: int) -> ScanEnd:
     """Return the end position of a chunk's batches in the file, and the reason of the end."""
     end = chunk.batches.end
     after = chunk.base + end.position
-    return End(after, END if end.goes_on and after >= size_bytes else end.status)
+    return ScanEnd(after, END if end.can_continue and after >= size_bytes else end.status)
 
 
 class _FileSource(NamedTuple):
@@ -101,7 +101,7 @@ class _FileSource(NamedTuple):
         """
         data = self.read_at(position, length)
         if len(data) < length:
-            raise LogDirError(End(0, SHORTENED_SOURCE).reason, position=position + len(data), file=self.name)
+            raise LogDirError(ScanEnd(0, SHORTENED_SOURCE).reason, position=position + len(data), file=self.name)
         return as_array(data)
 
 

@@ -112,7 +112,7 @@ def discover(
         path = plain_path(str(pattern))
         source = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
         files: dict[str, list[str]] = {}
-        for match in expand(source, path):
+        for match in expand_pattern(source, path):
             if _existing(source, match).is_directory:
                 listed_logs += _directory(source, match if match.strip("/") == "" else match.rstrip("/"))
             else:
@@ -137,7 +137,8 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
     knowledge = view.Knowledge.of(_merge_directories(directories))
     key_files = options.get(KEY_FILES_OPTION, ())
     return [
-        one if isinstance(one, LogDirectory) else view.show(one, knowledge, key_files=key_files) for one in listed_logs
+        one if isinstance(one, LogDirectory) else view.build_view(one, knowledge, key_files=key_files)
+        for one in listed_logs
     ]
 
 
@@ -181,7 +182,7 @@ def discover_partition(
     return replace(log_directory, clean_shutdown=CleanShutdown() if is_clean else None)
 
 
-def expand(filesystem: FileSystem, path: str) -> list[str]:
+def expand_pattern(filesystem: FileSystem, path: str) -> list[str]:
     """Return the paths that match a pattern, or the path itself if it exists or is not a pattern.
 
     Raises:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
-from kafkaframes.records.scan import BatchSource, Bytes, End, as_array
+from kafkaframes.records.scan import BatchSource, Bytes, ScanEnd, as_array
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.scan import SHORTENED_REASON, VANISHED_REASON, Meter, open_segment_file
@@ -143,7 +143,7 @@ class ReadableRun:
     """
 
     start: int
-    end: End | None = None
+    end: ScanEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)

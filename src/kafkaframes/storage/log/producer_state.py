@@ -52,7 +52,7 @@ def load_producer_states(
         if next_base > from_offset:
             with open_segment(filesystem, segment) as reader:
                 for header, markers in producer_batches_from(reader, from_offset):
-                    producers.see(header, markers)
+                    producers.process_batch(header, markers)
     return producers
 
 

@@ -147,7 +147,7 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-class Prepared(NamedTuple):
+class PreparedAppend(NamedTuple):
     """The changes of an append, for ``Producers.commit``.
 
     Attributes:
@@ -232,7 +232,7 @@ class Producers:
             del self.verifications[next(iter(self.verifications))]
         return True
 
-    def prepare(self, batches: Iterable[Seen], *, origin: str) -> Prepared:
+    def prepare(self, batches: Iterable[Seen], *, origin: str) -> PreparedAppend:
         """Check the batches of an append. Replicated batches were checked by the leader and are not checked again.
 
         Args:
@@ -254,7 +254,7 @@ class Producers:
             current = self.states.get(producer_id) or ProducerState(producer_id)
             duplicate = current.duplicate_of(header) if origin == CLIENT else None
             if duplicate is not None:
-                return Prepared(states, started_transactions, tuple(completed_transactions), duplicate)
+                return PreparedAppend(states, started_transactions, tuple(completed_transactions), duplicate)
             before = states.get(producer_id, current)
             if header.is_control:
                 for marker in markers:
@@ -271,7 +271,9 @@ class Producers:
                     started_transactions[after.current_txn_first_offset] = producer_id
             if self.verifications and self._is_verified_by(header):
                 verified_producers.append(producer_id)
-        return Prepared(states, started_transactions, tuple(completed_transactions), verified=tuple(verified_producers))
+        return PreparedAppend(
+            states, started_transactions, tuple(completed_transactions), verified=tuple(verified_producers)
+        )
 
     def _check_client(self, state: ProducerState, current: ProducerState, header: BatchHeader) -> None:
         _check_epoch(state, header.producer_epoch, header.base_offset, CLIENT)
@@ -291,7 +293,7 @@ class Producers:
         is_of_next = header.is_control and header.producer_epoch == verification.producer_epoch
         return not (is_of_next and verification.from_zero)
 
-    def list_aborted_transactions(self, append: Prepared) -> Iterator[AbortedTransaction]:
+    def list_aborted_transactions(self, append: PreparedAppend) -> Iterator[AbortedTransaction]:
         """Yield the transactions that an append aborts, for the transaction index, without changing the state."""
         open_transactions = self.open | append.started if append.completed else {}
         for transaction in append.completed:
@@ -305,7 +307,7 @@ class Producers:
                     transaction.producer_id, transaction.first_offset, transaction.last_offset, stable
                 )
 
-    def commit(self, append: Prepared) -> None:
+    def commit(self, append: PreparedAppend) -> None:
         """Apply the result of ``prepare``."""
         self.states |= append.states
         self.open |= append.started
@@ -315,7 +317,7 @@ class Producers:
         for producer_id in append.verified:
             self.verifications.pop(producer_id, None)
 
-    def see(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
+    def process_batch(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
         """Update the state with a batch that is already in the log."""
         self.commit(self.prepare([(header, markers)], origin=REPLICATION))
 

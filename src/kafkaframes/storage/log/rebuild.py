@@ -153,8 +153,8 @@ def rebuild_indexes(
                 producers_end = int(batches.column("last_offset")[of_format_2[-1]]) + 1
             epochs += _new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
             for header, markers in with_producers(reader, batches):
-                producers.see(header, markers)
-                aborted_transactions += open_transactions.see(header, markers)
+                producers.process_batch(header, markers)
+                aborted_transactions += open_transactions.process_batch(header, markers)
     positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in INDEXED_COLUMNS)
     indexes = build_indexes(segment.base_offset, positions, last_offsets, stamps, interval_bytes=index_interval_bytes)
     next_offset = int(last_offsets[-1]) + 1 if len(last_offsets) else segment.base_offset
@@ -273,14 +273,14 @@ class ProducerLoad:
 
     def _replay(self, bases: Sequence[int], due: list[int], start_offset: int, end_offset: int, replay: Replay) -> None:
         holds_end = max((base for base in bases if base <= end_offset), default=None)
-        for base in _between(bases, self.map_end, end_offset):
+        for base in _bases_between(bases, self.map_end, end_offset):
             self.map_end = max(base, self.map_end, start_offset)
             if base in due:
                 self.take_snapshot()
             for header, markers in replay(base, self.map_end):
                 if base == holds_end and header.last_offset >= end_offset:
                     break
-                self.producers.see(header, markers)
+                self.producers.process_batch(header, markers)
 
     def _reload(self, start_offset: int, end_offset: int) -> None:
         for offset in [one for one in self.stored_snapshots.snapshots if one > end_offset or one <= start_offset]:
@@ -305,7 +305,7 @@ class ProducerLoad:
         return start_offset
 
 
-def _between(bases: Sequence[int], start: int, end: int) -> list[int]:
+def _bases_between(bases: Sequence[int], start: int, end: int) -> list[int]:
     """Return the base offsets of the segments that may have offsets from ``start`` up to ``end``."""
     first = max(bisect_right(bases, start) - 1, 0)
     return [base for base in bases[first:] if base < end]

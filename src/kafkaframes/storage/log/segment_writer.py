@@ -155,7 +155,7 @@ class PartitionWriter:
         view, first = memoryview(data), 0
         starts, sizes = batches.column("position"), batches.column("size")
         while first < len(batches):
-            segment = self._segment or self._begin(self._base_for(batches, first))
+            segment = self._segment or self._begin_segment(self._base_for(batches, first))
             until = self._fitting(segment, batches, first)
             if until == first and segment.size_bytes:
                 self.roll(self._base_for(batches, first))
@@ -178,10 +178,10 @@ class PartitionWriter:
             reason = f"a segment cannot begin at {base}, below the log's end {self.result.log_end_offset}"
             raise LogDirError(reason, file=str(self._directory))
         if self._segment is None and not self.result.segments:
-            self._begin(self.result.log_start_offset)
+            self._begin_segment(self.result.log_start_offset)
         if self._segment is None or base != self._segment.base_offset:  # an empty segment can serve as the next one
             self.end_segment()
-            self._begin(base)
+            self._begin_segment(base)
 
     def end_segment(self) -> None:
         """Complete the open segment; the next batch starts another one.
@@ -224,7 +224,7 @@ class PartitionWriter:
             LogDirError: the disk fails.
         """
         if self._segment is None and not self.result.segments:
-            self._begin(self.result.log_start_offset)
+            self._begin_segment(self.result.log_start_offset)
         if self._segment is not None:
             self.result.log_end_offset = max(self.result.log_end_offset, self._segment.base_offset)
         self.end_segment()
@@ -267,7 +267,7 @@ class PartitionWriter:
         exceeds_limit = (sizes_after > self._settings.segment_bytes) | (deltas > MAX_INT32)
         return first + (int(exceeds_limit.argmax()) if exceeds_limit.any() else len(exceeds_limit))
 
-    def _begin(self, base_offset: int) -> _OutputSegment:
+    def _begin_segment(self, base_offset: int) -> _OutputSegment:
         self._take_snapshot(base_offset)
         self._segment = _OutputSegment(self._directory, base_offset)
         return self._segment
@@ -297,7 +297,7 @@ class _OutputSegment:
         self._out: BinaryIO = self._stack.enter_context(atomic.new_file(self._path))
 
     def write(self, data: memoryview, batches: int, mtime_ms: int | None) -> None:
-        with atomic.writing(self._path):
+        with atomic.name_path_in_errors(self._path):
             self._out.write(data)
         self.size_bytes += len(data)
         self.batches += batches

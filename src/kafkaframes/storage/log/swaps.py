@@ -65,7 +65,7 @@ def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
         return SwapResolution(unfinished_swaps, finished_swaps)
     first = min(file.name.offset for file in logs)
     end = max(next_offset_of(filesystem, file) for file in logs)
-    halves = _find_halves(filesystem, files, first)
+    halves = _find_split_files(filesystem, files, first)
     replaced_files = tuple(
         file
         for name, file in files.items()
@@ -74,7 +74,7 @@ def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
     return SwapResolution(unfinished_swaps, finished_swaps, first, end, halves, replaced_files)
 
 
-def _find_halves(filesystem: FileSystem, files: Files, first: int) -> tuple[LogFile, ...]:
+def _find_split_files(filesystem: FileSystem, files: Files, first: int) -> tuple[LogFile, ...]:
     """Return the files of a segment that a split did not delete.
 
     The first part of the split may have a higher base offset than the segment. Kafka would keep both, and the records

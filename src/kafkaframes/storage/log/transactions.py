@@ -119,13 +119,13 @@ class OpenTransactions:
     def __init__(self) -> None:
         self.first_offsets: dict[int, int] = {}
 
-    def see(self, header: BatchHeader, markers: Iterable[Marker]) -> list[AbortedTransaction]:
+    def process_batch(self, header: BatchHeader, markers: Iterable[Marker]) -> list[AbortedTransaction]:
         """Process a batch, whose data may start a transaction; return the transactions that its markers abort."""
         if header.is_transactional and header.has_producer and not header.is_control:
             self.first_offsets.setdefault(header.producer_id, header.base_offset)
-        return [transaction for transaction in map(self.end, markers) if transaction is not None]
+        return [transaction for transaction in map(self.process_marker, markers) if transaction is not None]
 
-    def end(self, marker: Marker) -> AbortedTransaction | None:
+    def process_marker(self, marker: Marker) -> AbortedTransaction | None:
         """Process a marker; return the transaction that it aborts. A marker without data ends no transaction."""
         first = self.first_offsets.pop(marker.producer_id, None)
         if first is None or marker.kind != "ABORT":
@@ -159,9 +159,10 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
             for header in reader.producer_headers():
                 if header.is_transactional:
                     markers = index.markers_of(reader, header) if header.is_control else ()
-                    open_transactions.see(header, ())
+                    open_transactions.process_batch(header, ())
                     ended_transactions = (
-                        index.resolve(marker, open_transactions.end(marker), markers_before) for marker in markers
+                        index.resolve(marker, open_transactions.process_marker(marker), markers_before)
+                        for marker in markers
                     )
                     aborted_transactions += (
                         transaction for transaction in ended_transactions if transaction is not None

@@ -13,20 +13,20 @@ from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError, OptionError, StorageError
 from kafkaframes.records.append.entry import assign_at
-from kafkaframes.records.append.headers import valid_batches
+from kafkaframes.records.append.headers import scan_valid_batches
 from kafkaframes.records.append.settings import (
     KEEP,
     LOG_APPEND_TIME,
     REASSIGN,
-    Appended,
     AppendSettings,
     Raw,
+    ValidatedRecords,
 )
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.headers import BatchHeader, first_header, headers_from, headers_of, parse_header
-from kafkaframes.storage.log.producers import CLIENT, REPLICATION, Prepared
+from kafkaframes.storage.log.producers import CLIENT, REPLICATION, PreparedAppend
 from kafkaframes.storage.log.transactions import markers_in, producer_batches
 from kafkaframes.storage.partition.flushing import flush, prepare, roll
 from kafkaframes.storage.partition.segment import LogSegment
@@ -39,7 +39,7 @@ NO_TIMESTAMP = -1
 NO_EPOCH = -1
 NO_OFFSET = -1
 _OFFSET_BYTES = 8
-_NOTHING_PREPARED = Prepared({}, {})
+_NOTHING_PREPARED = PreparedAppend({}, {})
 _CRC_END = BATCH_V2.end_of("crc")
 _BEFORE_OFFSETS, _AFTER_EPOCH = COLUMN["base_offset"], COLUMN["leader_epoch"] + 1
 
@@ -166,7 +166,7 @@ def _append_kept(state: LogState, records: Raw, *, now_ms: int) -> LogAppendInfo
 
 
 def _parse_appended_headers(
-    batches: Appended, sent_header: BatchHeader | None, settings: AppendSettings
+    batches: ValidatedRecords, sent_header: BatchHeader | None, settings: AppendSettings
 ) -> list[BatchHeader]:
     """Return the headers of the appended batches. The header of a single unchanged batch is not parsed again."""
     records = batches.records
@@ -198,7 +198,7 @@ def _analyze(data: Raw, *, log_end_offset: int, leader_epoch: int | None) -> tup
     headers = _ordinary(data)
     valid = len(data)
     if not headers:
-        batches, valid = valid_batches(as_array(data))
+        batches, valid = scan_valid_batches(as_array(data))
         headers = headers_from(batches)
     if leader_epoch is not None:
         later = next((one for one in headers if one.leader_epoch > leader_epoch), None)
@@ -215,7 +215,7 @@ def _analyze_kept(data: Raw, *, log_end_offset: int, settings: LogSettings) -> t
 
     The batches may have several formats, because the original log may have been written in several.
     """
-    batches, valid = valid_batches(as_array(data))
+    batches, valid = scan_valid_batches(as_array(data))
     headers = headers_from(batches)
     data = data if valid == len(data) else data[:valid]
     for header in headers:
@@ -342,7 +342,7 @@ def _info_without_append(state: LogState, first_offset: int, last_offset: int, *
     return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIMESTAMP, NO_TIMESTAMP, *bounds, valid_bytes)
 
 
-def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin: str) -> Prepared:
+def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin: str) -> PreparedAppend:
     """Return the change of the producer state by the append; empty if no batch has a producer id."""
     for header in headers:
         if header.producer_id >= 0:

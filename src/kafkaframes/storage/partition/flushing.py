@@ -182,7 +182,7 @@ def begin(state: LogState) -> Flush:
     flush = Flush(state.log_end_offset, state.disk, [], directories)
     try:
         for path in (state.segments.active.path, *files):
-            flush.files.append(state.disk.open_apart(path))
+            flush.files.append(state.disk.open_unpooled(path))
     except StorageError:
         flush.close()
         raise

@@ -29,7 +29,7 @@ from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.storage.partition.state import Deleted, LeaderEpochs, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import Action, ActionKind
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_recovery
-from kafkaframes.storage.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, Slice, work_out
+from kafkaframes.storage.recovery.recover import COPY_BYTES, RecoveredPartition, RecoverySettings, Slice, compute_files
 from kafkaframes.wire.integers import MAX_INT64
 
 
@@ -116,7 +116,7 @@ def open_log(
         producer_id_expiration_ms=log_settings.producer_id_expiration_ms,
         record_format=log_settings.record_format,
     )
-    recovered_log = work_out(log_directory, plan, recovery_settings)
+    recovered_log = compute_files(log_directory, plan, recovery_settings)
     is_changed = apply_in_place(there, recovered_log)
     return _open_recovered(there, recovered_log, log_settings, now_ms, is_changed=is_changed)
 
@@ -172,7 +172,7 @@ def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
     return end == segment.size_bytes
 
 
-def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
+def apply_in_place(disk: Disk, recovered_log: RecoveredPartition) -> bool:
     """Apply a recovery to a partition's directory; return whether anything was changed.
 
     Files that the next recovery would rebuild are not flushed here. The first flush of the log flushes them.
@@ -209,7 +209,7 @@ def apply_in_place(disk: Disk, recovered_log: Recovered) -> bool:
     return is_changed
 
 
-def _write(disk: Disk, path: str, content: bytes, recovered_log: Recovered) -> bool:
+def _write(disk: Disk, path: str, content: bytes, recovered_log: RecoveredPartition) -> bool:
     """Write a file; return whether it must be durable. Other files are written in place, in a tenth of the time."""
     name = split_path(path)[1]
     is_taken = name + DELETED_SUFFIX in recovered_log.files  # a file of the segment that was split
@@ -279,7 +279,7 @@ _ACTION_FUNCTIONS: Mapping[ActionKind, Callable[[Disk, Action], None]] = {
 
 
 def _open_recovered(
-    disk: OnlineDisk, recovered_log: Recovered, settings: LogSettings, now_ms: int, *, is_changed: bool
+    disk: OnlineDisk, recovered_log: RecoveredPartition, settings: LogSettings, now_ms: int, *, is_changed: bool
 ) -> PartitionLog:
     plan, partition = recovered_log.plan, recovered_log.plan.partition
     directory = partition.directory

@@ -184,7 +184,7 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
     producers.drop_expired(now_ms)
     for segment in state.segments.from_floor(at) if at < state.log_end_offset else ():
         for header, markers in producer_batches_from(segment.reader(), at):
-            producers.see(header, markers)
+            producers.process_batch(header, markers)
     producers.remove_replicated(state.high_watermark)
     state.producers, state.snapshots.last = producers, at
     state.snapshots.take(state.log_end_offset, producers.entries(), active_base=state.segments.active.base_offset)

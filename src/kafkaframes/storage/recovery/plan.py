@@ -177,7 +177,7 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
     """
     filesystem = directory.filesystem
     draft = _plan_layout(filesystem, partition, {})
-    to_split = _to_split(filesystem, partition, draft)
+    to_split = _find_segments_to_split(filesystem, partition, draft)
     if to_split:
         draft = _plan_layout(filesystem, partition, to_split)
     kept_segments = [_segment(draft, base) for base in draft.bases()]
@@ -187,7 +187,9 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
     )
 
 
-def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dict[int, tuple[FilePart, ...]]:
+def _find_segments_to_split(
+    filesystem: FileSystem, partition: Partition, draft: Draft
+) -> dict[int, tuple[FilePart, ...]]:
     segments_by_path = {one.path: one for one in partition.segments}
     bases = draft.bases()
     splits: dict[int, tuple[FilePart, ...]] = {}
@@ -198,7 +200,7 @@ def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dic
     return {base: parts for base, parts in splits.items() if parts}
 
 
-class Walked(NamedTuple):
+class SegmentWalk(NamedTuple):
     """The part of a segment that Kafka's recovery keeps.
 
     Attributes:
@@ -214,7 +216,7 @@ class Walked(NamedTuple):
     overflows: bool
 
 
-def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> Walked:
+def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> SegmentWalk:
     """Walk a segment as Kafka's recovery does, and keep the headers of at most ``most_headers`` valid batches.
 
     Raises:
@@ -237,7 +239,7 @@ def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> 
         if len(wrong):
             is_far = bool(right[wrong[0]])
             break
-    return Walked(end, next_offset, tuple(headers) if most_headers >= 0 else None, is_far)
+    return SegmentWalk(end, next_offset, tuple(headers) if most_headers >= 0 else None, is_far)
 
 
 def _drop_orphans(draft: Draft) -> None:
@@ -295,12 +297,12 @@ def _recover_swap(filesystem: FileSystem, draft: Draft, swap: KeptSegment) -> Ke
     return _truncate_segment(draft, swap, segment_walk, "a finished swap is checked before it takes its place")
 
 
-def _walk_segment(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> Walked:
+def _walk_segment(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> SegmentWalk:
     with filesystem.open(segment.path) as read_at:
         return walk(read_at, segment, draft.headers_left)
 
 
-def _truncate_segment(draft: Draft, segment: KeptSegment, segment_walk: Walked, reason: str) -> KeptSegment:
+def _truncate_segment(draft: Draft, segment: KeptSegment, segment_walk: SegmentWalk, reason: str) -> KeptSegment:
     end, headers = segment_walk.end, segment_walk.headers
     draft.headers_left -= sum(map(len, headers or ()))
     final = join(split_path(segment.path)[0], segment.name)

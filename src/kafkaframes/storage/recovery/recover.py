@@ -1,7 +1,7 @@
 """Execute a recovery plan: compute a partition's files as if a broker had loaded it and shut down cleanly.
 
-``plan_recovery`` makes the plan. ``work_out`` adds the files that depend on the batches: indexes, producer snapshots
-and leader epochs. ``recover_to`` writes the result into a new directory. The source is only read, so a crash leaves it
+``plan_recovery`` creates the plan. ``compute_files`` adds the files that depend on the batches: indexes, producer
+snapshots and leader epochs. ``recover_to`` writes the result into a new directory. The source is only read, so a crash leaves it
 unchanged. The new directory is either complete or does not exist.
 """
 
@@ -79,7 +79,7 @@ Contents = dict[str, bytes | Slice]
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredPartition:
     """The files of one partition after its recovery.
 
     Attributes:
@@ -107,7 +107,7 @@ class _State:
         self.epochs = epochs
 
 
-def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings) -> Recovered:
+def compute_files(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings) -> RecoveredPartition:
     """Compute every file of the partition as a broker would leave it.
 
     Args:
@@ -117,7 +117,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
         LogDirError: a file cannot be read.
     """
     filesystem, partition = plan.view or directory.filesystem, plan.partition
-    files = after_actions(filesystem, plan)
+    files = apply_actions(filesystem, plan)
     all_segments = (*plan.overwritten, *plan.set_aside, *plan.segments)
     segments = {one.path: Segment.of(one.base_offset, one.path, one.size_bytes) for one in all_segments}
     headers = {one.path: one.headers for one in all_segments}
@@ -146,10 +146,10 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     _write_indexes(filesystem, files, plan, state)
     files |= {segment_file_name(offset, "snapshot"): raw for offset, raw in state.stored_snapshots.snapshots.items()}
     _write_epochs(files, plan, state)
-    return Recovered(plan, files)
+    return RecoveredPartition(plan, files)
 
 
-def after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
+def apply_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
     """Return the files after deletions, renames, truncations and splits."""
     entries = filesystem.list_directory(plan.partition.directory)
     files: Contents = {one.name: Slice(one.path, mtime_ms=one.mtime_ms) for one in entries if not one.is_directory}
@@ -263,12 +263,12 @@ def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, 
             files.setdefault(segment_file_name(segment.base_offset, "index") + suffix, b"")
             files.setdefault(segment_file_name(segment.base_offset, "timeindex") + suffix, b"")
     for segment in plan.overwritten:
-        _leave_transactions(files, segment, plan, state)
+        _keep_transaction_index(files, segment, plan, state)
     if plan.segments:
         _trim_active(filesystem, files, plan.segments[-1].base_offset)
 
 
-def _leave_transactions(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
+def _keep_transaction_index(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
     """Keep the transaction index of a segment that was overwritten by a swap without one. The swap takes it over."""
     is_set_aside = any(other.base_offset == segment.base_offset for other in plan.set_aside)
     name = segment_file_name(segment.base_offset, "txnindex") + (DELETED_SUFFIX if is_set_aside else "")
@@ -309,7 +309,9 @@ def _write_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
     files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker creates the file even if there is no epoch
 
 
-def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings, target: Path) -> Recovered:
+def recover_to(
+    directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings, target: Path
+) -> RecoveredPartition:
     """Write a recovered partition to ``target``, which is either complete afterwards or does not exist.
 
     Raises:
@@ -317,7 +319,7 @@ def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySe
     """
     if target.exists():
         raise LogDirError("exists already; nothing is overwritten", file=str(target))
-    recovered_log = work_out(directory, plan, settings)
+    recovered_log = compute_files(directory, plan, settings)
     with atomic.write_directory(target) as directory_path:
         write_files(plan.view or directory.filesystem, recovered_log.files, directory_path)
     return recovered_log

@@ -79,7 +79,11 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
         frame_size = zstandard.get_frame_parameters(frame).content_size
         if frame_size != size:
             raise UnreadableError(f"a zstd frame of {frame_size} bytes, not {size}")
-        plain = _at_once(frame, size, spare or []) if size <= MAX_WHOLE_CHUNK_BYTES else _in_blocks(frame, size)
+        plain = (
+            _decompress_whole(frame, size, spare or [])
+            if size <= MAX_WHOLE_CHUNK_BYTES
+            else _decompress_in_blocks(frame, size)
+        )
     except zstandard.ZstdError as error:
         raise UnreadableError(f"zstd: {error}") from None
     if len(plain) != size:
@@ -90,7 +94,7 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
 _idle: list[zstandard.ZstdDecompressor] = []  # not thread-safe; creating one takes as long as decompressing 100 KB
 
 
-def _at_once(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> memoryview:
+def _decompress_whole(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> memoryview:
     """Decompress into a reused buffer. First access to new memory takes half as long as the decompression."""
     try:
         decompressor = _idle.pop()
@@ -110,7 +114,7 @@ def _decompressor(size: int) -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor(max_window_size=max(1 << 27, 1 << (size - 1).bit_length() if size else 0))
 
 
-def _in_blocks(frame: bytes | memoryview, size: int) -> bytes:
+def _decompress_in_blocks(frame: bytes | memoryview, size: int) -> bytes:
     plain = bytearray()
     with _decompressor(size).stream_reader(frame) as reader:
         while block := reader.read(MAX_WHOLE_CHUNK_BYTES):
@@ -161,9 +165,9 @@ class ChunkReader:
         for chunk in range(first, last + 1):
             start = chunk * chunk_size
             parts.append(memoryview(self._chunk(chunk, last))[max(position - start, 0) : end - start])
-        return parts[0] if len(parts) == 1 else self._in_one(parts, end - position)
+        return parts[0] if len(parts) == 1 else self._join_parts(parts, end - position)
 
-    def _in_one(self, parts: list[memoryview], size: int) -> memoryview:
+    def _join_parts(self, parts: list[memoryview], size: int) -> memoryview:
         if len(self._buffer) < size:
             self._buffer = bytearray(size)
         buffer, at = memoryview(self._buffer), 0
@@ -187,16 +191,16 @@ class ChunkReader:
 
     def _chunk(self, chunk: int, last: int) -> bytes | memoryview:
         """Return a chunk. The chunks after it, up to ``last``, are fetched in the same request."""
-        self._look_ahead(chunk)
+        self._start_read_ahead(chunk)
         while chunk not in self._chunks and self._pending and self._pending[0][0].start <= chunk:
-            self._keep(self._pending.popleft()[1].result(), oldest=chunk)
-            self._look_ahead(chunk)
+            self._cache_chunks(self._pending.popleft()[1].result(), oldest=chunk)
+            self._start_read_ahead(chunk)
         if chunk not in self._chunks:
-            self._keep(self._fetch(chunk, self._run(chunk, last)), oldest=chunk)
+            self._cache_chunks(self._fetch(chunk, self._last_chunk_of_request(chunk, last)), oldest=chunk)
         self._chunks.move_to_end(chunk)
         return self._chunks[chunk]
 
-    def _run(self, chunk: int, last: int) -> int:
+    def _last_chunk_of_request(self, chunk: int, last: int) -> int:
         """Return the last chunk, at most ``last``, that is fetched in one request with ``chunk``."""
         start = self._index.object_range(chunk)[0]
         most = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
@@ -204,7 +208,7 @@ class ChunkReader:
             most -= 1
         return most
 
-    def _look_ahead(self, chunk: int) -> None:
+    def _start_read_ahead(self, chunk: int) -> None:
         """Start to decompress the chunks from ``chunk`` on that are neither in memory nor in progress."""
         if self._ahead_to < 0:
             return
@@ -213,7 +217,7 @@ class ChunkReader:
             following += 1
         while following <= self._ahead_to and len(self._pending) < READ_AHEAD_BLOCKS:
             few = max(READ_AHEAD_BYTES // self._index.original_chunk_size, 1)
-            last = self._run(following, min(self._ahead_to, following + few - 1))
+            last = self._last_chunk_of_request(following, min(self._ahead_to, following + few - 1))
             self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="kafkaframes chunks")
             self._pending.append((range(following, last + 1), self._pool.submit(self._fetch, following, last)))
             following = last + 1
@@ -248,7 +252,7 @@ class ChunkReader:
         text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
         return DamagedChunkError(text, position=self._index.object_range(chunk)[0], file=self._file, lost=lost_range)
 
-    def _keep(self, chunks: dict[int, bytes | memoryview], *, oldest: int) -> None:
+    def _cache_chunks(self, chunks: dict[int, bytes | memoryview], *, oldest: int) -> None:
         self._chunks |= chunks
         held_bytes = sum(map(len, self._chunks.values()))
         for old in list(self._chunks):
@@ -311,7 +315,7 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
         raise LogDirError(reason, file=file)
     fitting = [key_file for key_file in keys if key_file.key_id in (None, encryption.key_id)]
     for key_file in fitting:
-        key = unwrap(encryption.wrapped_key, load_private_key(read(key_file.path), file=key_file.path))
+        key = unwrap_key(encryption.wrapped_key, load_private_key(read(key_file.path), file=key_file.path))
         if key is not None and len(key) == AES_KEY_BYTES:
             return key
     tried_files = ", ".join(key_file.path for key_file in fitting) or "no key file has that id"
@@ -346,7 +350,7 @@ def load_private_key(pem: bytes, *, file: str) -> Any:
     return numbers
 
 
-def unwrap(wrapped_key: bytes, numbers: Any) -> bytes | None:
+def unwrap_key(wrapped_key: bytes, numbers: Any) -> bytes | None:
     """Decrypt an RSA-OAEP ciphertext; return None if it was encrypted for another key or is damaged."""
     modulus: int = numbers.public_numbers.n
     size = (modulus.bit_length() + 7) // 8

@@ -47,7 +47,7 @@ class Chain:
     overlaps: list[tuple[SegmentMetadata, SegmentMetadata]] = field(default_factory=list)
 
 
-def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
+def is_in_lineage(segment: SegmentMetadata, epochs: Epochs) -> bool:
     """Return whether a segment belongs to the history that the log's leader epochs describe.
 
     >>> from kafkaframes.storage.files.names import TopicPartition
@@ -71,7 +71,7 @@ def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
     return True
 
 
-def newest(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
+def sort_newest_first(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
     """Sort segments from newest to oldest. Without a local copy the newest segment's leader epochs are the log's."""
 
     def age(segment: SegmentMetadata) -> tuple[int, int, int, str]:
@@ -91,12 +91,12 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
     chain = Chain()
     fitting = []
     for segment in segments:
-        if not epochs or belongs(segment, epochs):
+        if not epochs or is_in_lineage(segment, epochs):
             fitting.append(segment)
         else:
             chain.left_out[segment.segment_id] = "its leader epochs are not those of the log: its records were lost"
     following = 0
-    for segment in _once(fitting, chain):
+    for segment in _drop_contained(fitting, chain):
         if chain.segments:
             before = chain.segments[-1]
             if segment.start_offset > following:
@@ -108,7 +108,7 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
     return chain
 
 
-def _once(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMetadata]:
+def _drop_contained(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMetadata]:
     """Remove segments whose offsets are contained in another one; of equal ones keep the latest upload."""
     chain_segments: list[SegmentMetadata] = []
     sorted_segments = sorted(

@@ -164,14 +164,14 @@ def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
     Raises:
         DecodeError: the number of bytes does not match the count, or a size is not positive.
     """
-    count = _int32(raw, 0)
+    count = _read_int32(raw, 0)
     if count < 0:
         raise DecodeError(f"the list announces {count} sizes", position=0)
     if count == 0:
         return _check_sizes(np.zeros(0, np.int64), raw, _INT32_BYTES)
     if count == 1:
-        return _check_sizes(np.array([_int32(raw, _INT32_BYTES)], np.int64), raw, 2 * _INT32_BYTES)
-    base, width = _int32(raw, _INT32_BYTES), raw[2 * _INT32_BYTES] if len(raw) > 2 * _INT32_BYTES else 0
+        return _check_sizes(np.array([_read_int32(raw, _INT32_BYTES)], np.int64), raw, 2 * _INT32_BYTES)
+    base, width = _read_int32(raw, _INT32_BYTES), raw[2 * _INT32_BYTES] if len(raw) > 2 * _INT32_BYTES else 0
     if not 1 <= width <= _INT32_BYTES:
         raise DecodeError(f"sizes are written in {width} bytes each; 1 to 4 are possible", position=2 * _INT32_BYTES)
     start = 2 * _INT32_BYTES + 1
@@ -182,11 +182,11 @@ def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
     values[:, _INT32_BYTES - width :] = np.frombuffer(raw, np.uint8, (count - 1) * width, start).reshape(-1, width)
     sizes = np.empty(count, np.int64)
     sizes[:-1] = values.view(">u4").ravel().astype(np.int64) + base
-    sizes[-1] = _int32(raw, end)
+    sizes[-1] = _read_int32(raw, end)
     return _check_sizes(sizes, raw, end + _INT32_BYTES)
 
 
-def _int32(raw: bytes, position: int) -> int:
+def _read_int32(raw: bytes, position: int) -> int:
     if position + _INT32_BYTES > len(raw):
         raise DecodeError("the list of sizes stops too early", position=position)
     return int.from_bytes(raw[position : position + _INT32_BYTES], "big", signed=True)

@@ -19,7 +19,7 @@ from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileS
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem, plain_size
-from kafkaframes.storage.tiered.lineage import Chain, RemoteLogMetadata, chain_of, newest, replay
+from kafkaframes.storage.tiered.lineage import Chain, RemoteLogMetadata, chain_of, replay, sort_newest_first
 from kafkaframes.storage.tiered.manifest import Manifest
 from kafkaframes.storage.tiered.names import (
     ObjectName,
@@ -89,7 +89,7 @@ class PartitionDraft:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -> LogDirectory:
+def build_view(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -> LogDirectory:
     """Return a store as a log directory.
 
     Raises:
@@ -97,7 +97,7 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
     """
     listings: dict[str, tuple[FileInfo, ...]] = {}
     filesystem = TieredFileSystem(store.filesystem, list_view, tuple(key_files), listings)
-    tiered_logs = [decide(filesystem, folder, knowledge) for folder in store.folders]
+    tiered_logs = [choose_uploads(filesystem, folder, knowledge) for folder in store.folders]
     partitions = [
         _partition(filesystem, tiered_log, store.path, knowledge, listings)
         for tiered_log in tiered_logs
@@ -140,11 +140,11 @@ def list_view(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
     store = find_store(filesystem.inner, view.main, entries)
     if store is None:
         raise LogDirError("holds no objects of a tiered segment", file=view.main)
-    tiered_log = show(store, Knowledge(), key_files=filesystem.key_files)
+    tiered_log = build_view(store, Knowledge(), key_files=filesystem.key_files)
     return tiered_log.filesystem.list_directory(str(view))
 
 
-def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> PartitionDraft:
+def choose_uploads(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> PartitionDraft:
     """Decide which uploads of one partition belong to its log, and note the reason for the others.
 
     Raises:
@@ -251,7 +251,7 @@ def _epochs(
     """Return the leader epochs of the local copy or upload whose last epoch is the latest."""
     local = max((segment.leader_epochs or () for segment in copies), key=last_epoch, default=())
     later: list[EpochStart] = []
-    for segment in newest(upload.manifest.metadata for upload in candidates.values()):
+    for segment in sort_newest_first(upload.manifest.metadata for upload in candidates.values()):
         if last_epoch(local) >= last_epoch(segment.leader_epochs):
             return local
         upload = candidates[segment.segment_id]

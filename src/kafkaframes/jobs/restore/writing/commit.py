@@ -148,7 +148,7 @@ class Commit:
     # --------------------------------------------------------------------------------------------- a new directory
 
     def _anew(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
-        with atomic.writing(top):
+        with atomic.name_path_in_errors(top):
             if top.exists():
                 top.rmdir()  # the directory is empty
         with atomic.write_directory(top) as directory:
@@ -158,7 +158,7 @@ class Commit:
         """Write a new directory next to the old one, exchange their names, and remove the old one."""
         _check_directory(top)
         new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
-        with atomic.writing(new), broker_lock(top):
+        with atomic.name_path_in_errors(new), broker_lock(top):
             if new.exists():  # output of a killed commit
                 shutil.rmtree(new)
             with atomic.write_directory(new) as directory:
@@ -203,7 +203,7 @@ class Commit:
             topic = partition.topic
             known_ids.setdefault(topic, self.settings.topic_ids.get(topic) or self.new_id())
             home = directory / str(partition)
-            with atomic.writing(home):
+            with atomic.name_path_in_errors(home):
                 home.mkdir()
             task = PartitionTask(
                 partition,
@@ -327,13 +327,13 @@ def _move_checkpoints(
 def _prepare_directory(committed_path: Path) -> Iterator[Path]:
     """Yield an empty directory, which is renamed to ``committed_path`` when it is complete."""
     unfinished_path = committed_path.with_name(committed_path.name + atomic.UNFINISHED)
-    with atomic.writing(unfinished_path):
+    with atomic.name_path_in_errors(unfinished_path):
         if unfinished_path.exists():  # output of a killed commit
             shutil.rmtree(unfinished_path)
         unfinished_path.mkdir()
     try:
         yield unfinished_path
-        with atomic.writing(committed_path):
+        with atomic.name_path_in_errors(committed_path):
             atomic.sync_directories(unfinished_path)
             unfinished_path.rename(committed_path)
             flush_path(committed_path.parent)
@@ -353,7 +353,7 @@ def finish_append(top: Path) -> None:
     committed_path = top / COMMITTED
     if not committed_path.exists():
         return
-    with atomic.writing(top):
+    with atomic.name_path_in_errors(top):
         (top / names.CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
         for source in sorted(committed_path.iterdir()):
             if source.is_dir():
@@ -376,7 +376,7 @@ def finish_exchange(top: Path) -> None:
         LogDirError: a directory cannot be renamed.
     """
     new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
-    with atomic.writing(top):
+    with atomic.name_path_in_errors(top):
         if not top.exists() and old.exists():
             (new if new.exists() else old).rename(top)
             flush_path(top.parent)

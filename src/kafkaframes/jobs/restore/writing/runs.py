@@ -117,7 +117,7 @@ class RunWriter:
             mine = self._assign_offsets(routed_rows, run, offsets)
             data = self._build_batches(records.take(routed_rows.rows, offsets=mine), routed_rows)
             path = Path(run.path)
-            with atomic.writing(path), path.open("ab") as out:
+            with atomic.name_path_in_errors(path), path.open("ab") as out:
                 out.write(data)
             run.size_bytes += len(data)
             run.records += len(mine)
