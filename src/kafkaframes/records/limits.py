@@ -67,7 +67,7 @@ def open_content(name: str, size_bytes: int, work: Callable[[], OpenedT]) -> Ope
     """Return the result of ``work``, which decompresses ``size_bytes`` bytes, or the caller's stored result.
 
     Raises:
-        ApartError: the stream is long, and the context's budget leaves it to the caller.
+        ContentNotReadyError: the stream is long, and the context's budget leaves it to the caller.
     """
     budget = CONTENT_BUDGET.get()
     if budget is None or not budget.opens_apart or size_bytes < _MIN_LONG_STREAM_BYTES:
@@ -94,7 +94,7 @@ def limit_budget(size_bytes: int | None) -> Iterator[None]:
     A limit of resources belongs to who runs a job, not to each of the functions between, as the precision of
     ``decimal.localcontext`` does. It holds for this thread; who hands work to processes gives it to them.
 
-    >>> with budget(1 << 20):
+    >>> with limit_budget(1 << 20):
     ...     current_budget()
     1048576
 

@@ -340,7 +340,7 @@ def split_chunk(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk
 def split_into_runs(sizes: Ints, max_size: int, *, max_count: int = 1 << 62) -> Iterator[tuple[int, int]]:
     """Yield (first, end) of runs of sizes: each run sums to at most ``max_size`` and has 1 to ``max_count`` of them.
 
-    >>> list(runs_of(np.array([3, 4, 9, 1, 1]), 8)), list(runs_of(np.array([1, 1, 1]), 8, max_count=2))
+    >>> list(split_into_runs(np.array([3, 4, 9, 1, 1]), 8)), list(split_into_runs(np.array([1, 1, 1]), 8, max_count=2))
     ([(0, 2), (2, 3), (3, 5)], [(0, 2), (2, 3)])
     """
     after, first, before = np.cumsum(sizes), 0, 0

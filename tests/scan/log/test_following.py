@@ -368,7 +368,7 @@ def appended(path):
 
 
 def values_of(rows):
-    return [value for batch in rows.new() for value in batch.column("value").to_pylist()]
+    return [value for batch in rows.read_new() for value in batch.column("value").to_pylist()]
 
 
 def write_values(path, base, *values, suffix=""):

@@ -415,7 +415,7 @@ def append(
         content: remaining limit of the request's decompressed bytes; None: only the general limits apply.
 
     Raises:
-        ApartError: a batch must be decompressed in a thread first (``opening``); nothing has changed.
+        ContentNotReadyError: a batch must be decompressed in a thread first (``opening``); nothing has changed.
     """
     token = CONTENT_BUDGET.set(content)
     try:

@@ -8,9 +8,9 @@ The general path is imported at first use, so a broker answers its first request
 builder and Arrow. Most appends never need them.
 
 The kernels take their C functions, memory and settings as numbers in one array, the context. Creating one costs more
-than an append, so contexts are reused: ``borrow_context`` returns an idle or new context to one caller, ``return_context``
-returns it to the idle list. A context keeps the last settings, because consecutive appends often share all of them but
-the time.
+than an append, so contexts are reused: ``borrow_context`` returns an idle or new context to one caller, and
+``return_context`` returns it to the idle list. A context keeps the last settings, because consecutive appends often
+share all of them but the time.
 """
 
 from __future__ import annotations

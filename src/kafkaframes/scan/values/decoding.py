@@ -157,7 +157,7 @@ def _avro_text(text: str) -> Any:
 def avro_schema(registered_schema: RegisteredSchema) -> Any:
     """Return a registered Avro schema with the schemas that it references inlined.
 
-    >>> avro_schema(Registered("AVRO", '{"type": "record", "name": "A", "fields": []}'))["name"]
+    >>> avro_schema(RegisteredSchema("AVRO", '{"type": "record", "name": "A", "fields": []}'))["name"]
     'A'
     """
     schema = _avro_text(registered_schema.text)

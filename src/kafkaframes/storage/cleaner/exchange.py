@@ -166,7 +166,7 @@ def _empty_table(table: Ints, entries: int) -> Ints:
 
 
 class VerdictReader:
-    """Reader of verdicts: which records of a segment's windows are the last of their key (``latest.Latest``).
+    """Reader of verdicts: which records of a segment's windows are the last of their key (``latest.LatestRecords``).
 
     Windows must be passed in order.
     """

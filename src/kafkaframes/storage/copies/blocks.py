@@ -263,7 +263,7 @@ def mask_ascending_spans(lows: Ints, highs: Ints) -> Flags:
     A number that is far too high contradicts all spans after it, and one that is far too low all spans before it. The
     smaller set is left out.
 
-    >>> ascending(np.array([0, 10, 9000, 30, 40]), np.array([9, 19, 9009, 39, 49])).tolist()
+    >>> mask_ascending_spans(np.array([0, 10, 9000, 30, 40]), np.array([9, 19, 9009, 39, 49])).tolist()
     [True, True, False, True, True]
     """
     backward = highs < lows

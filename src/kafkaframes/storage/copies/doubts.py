@@ -1,7 +1,8 @@
 """Find blocks with a wrong offset or leader epoch by comparison with other copies.
 
 The CRC does not cover a batch's base offset and leader epoch, so a batch with a flipped bit there seems valid. If other
-batches follow, the block is out of order (``blocks.in_order``). At the end of a log only another copy reveals it:
+batches follow, the block is out of order (``blocks.select_ordered_blocks``). At the end of a log
+only another copy reveals it:
 
 * Another copy has the same batch (checksum, size) at other offsets, and there its neighbors are adjacent to it, unlike
   in this copy.

@@ -30,8 +30,8 @@ class Window(NamedTuple):
     """Consecutive batches of a segment.
 
     Attributes:
-        batches: batches with their positions in the file. ``end.goes_on`` is true in all windows except the last, which
-            may have no batches.
+        batches: batches with their positions in the file. ``end.can_continue`` is true in all windows except the last,
+            which may have no batches.
         data: bytes from ``start`` on. If the scan includes the bytes of batches, they contain each batch whole.
         start: position of ``data[0]`` in the file, in bytes.
     """

@@ -1,8 +1,8 @@
 """Execute a recovery plan: compute a partition's files as if a broker had loaded it and shut down cleanly.
 
 ``plan_recovery`` creates the plan. ``compute_files`` adds the files that depend on the batches: indexes, producer
-snapshots and leader epochs. ``recover_to`` writes the result into a new directory. The source is only read, so a crash leaves it
-unchanged. The new directory is either complete or does not exist.
+snapshots and leader epochs. ``recover_to`` writes the result into a new directory. The source is only read, so a crash
+leaves it unchanged. The new directory is either complete or does not exist.
 """
 
 from __future__ import annotations

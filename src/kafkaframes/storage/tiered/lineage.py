@@ -51,11 +51,13 @@ def is_in_lineage(segment: SegmentMetadata, epochs: Epochs) -> bool:
     """Return whether a segment belongs to the history that the log's leader epochs describe.
 
     >>> from kafkaframes.storage.files.names import TopicPartition
-    >>> def made(start, end, *epochs):
+    >>> def segment(start, end, *epochs):
     ...     return SegmentMetadata(TopicPartition("t", 0), "", "", start, end, 0, 0, 0, epochs)
     >>> log = (EpochStart(0, 1117), EpochStart(2, 2000))
-    >>> belongs(made(900, 1999, EpochStart(0, 900)), log), belongs(made(1500, 2000, EpochStart(0, 1500)), log)
-    (True, False)
+    >>> is_in_lineage(segment(900, 1999, EpochStart(0, 900)), log)
+    True
+    >>> is_in_lineage(segment(1500, 2000, EpochStart(0, 1500)), log)
+    False
     """
     starts = [(one.leader_epoch, max(one.start_offset, 0) if index else 0) for index, one in enumerate(epochs)]
     ranges = {
