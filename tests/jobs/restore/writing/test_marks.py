@@ -66,7 +66,7 @@ def test_a_commit_that_was_killed_counts_from_the_rename_on(tmp_path, monkeypatc
     def kill(place, path):
         if place == "prepared":
             raise KilledError
-        real = commits.names.CLEAN_SHUTDOWN
+        real = commits.names.CLEAN_SHUTDOWN_FILE
         if place == "half moved":
             (path / real).unlink()
             committed = path / commits.COMMITTED
