@@ -212,7 +212,9 @@ class RowPartitioner(NamedTuple):
             self._choose(topic, rows, partitions, count)
         self._share_out(topic, partitions, rows.nbytes // self.batch_bytes)
         rows_with_time = add_timestamps(rows, int(time.time() * 1000))
-        return [(TopicPartition(topic, number), part) for number, part in split_by_partition(rows_with_time, partitions)]
+        return [
+            (TopicPartition(topic, number), part) for number, part in split_by_partition(rows_with_time, partitions)
+        ]
 
     def _choose(self, topic: str, rows: pa.RecordBatch, partitions: Int64s, count: int) -> None:
         """Call the partitioner for each row that does not specify a partition."""
