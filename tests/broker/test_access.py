@@ -127,7 +127,7 @@ class TestPatterns:
         both = pair(rule("READ", "GROUP", "g"), rule("DESCRIBE", "TOPIC", "a-open"))
         for name in ("a-open", "a-secret"):
             both.admin.state.create_topic(name, 1)
-        both.admin.state.groups.consumer.patterns.run_apart = lambda work, finish: (work(), finish())
+        both.admin.state.groups.consumer.patterns.run_in_thread = lambda work, finish: (work(), finish())
         return both
 
     def test_what_may_not_be_described_is_not_assigned(self, both):

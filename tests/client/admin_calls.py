@@ -142,7 +142,7 @@ class Scene:
             body.active_tasks, body.standby_tasks, body.warmup_tasks = [], [], []
 
         async def send() -> None:
-            response = await twin._cluster.ask_coordinator(STREAMS_GROUP, body)
+            response = await twin._cluster.send_to_coordinator(STREAMS_GROUP, body)
             if response.error_code != ErrorCode.FENCED_MEMBER_EPOCH:  # the member exists
                 twin._cluster.check_coordinator(response.error_code, "member", STREAMS_GROUP)
 

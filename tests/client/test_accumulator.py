@@ -73,7 +73,7 @@ class Gathers(RuleBasedStateMachine):
         partitions = {n: PartitionMetadata(n, 1, 0, (1,), (1,), ErrorCode.NONE) for n in range(count)}
         self.cluster.topics[topic] = TopicMetadata(topic, NIL_UUID, False, partitions, ErrorCode.NONE)
         self.cluster.updated_at = self.now
-        self.accumulator.learn(topic)
+        self.accumulator.update_topic(topic)
 
     @rule(topic=TOPICS)
     def forget(self, topic):

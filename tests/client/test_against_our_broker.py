@@ -25,7 +25,7 @@ from kafkaframes.client import (
 )
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.client.shared_transaction import Numbered
+from kafkaframes.client.shared_transaction import SequencedBatches
 from kafkaframes.errors import BrokerError, NetworkError, OptionError, UnsupportedFormatError
 from kafkaframes.protocol.spec import catalog, releases
 from kafkaframes.records.build import build_apart
@@ -255,7 +255,7 @@ def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits
 
 
 def number_record(topic, partition, sequence, value):
-    return Numbered(TopicPartition(topic, partition), sequence, list(build_apart({"value": [value]})))
+    return SequencedBatches(TopicPartition(topic, partition), sequence, list(build_apart({"value": [value]})))
 
 
 def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():

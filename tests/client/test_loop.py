@@ -99,7 +99,7 @@ def test_a_call_that_exits_tells_its_caller_and_no_other_call_ends():
     waiting = thread.begin(wait_for(event))
     with pytest.raises(SystemExit, match="enough"):
         thread.call(leave())
-    thread.soon(event.set)
+    thread.call_soon(event.set)
     assert waiting.result(60) == 42
     thread.close()
 

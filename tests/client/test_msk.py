@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from kafkaframes.client.security.tokens import _SIGNER, IamToken, iam_token
+from kafkaframes.client.security.tokens import _SIGNER_NAME, IamToken, iam_token
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import MissingExtraError, OptionError
 
@@ -27,12 +27,12 @@ def signed(monkeypatch):
     def sign(name, expires_ms):
         return lambda *arguments: (calls.append((name, *arguments)) or f"token {len(calls)}", expires_ms)
 
-    signer = types.ModuleType(_SIGNER)
+    signer = types.ModuleType(_SIGNER_NAME)
     signer.generate_auth_token = sign("chain", 2**62)
     signer.generate_auth_token_from_profile = sign("profile", 0)
     signer.generate_auth_token_from_role_arn = sign("role", 2**62)
-    monkeypatch.setitem(sys.modules, _SIGNER.partition(".")[0], types.ModuleType("package"))
-    monkeypatch.setitem(sys.modules, _SIGNER, signer)
+    monkeypatch.setitem(sys.modules, _SIGNER_NAME.partition(".")[0], types.ModuleType("package"))
+    monkeypatch.setitem(sys.modules, _SIGNER_NAME, signer)
     return calls
 
 
@@ -64,6 +64,6 @@ def test_a_region_that_no_name_holds_is_the_environments_or_an_error():
 
 
 def test_without_the_signer_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, _SIGNER.partition(".")[0], None)
+    monkeypatch.setitem(sys.modules, _SIGNER_NAME.partition(".")[0], None)
     with pytest.raises(MissingExtraError, match=r"kafkaframes\[msk\]"):
         IamToken("eu-west-1")()

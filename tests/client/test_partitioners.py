@@ -254,7 +254,7 @@ def gather(leaders: list[int], **settings) -> Accumulator:
     )
     accumulator.results = ThreadResults
     accumulator._random.seed(3)
-    accumulator.learn("t")
+    accumulator.update_topic("t")
     return accumulator
 
 
@@ -295,7 +295,7 @@ def test_records_larger_than_a_batch_do_not_move_the_sticky_partition_before_the
 def test_rows_of_a_producer_that_is_closed_in_the_meantime_end_in_a_network_error():
     accumulator = gather([1, 1])
     accumulator.close()
-    accumulator.learn("t")
+    accumulator.update_topic("t")
     with pytest.raises(NetworkError, match="closed before this was sent"):
         accumulator.sticky_partitions("t", 2)
 

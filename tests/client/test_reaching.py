@@ -10,7 +10,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import AsyncConsumer, TopicPartition, reaching
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.reaching import reach
+from kafkaframes.client.reaching import wait_until_reachable
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, NetworkError
 
@@ -18,7 +18,7 @@ from kafkaframes.errors import BrokerError, NetworkError
 @pytest.fixture(autouse=True)
 def _slow_is_not_silent(monkeypatch):
     """Whoever takes a second to answer on a slow machine is not told of as one who hangs."""
-    monkeypatch.setattr(reaching, "_HANGING_S", 3600.0)
+    monkeypatch.setattr(reaching, "_REPORT_DELAY_S", 3600.0)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def free_port():
 def reach_lines(broker: Broker, **rest) -> list[str]:
     lines: list[str] = []
     settings = ClientSettings(bootstrap_servers=broker.bootstrap_servers)
-    asyncio.run(reach(settings, waiting=lines.append, **rest))
+    asyncio.run(wait_until_reachable(settings, waiting=lines.append, **rest))
     return lines
 
 
@@ -50,7 +50,7 @@ def first_line(broker: Broker) -> str:
 
     settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
     with pytest.raises(HeardEnoughError):
-        asyncio.run(reach(settings, waiting=hear, timeout_s=60))
+        asyncio.run(wait_until_reachable(settings, waiting=hear, timeout_s=60))
     return lines[0]
 
 
@@ -70,7 +70,7 @@ def test_an_advertised_address_that_never_answers_is_named_when_the_time_is_up()
             options = ListenerOptions(advertised=("127.0.0.1", port))
             with Broker(listeners=[options]) as broker:
                 settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
-                waits = reaching._Waiting(lambda _: None, "", 60)
+                waits = reaching._WaitReport(lambda _: None, "", 60)
                 step = asyncio.ensure_future(_step(settings, waits))
                 writer = await came.get()
                 step.cancel()
@@ -103,7 +103,7 @@ def test_another_name_of_the_same_address_is_no_failure():
     with Broker(listeners=[ListenerOptions(advertised=("localhost", 0))]) as broker:
         settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
         lines: list[str] = []
-        asyncio.run(reach(settings, waiting=lines.append, timeout_s=60))
+        asyncio.run(wait_until_reachable(settings, waiting=lines.append, timeout_s=60))
         assert lines == []
 
 

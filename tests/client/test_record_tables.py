@@ -27,7 +27,7 @@ def cluster(count: int) -> Cluster:
 def row_partitioner(count: int, batch_bytes: int) -> RowPartitioner:
     metadata = cluster(count)
     accumulator = Accumulator(ProducerSettings(bootstrap_servers="a:1"), metadata, wake=lambda: None)
-    accumulator.learn("t")
+    accumulator.update_topic("t")
     return RowPartitioner(DEFAULT_PARTITIONER, metadata, accumulator.sticky_partitions, batch_bytes)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition, fetched
-from kafkaframes.client.fetched import ConsumerRecord, FetchedBatches, Records
+from kafkaframes.client.fetched import ConsumerRecord, FetchedBatches, RecordIterator
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.build import build_records
 
@@ -21,11 +21,11 @@ BYTES = st.none() | st.binary(max_size=5)
 ROWS = st.lists(st.tuples(BYTES, BYTES, st.lists(st.tuples(st.text(max_size=2), BYTES), max_size=2)), min_size=1)
 
 
-def records_of(rows) -> Records:
+def records_of(rows) -> RecordIterator:
     columns = {"key": [row[0] for row in rows], "value": [row[1] for row in rows], "headers": [row[2] for row in rows]}
     columns["timestamp"] = list(range(1_000, 1_000 + len(rows)))
     (batch,) = FetchedBatches(TARGET, 0, build_records(columns, batch_bytes=1 << 20)).read()
-    return Records(batch, TARGET)
+    return RecordIterator(batch, TARGET)
 
 
 @given(ROWS)
@@ -45,7 +45,7 @@ def test_sliced_columns_are_read_from_their_own_rows():
     batch = next(
         FetchedBatches(TARGET, 0, build_records({"value": [b"a", None, b"ccc"], "key": ["x", "y", "z"]})).read()
     )
-    (second, third) = Records(batch.slice(1), TARGET)
+    (second, third) = RecordIterator(batch.slice(1), TARGET)
     assert (second.key, second.value, third.key, third.value) == (b"y", None, b"z", b"ccc")
 
 

@@ -64,7 +64,7 @@ def read(consumer, problems=None, *, first=0, end=10, silence_ms=60_000):
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(stretch, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(stretch, "_RETRY_DELAY_S", 0)
 
 
 def test_answers_are_taken_until_the_end_is_reached():

@@ -89,9 +89,9 @@ MUTANTS = {
         "            queue.acknowledged_sequence = next_sequence(batch.assigned_stamp.base_sequence, batch.count)\n",
         "",
     ),
-    "errors after the write are final": ("batch.in_doubt = batch.in_doubt or code in _MAY_BE_WRITTEN", "pass"),
+    "errors after the write are final": ("batch.in_doubt = batch.in_doubt or code in _UNCERTAIN_WRITE_ERRORS", "pass"),
     "out of order is as other errors": (
-        "if batch.assigned_stamp is not None and code in _SEQUENCE_DOES_NOT_FOLLOW:",
+        "if batch.assigned_stamp is not None and code in _SEQUENCE_GAP_ERRORS:",
         "if False:",
     ),
     "a lost batch is not in doubt": ("        batch.in_doubt = True\n        self._retry", "        self._retry"),

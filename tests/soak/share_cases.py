@@ -362,7 +362,7 @@ def check_that_a_session_without_partitions_is_closed() -> None:
     """It is closed when no record of it waits for the caller. If that fails, the end of the subscription repeats it."""
     machine = reader_of(share_acknowledgement_mode="explicit")
     deliver(machine, {ONE: row_of([0])}, 1.0)
-    machine.member.hurry(1.0)
+    machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.begin_poll(2.0)
@@ -421,7 +421,7 @@ def check_that_a_partition_of_a_fetch_in_flight_keeps_its_name() -> None:
     machine = reader_of()
     machine.begin_poll(1.0)
     (request,) = of_kind(machine, ShareFetch, 1.0)
-    machine.member.hurry(1.0)
+    machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
     machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
     assert [entry.partition for entry in machine.take_records()] == [TopicPartition("t", 0)]

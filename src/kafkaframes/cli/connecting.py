@@ -118,14 +118,14 @@ def reach_broker(
     import asyncio
 
     from kafkaframes.client.properties import merge_settings
-    from kafkaframes.client.reaching import reach
+    from kafkaframes.client.reaching import wait_until_reachable
     from kafkaframes.client.settings import ClientSettings
 
     typed_flags = [settings for name, settings in (flags or {}).items() if is_typed(name)]
     defaults = [settings for name, settings in (flags or {}).items() if not is_typed(name)]
     settings = merge_settings(*defaults, settings_of(servers, properties), *typed_flags)
     client_settings = (kind or ClientSettings).of(settings)
-    asyncio.run(reach(client_settings, waiting=note, timeout_s=timeout, new_topic=new_topic))
+    asyncio.run(wait_until_reachable(client_settings, waiting=note, timeout_s=timeout, new_topic=new_topic))
     return settings
 
 

@@ -180,7 +180,7 @@ class Accumulator:
         size = self._batch_size if limit is None else min(self._batch_size, limit - BATCH_V2.size)
         open_batch = topic_state.open_batches[number] = OpenBatch(target, now, self.results, size)
         if not self._has_timer:
-            self._ask_to_wake()
+            self._request_wake()
         return open_batch
 
     def _move_sticky(self, topic_state: _TopicState) -> None:
@@ -208,15 +208,15 @@ class Accumulator:
 
     def _close(self, topic_state: _TopicState, number: int) -> None:
         self._full.append(topic_state.open_batches.pop(number))
-        self._ask_to_wake()
+        self._request_wake()
 
-    def _ask_to_wake(self) -> None:
+    def _request_wake(self) -> None:
         if not self._is_woken:
             self._is_woken = self._needs_wake = True
 
     # --------------------------------------------------------------------------------- called by the sender's loop
 
-    def learn(self, topic: str) -> None:
+    def update_topic(self, topic: str) -> None:
         """Use the cluster's current metadata of a topic."""
         with self._lock:
             if self._is_closed:

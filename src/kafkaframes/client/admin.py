@@ -46,7 +46,7 @@ from kafkaframes.client.metadata import (
 from kafkaframes.client.metrics import MetricName
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.response_rows import ItemError, partition_rows, require_one_row, require_success
-from kafkaframes.client.settings import ClientSettings, choices, merge_options
+from kafkaframes.client.settings import ClientSettings, check_choice, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.errors import (
     COORDINATOR_MOVED,
@@ -70,7 +70,7 @@ _OF_OTHER_PROTOCOL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.
 _COMMIT_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
 _FETCH_CODES: Final = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
 TopicItem = TypeVar("TopicItem", bound=str | UUID)
-_BY_STATE: Final = 6  # DeleteTopics' first version that takes topic states in place of names
+_TOPIC_STATE_VERSION: Final = 6  # DeleteTopics' first version that takes topic states in place of names
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ class AsyncAdmin(
         topic_list = list(topics)
         cls = self.settings.message("DeleteTopicsRequest")
         connection = await self._retry(self._cluster.any_connection)
-        takes_ids = connection.version_of(cls()) >= _BY_STATE
+        takes_ids = connection.version_of(cls()) >= _TOPIC_STATE_VERSION
         if not takes_ids and any(isinstance(entry, UUID) for entry in topic_list):
             raise OptionError("topics can be deleted by id on brokers of Kafka 2.8 or later (KIP-516); give names")
 
@@ -440,7 +440,7 @@ class AsyncAdmin(
             OptionError: the kind is unknown, or a broker's name is not a node id.
             BrokerError: the resource does not exist, or the principal may not describe its configuration.
         """
-        choices("kind", kind, tuple(RESOURCES))
+        check_choice("kind", kind, tuple(RESOURCES))
         cls = self.settings.message("DescribeConfigsRequest")
         resource = cls.DescribeConfigsResource(
             resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None if keys is None else list(keys)
@@ -487,7 +487,7 @@ class AsyncAdmin(
             OptionError: a setting is named twice; brokers before 2.3 cannot append or subtract.
             BrokerError: a broker rejected the changes; none took effect.
         """
-        choices("kind", kind, tuple(RESOURCES))
+        check_choice("kind", kind, tuple(RESOURCES))
         changes = changes or {}
         lists = {"append": append or {}, "subtract": subtract or {}}
         names = [*changes, *lists["append"], *lists["subtract"]]

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kafkaframes.client.loop import Home, background, create_objects_in_thread
+from kafkaframes.client.loop import ClientContext, background, create_objects_in_thread
 from kafkaframes.client.metadata import Cluster, Node, TopicPartition
 from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
@@ -31,12 +31,12 @@ from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
-_WITH_CREATION_CHOSEN: Final = 4  # first version of Metadata with allow_auto_topic_creation
+_TOPIC_CREATION_VERSION: Final = 4  # first version of Metadata with allow_auto_topic_creation
 _BOOTSTRAP: Final = -1
 _MAX_INLINE_PARTITIONS: Final = 2_000  # largest Metadata response that is read in the event loop, in about 10 ms
-_KEYS_IN_A_LIST: Final = 4  # first version of FindCoordinator with several keys
-UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000  # not all brokers know a new topic at once
-_REFUSED_AUTHENTICATION: Final = frozenset(
+_KEY_LIST_VERSION: Final = 4  # first version of FindCoordinator with several keys
+UNKNOWN_TOPIC_TIMEOUT_MS: Final = 2_000  # not all brokers know a new topic at once
+_AUTHENTICATION_ERRORS: Final = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
         ErrorCode.UNSUPPORTED_SASL_MECHANISM,
@@ -44,9 +44,9 @@ _REFUSED_AUTHENTICATION: Final = frozenset(
     }
 )
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_FIRST_WARNING_S: Final = 1.0  # time until the first log line about an unreachable broker
-_TIMER_S: Final = 0.01  # a timer of the event loop may fire early by this time
-_PAUSES_S: Final = (10.0, 30.0, 60.0)  # time between the later log lines; the last one repeats
+_FIRST_WARNING_DELAY_S: Final = 1.0  # time until the first log line about an unreachable broker
+_TIMER_TOLERANCE_S: Final = 0.01  # a timer of the event loop may fire early by this time
+_WARNING_INTERVALS_S: Final = (10.0, 30.0, 60.0)  # time between the later log lines; the last one repeats
 Result = TypeVar("Result")
 _RANDOM: Final = random.Random()  # does not change the state of the program's global random generator
 
@@ -72,7 +72,7 @@ class ClusterClient:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self.home = Home(settings.client)
+        self.context = ClientContext(settings.client)
         self.cluster = Cluster()
         self._connections: dict[tuple[int, Channel], Connection] = {}
         self._brokers: dict[int, Node] = {}  # brokers of the connections, by node id
@@ -132,7 +132,7 @@ class ClusterClient:
             NetworkError: the broker cannot be reached. After failures, attempts are limited by the reconnect backoff.
             BrokerError: the broker rejects the client.
         """
-        self.home.check()
+        self.context.check()
         if self._is_closed:
             raise NetworkError("this client was closed")
         if (connection := self.open_connection(broker, channel)) is not None:
@@ -146,7 +146,7 @@ class ClusterClient:
             await asyncio.sleep(wait)
         address = format_address(broker.host, broker.port)
         if self.unreachable.start_attempt(address):
-            asyncio.get_running_loop().call_later(_FIRST_WARNING_S, self.unreachable.warn, address)
+            asyncio.get_running_loop().call_later(_FIRST_WARNING_DELAY_S, self.unreachable.warn, address)
         try:
             metrics = self._node_metrics.get(broker.node_id)
             if metrics is None:
@@ -182,7 +182,7 @@ class ClusterClient:
         """Count the authentication of a connection. Connections without TLS and SASL have none."""
         if error is None and (self.settings.uses_tls or self.settings.uses_sasl):
             self.metrics.client["successful-authentication"].record(1)
-        if isinstance(error, BrokerError) and error.code in _REFUSED_AUTHENTICATION:
+        if isinstance(error, BrokerError) and error.code in _AUTHENTICATION_ERRORS:
             self.metrics.client["failed-authentication"].record(1)
 
     async def any_connection(self) -> Connection:
@@ -192,7 +192,7 @@ class ClusterClient:
             NetworkError: no broker can be reached. The error names every address.
             BrokerError: the last broker rejects the client.
         """
-        self.home.check()
+        self.context.check()
         for (_, channel), connection in self._connections.items():
             if channel is Channel.REQUESTS and connection.is_usable:
                 return connection
@@ -319,7 +319,7 @@ class ClusterClient:
         cls = self.settings.message("MetadataRequest")
         body = cls()
         version = connection.version_of(body)
-        if version >= _WITH_CREATION_CHOSEN:  # in earlier versions, only the broker's setting decides
+        if version >= _TOPIC_CREATION_VERSION:  # in earlier versions, only the broker's setting decides
             body.allow_auto_topic_creation = create
         if topic_names is not None:
             body.topics = [cls.MetadataRequestTopic(name=name) for name in sorted(topic_names)]
@@ -358,7 +358,7 @@ class ClusterClient:
         limit_ms = self.settings.default_api_timeout_ms
         if self.cluster.updated_at is None:  # the full timeout is for unreachable brokers, not for unknown topics
             await self.retry(self.any_connection)
-        await self.retry(step, timeout_ms=limit_ms if create else min(limit_ms, UNKNOWN_TOPIC_PATIENCE_MS))
+        await self.retry(step, timeout_ms=limit_ms if create else min(limit_ms, UNKNOWN_TOPIC_TIMEOUT_MS))
 
     def _has_fresh_topic(self, name: str) -> bool:
         """Return whether the metadata of a topic are known and not too old."""
@@ -469,7 +469,7 @@ class ClusterClient:
             self.forget_coordinator(key, kind)
             raise
 
-    async def ask_coordinator(
+    async def send_to_coordinator(
         self,
         key: str,
         body: Message,
@@ -497,7 +497,7 @@ class ClusterClient:
         connection = await self.any_connection()
         cls = self.settings.message("FindCoordinatorRequest")
         version = connection.version_of(cls(key_type=kind), min_version=1 if kind != GROUP else 0)
-        if version >= _KEYS_IN_A_LIST:
+        if version >= _KEY_LIST_VERSION:
             response = await connection.request(cls(key_type=kind, coordinator_keys=keys), version=version)
             rows = {row.key: row for row in response.coordinators}
             require_rows(keys, rows, "coordinators")
@@ -539,7 +539,7 @@ class UnreachableBrokers:
         if address in self._failures:
             return False
         now = time.monotonic()
-        self._failures[address] = _Failure(now, now + _FIRST_WARNING_S, "no answer yet")
+        self._failures[address] = _Failure(now, now + _FIRST_WARNING_DELAY_S, "no answer yet")
         return True
 
     def record_failure(self, address: str, cause: str) -> None:
@@ -563,9 +563,9 @@ class UnreachableBrokers:
     def warn(self, address: str) -> None:
         """Write a log line if one is due."""
         failure, now = self._failures.get(address), time.monotonic()
-        if failure is None or now < failure.next_warning - _TIMER_S:
+        if failure is None or now < failure.next_warning - _TIMER_TOLERANCE_S:
             return
-        failure.next_warning = now + _PAUSES_S[min(failure.warnings, len(_PAUSES_S) - 1)]
+        failure.next_warning = now + _WARNING_INTERVALS_S[min(failure.warnings, len(_WARNING_INTERVALS_S) - 1)]
         failure.warnings += 1
         text, for_s = failure.describe(address), now - failure.since
         _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, for_s, text)

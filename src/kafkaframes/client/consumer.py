@@ -31,7 +31,7 @@ from kafkaframes.client.fetched import (
     BufferedBatches,
     ConsumerRecord,
     FetchedBatches,
-    Records,
+    RecordIterator,
     schema_of,
     select_output_columns,
 )
@@ -49,7 +49,7 @@ from kafkaframes.client.metadata import (
 from kafkaframes.client.metrics import MetricName, PollMetrics, TaggedValues, measure_ns
 from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
-from kafkaframes.client.settings import ConsumerSettings, choices, merge_options
+from kafkaframes.client.settings import ConsumerSettings, check_choice, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.client.topic_lookups import AsyncTopicLookupClient
 from kafkaframes.errors import (
@@ -98,7 +98,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         super().__init__(ConsumerSettings.of(merge_options(bootstrap_servers, options)))
         for name in self.settings.strategies:
-            choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
+            check_choice("partition_assignment_strategy", name, tuple(ASSIGNORS))
         self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
         self._machine = ConsumerMachine(
             self.settings,
@@ -123,7 +123,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._committed_at = time.monotonic()
         self._auto_commit: asyncio.Task[None] | None = None
         self._reading_task: asyncio.Task[Any] | None = None
-        self._iteration: tuple[Records, int] | None = None  # what an iteration reads, and what was left of it
+        self._iteration: tuple[RecordIterator, int] | None = None  # what an iteration reads, and what was left of it
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
         self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
         self._interceptors = Interceptors.load(self.settings.interceptors, CONSUMER_HOOKS)
@@ -191,7 +191,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             commit: whether an automatic commit is done.
             timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
         """
-        self._cluster.home.check()
+        self._cluster.context.check()
         self._is_closed = True
         self._task.change_event.set()  # waiting reads fail
         deadline = time.monotonic() + timeout_ms / 1000
@@ -230,13 +230,13 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             NetworkError: no broker responds within ``default_api_timeout_ms``.
             BrokerError: a broker rejects the client, or a partition cannot be read.
         """
-        self._raise_own_failure()
+        self._raise_task_failure()
         if self._machine.member is not None:
             raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
         starts = to_partition_mapping(partitions) if isinstance(partitions, Mapping) else {}
         partition_list = to_partitions(partitions)
         end_offsets = None if ends is None else to_partition_mapping(ends)
-        await self._reach(partition_list)
+        await self._check_reachable(partition_list)
         self._positions.errors.clear()  # of earlier reads: a partition that still fails reports its error again
         states = self._positions.states
         for entry in partition_list:
@@ -269,7 +269,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         deadline = time.monotonic() + self.settings.default_api_timeout_ms / 1000
         while True:
             self._task.change_event.clear()
-            self._raise_own_failure()
+            self._raise_task_failure()
             if self._positions.errors:
                 raise self._positions.errors.popleft()
             states = [self._positions.states[entry] for entry in partitions]
@@ -306,12 +306,12 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             NetworkError: no broker responds within ``default_api_timeout_ms``.
             BrokerError: a broker rejects the client.
         """
-        self._raise_own_failure()
+        self._raise_task_failure()
         if self.settings.group_id is None:
             raise OptionError("subscribe needs group_id; assign reads partitions without a group")
         if (topics is None) == (pattern is None):
             raise OptionError("subscribe takes topics, or a pattern")
-        await self._reach(self.settings.servers)
+        await self._check_reachable(self.settings.servers)
         await self.unsubscribe()
         compiled_pattern = None if pattern is None else re.compile(pattern)
         if compiled_pattern is not None:
@@ -321,14 +321,14 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._machine.subscribe(names, compiled_pattern, time.monotonic())
         self._task.start()
 
-    async def _reach(self, partitions: Sized) -> None:
+    async def _check_reachable(self, partitions: Sized) -> None:
         """Check that a broker responds if there are partitions to read. Otherwise a read would wait silently."""
         if partitions and self._cluster.cluster.updated_at is None:
             await self._cluster.retry(lambda: self._cluster.refresh([]))
 
     async def unsubscribe(self) -> None:
         """Call ``on_revoke``, leave the group and stop reading."""
-        self._cluster.home.check()
+        self._cluster.context.check()
         await self._end_assignment(commit=True)
 
     async def _end_assignment(self, *, commit: bool) -> None:
@@ -469,7 +469,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._task.wake()
 
     def _state(self, partition: PartitionLike) -> PartitionState:
-        self._cluster.home.check()
+        self._cluster.context.check()
         topic_partition = to_partition(partition)
         state = self._machine.state_of(topic_partition)
         if state is None:
@@ -556,7 +556,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Perform due work, wait for records and return their buffer. Return None if there are none at the deadline."""
         while True:
             self._task.change_event.clear()
-            await self._attend()
+            await self._process_poll()
             if (next_buffer := self._next_buffer()) is not None:
                 return next_buffer
             now = time.monotonic()
@@ -571,22 +571,22 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 self._machine.is_waiting = False
                 self._machine.record_progress(time.monotonic())
 
-    async def _attend(self) -> None:
+    async def _process_poll(self) -> None:
         """Process a poll: call due callbacks, raise the next error, and start a due commit."""
-        self._raise_own_failure()
+        self._raise_task_failure()
         if self._unreported_commits:
             await self._report_commits()
         if self._machine.process_poll(time.monotonic()):
             self._task.wake()
         while (callback := self._machine.next_callback()) is not None:
             await self._run_callback(callback, commit=True)
-            self._raise_own_failure()
+            self._raise_task_failure()
         if (error := self._machine.take_error()) is not None:
             raise error
         self._commit_when_due()
 
-    def _raise_own_failure(self) -> None:
-        self._cluster.home.check()
+    def _raise_task_failure(self) -> None:
+        self._cluster.context.check()
         if self._is_closed:
             raise NetworkError("this client was closed")
         if self._task.failure is not None:
@@ -684,7 +684,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         )
         return result
 
-    async def _open_next(self, deadline: float | None) -> Records | None:
+    async def _open_next(self, deadline: float | None) -> RecordIterator | None:
         """Wait for decoded records and return them. Return None if there are none at the deadline.
 
         Raises:
@@ -706,7 +706,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     def _reading_options(self) -> dict[str, Any]:
         return {"verify_crc": self.settings.check_crcs, "memory": self._memory}
 
-    def _next_records(self) -> Records | None:
+    def _next_records(self) -> RecordIterator | None:
         """Return the decoded records to return next; None if batches must be decoded or fetched."""
         next_buffer = self._next_buffer()
         return None if next_buffer is None else next_buffer[1].next_records
@@ -721,7 +721,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     # ---------------------------------------------------------------------------------------------------- iterating
 
-    async def _next_iterated(self) -> Records:
+    async def _next_iterated(self) -> RecordIterator:
         """Wait for records and return them for an iteration. It ends early if the consumer must process a poll."""
         self._count_iterated()
         with self._reading("iteration"):
@@ -750,7 +750,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if self._iteration is not None:
             self._count_taken(self._iteration[0])
 
-    def _count_taken(self, records: Records) -> None:
+    def _count_taken(self, records: RecordIterator) -> None:
         count = records.count_taken()
         if count:
             self._count_read(self._positions.states.get(records.partition), count)

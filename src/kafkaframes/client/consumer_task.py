@@ -41,7 +41,7 @@ from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, KafkaframesError, broker_error
 from kafkaframes.wire.primitives import NIL_UUID
 
-_WHOLE_BATCHES: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
+_COMPLETE_BATCH_VERSION: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
 _NO_EPOCH: Final = -1
 _LAST_OFFSET: Final = 2**63 - 1
 _GROUP_SENSORS: Final[dict[type, str]] = {
@@ -289,7 +289,7 @@ class ConsumerTask:
         if not len(fetched_batches.batches) and end.corrupt:
             return FetchAnswer(CorruptRecordError(f"{end.reason}, at offset {offset}", file=str(partition)))
         if not len(fetched_batches.batches):
-            if version >= _WHOLE_BATCHES:
+            if version >= _COMPLETE_BATCH_VERSION:
                 size = self._settings.max_partition_fetch_bytes
                 reason = f"a batch of {partition} is larger than max_partition_fetch_bytes, {size}"
                 return FetchAnswer(BrokerError(reason))

@@ -201,7 +201,7 @@ def select_output_columns(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class Records:
+class RecordIterator:
     """An iterator over fetched records of one partition as Python values. Each is created when it is taken.
 
     One thread may iterate while another interrupts or drops the records under the GIL, because C code creates each
@@ -231,7 +231,7 @@ class Records:
         self._unread = iter(self._offsets)  # advances with each record, and has the number of the remaining ones
         self._taken_before_drop: int | None = None  # number of taken records when the others were dropped
         self._counted_records = 0
-        self._begin()
+        self._restart()
 
     def count_taken(self) -> int:
         """Return the number of records that were taken since the last call."""
@@ -273,9 +273,9 @@ class Records:
     def resume(self) -> None:
         """Let the next iteration start with the first record that was not taken."""
         if self._is_interrupted:
-            self._begin()
+            self._restart()
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         self._is_interrupted = False
         self._gate: list[str] = []
         self._records = map(_NEW_RECORD, chain.from_iterable(self._steps()))
@@ -328,7 +328,7 @@ class BufferedBatches:
     def __init__(self, fetched_batches: FetchedBatches) -> None:
         self._fetched_batches = fetched_batches  # all batches, for their leader epochs
         self._undecoded: FetchedBatches | None = fetched_batches  # the batches that are not decoded yet
-        self._opened_records: deque[Records] = deque()
+        self._opened_records: deque[RecordIterator] = deque()
         self.is_opened = False
         self.decoded_bytes = 0
         self.next_offset = fetched_batches.next_offset
@@ -340,7 +340,7 @@ class BufferedBatches:
         return self._undecoded is None and self.next_records is None
 
     @property
-    def next_records(self) -> Records | None:
+    def next_records(self) -> RecordIterator | None:
         """The decoded records to return next; None if more must be decoded."""
         while self._opened_records:
             records = self._opened_records[0]
@@ -429,7 +429,7 @@ class BufferedBatches:
     def open_records(self, budget_bytes: int, **options: Any) -> None:
         """Decode records for ``next_records``. Raises as ``open``, and keeps the records before the damage."""
         for batch in self.open(DEFAULT_COLUMNS, budget_bytes, **options):
-            self._opened_records.append(Records(batch, self._fetched_batches.partition))
+            self._opened_records.append(RecordIterator(batch, self._fetched_batches.partition))
 
     def interrupt(self) -> None:
         """End an iteration before its next record. A later iteration continues."""

@@ -57,7 +57,7 @@ class GroupMessages:
         return await self._consumer_heartbeat(request)
 
     async def _ask(self, body: Message, *, timeout_ms: int | None = None, channel: Channel = Channel.REQUESTS) -> Any:
-        return await self._cluster.ask_coordinator(self._group_id, body, timeout_ms=timeout_ms, channel=channel)
+        return await self._cluster.send_to_coordinator(self._group_id, body, timeout_ms=timeout_ms, channel=channel)
 
     def _check(self, code: int, action: str, message: str | None = None) -> None:
         self._cluster.check_coordinator(code, action, self._group_id, message=message)

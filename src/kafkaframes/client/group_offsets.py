@@ -12,9 +12,11 @@ from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, broker_error
 from kafkaframes.wire.primitives import NIL_UUID
 
-_GROUPS: Final = 8  # first version of OffsetFetch with several groups
-_BY_NAME: Final = 9  # last version of OffsetFetch and OffsetCommit with topic names; later ones have topic ids
-_ALL_TOPICS: Final = 2  # first version of OffsetFetch in which null topics mean all topics
+_GROUP_LIST_VERSION: Final = 8  # first version of OffsetFetch with several groups
+_MAX_TOPIC_NAME_VERSION: Final = (
+    9  # last version of OffsetFetch and OffsetCommit with topic names; later ones have topic ids
+)
+_ALL_TOPICS_VERSION: Final = 2  # first version of OffsetFetch in which null topics mean all topics
 
 
 class CommittedOffset(NamedTuple):
@@ -97,30 +99,30 @@ async def fetch_rows(
     names = None if partition_list is None else by_topic(partition_list)
     ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
     max_version = (
-        _BY_NAME if names is None or NIL_UUID in ids.values() else None
+        _MAX_TOPIC_NAME_VERSION if names is None or NIL_UUID in ids.values() else None
     )  # the response for all topics needs names
     async with cluster.coordinator_connection(group_id) as connection:
         version = connection.version_of(
-            body, max_version=max_version, min_version=_ALL_TOPICS if partition_list is None else 0
+            body, max_version=max_version, min_version=_ALL_TOPICS_VERSION if partition_list is None else 0
         )
-        if version > _BY_NAME:
+        if version > _MAX_TOPIC_NAME_VERSION:
             topics = [
                 cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
                 for name, all_ in (names or {}).items()
             ]
             body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
-        elif version >= _GROUPS:
+        elif version >= _GROUP_LIST_VERSION:
             body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
         else:
             body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
         response = await connection.request(body, version=version)
     subject = f"committed offsets of group {group_id}"
-    answer = require_one_row(response.groups, subject) if version >= _GROUPS else response
+    answer = require_one_row(response.groups, subject) if version >= _GROUP_LIST_VERSION else response
     cluster.check_coordinator(answer.error_code, subject, group_id)
     by_id = {topic_id: name for name, topic_id in ids.items()}
     rows: dict[TopicPartition, CommittedOffset | BrokerError | None] = {}
     for topic in answer.topics:
-        name = topic.name if version <= _BY_NAME else by_id.get(topic.topic_id, str(topic.topic_id))
+        name = topic.name if version <= _MAX_TOPIC_NAME_VERSION else by_id.get(topic.topic_id, str(topic.topic_id))
         for entry in topic.partitions:
             partition = TopicPartition(name, entry.partition_index)
             rows[partition] = _to_fetch_result(cluster, group_id, partition, entry)
@@ -227,10 +229,10 @@ async def commit_rows(
         )
 
     async with cluster.coordinator_connection(member.group_id) as connection:
-        version = connection.version_of(body, max_version=_BY_NAME if NIL_UUID in ids.values() else None)
+        version = connection.version_of(body, max_version=_MAX_TOPIC_NAME_VERSION if NIL_UUID in ids.values() else None)
         body.topics = [
             cls.OffsetCommitRequestTopic(
-                **({"topic_id": ids[name]} if version > _BY_NAME else {"name": name}), partitions=all_
+                **({"topic_id": ids[name]} if version > _MAX_TOPIC_NAME_VERSION else {"name": name}), partitions=all_
             )
             for name, all_ in by_topic(offsets, to_row).items()
         ]
@@ -238,7 +240,7 @@ async def commit_rows(
     names = {topic_id: name for name, topic_id in ids.items()}
     rows: dict[TopicPartition, BrokerError | None] = {}
     for topic in response.topics:
-        name = topic.name if version <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
+        name = topic.name if version <= _MAX_TOPIC_NAME_VERSION else names.get(topic.topic_id, str(topic.topic_id))
         for entry in topic.partitions:
             partition = TopicPartition(name, entry.partition_index)
             _forget_stale(cluster, member.group_id, partition, entry.error_code)
@@ -248,9 +250,9 @@ async def commit_rows(
     return rows
 
 
-def _forget_stale(cluster: ClusterClient, group_id: str, partition: TopicPartition, number: int) -> None:
+def _forget_stale(cluster: ClusterClient, group_id: str, partition: TopicPartition, code: int) -> None:
     """Refresh a topic's id before the next attempt if the topic was recreated. Look up a coordinator that has moved."""
-    if number == ErrorCode.UNKNOWN_TOPIC_ID:
+    if code == ErrorCode.UNKNOWN_TOPIC_ID:
         cluster.cluster.expire(partition.topic)
-    if number in COORDINATOR_MOVED:
+    if code in COORDINATOR_MOVED:
         cluster.forget_coordinator(group_id)

@@ -30,22 +30,22 @@ from kafkaframes.errors import NetworkError, OptionError
 Result = TypeVar("Result")
 Closing = Callable[[], Coroutine[Any, Any, None]]
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_END_SECONDS: Final = 60.0  # a safeguard against hanging
-_EXIT_SECONDS: Final = 10.0  # time for unclosed clients to send their batches when the program ends
-_IDLE_S: Final = 10.0
+_CLOSE_TIMEOUT_S: Final = 60.0  # a safeguard against hanging
+_EXIT_TIMEOUT_S: Final = 10.0  # time for unclosed clients to send their batches when the program ends
+_IDLE_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_MS: Final = 30_000  # of consumers and admins, as in Kafka's clients
 CLOSE_GRACE_S: Final = 5.0  # additional time to close sockets and tasks
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 _of_parent: list[LoopThread] = []  # references for a child process, so that the parent's loops are not collected there
 
 
-class _Inbox(queue.SimpleQueue[Any]):
+class _CallInbox(queue.SimpleQueue[Any]):
     """Functions to call in the thread that waits for a call, and the call's future once it is done."""
 
     is_open = True
 
 
-_INBOX: ContextVar[_Inbox | None] = ContextVar("_INBOX", default=None)
+_INBOX: ContextVar[_CallInbox | None] = ContextVar("_INBOX", default=None)
 
 
 class LoopThread:
@@ -116,7 +116,7 @@ class LoopThread:
 
     def _wait(self, coroutine: Coroutine[Any, Any, Result], timeout_s: float | None) -> Result:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        inbox = _Inbox()
+        inbox = _CallInbox()
         token = _INBOX.set(inbox)
         try:
             future = self.begin(coroutine)
@@ -168,7 +168,7 @@ class LoopThread:
 
         def cancel(result: concurrent.futures.Future[Any]) -> None:
             if result.cancelled():
-                self.soon(task.cancel)
+                self.call_soon(task.cancel)
 
         result.add_done_callback(cancel)
         task.add_done_callback(partial(self._finish, result))
@@ -187,7 +187,7 @@ class LoopThread:
         else:
             result.set_result(task.result())
 
-    def soon(self, function: Callable[[], object]) -> None:
+    def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop without waiting for it. If the loop has ended, do nothing."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
@@ -218,8 +218,8 @@ class LoopThread:
         self._has_ended = True
         if self._is_forked or self._loop.is_closed():
             return
-        self.soon(self._begin_stop)
-        self._thread.join(_END_SECONDS)
+        self.call_soon(self._begin_stop)
+        self._thread.join(_CLOSE_TIMEOUT_S)
 
     def abandon(self) -> None:
         """Warn that the client was not closed, and close it without waiting for that."""
@@ -228,7 +228,7 @@ class LoopThread:
         self._has_ended = True
         warnings.warn(f"{self._name} was not closed", ResourceWarning, stacklevel=3)
         with contextlib.suppress(RuntimeError):
-            asyncio.run_coroutine_threadsafe(self._close_client(_END_SECONDS), self._loop)
+            asyncio.run_coroutine_threadsafe(self._close_client(_CLOSE_TIMEOUT_S), self._loop)
 
     def end_at_exit(self) -> None:
         """Close the client if its owner has not, or wait until it is closed."""
@@ -238,8 +238,8 @@ class LoopThread:
             self._has_ended = True
             _LOG.warning("%s was not closed; it is closed now, at the end of the program", self._name)
             with contextlib.suppress(RuntimeError):
-                asyncio.run_coroutine_threadsafe(self._close_client(_EXIT_SECONDS), self._loop)
-        self._thread.join(_EXIT_SECONDS)
+                asyncio.run_coroutine_threadsafe(self._close_client(_EXIT_TIMEOUT_S), self._loop)
+        self._thread.join(_EXIT_TIMEOUT_S)
 
     def fork(self) -> None:
         """Detach from the parent process in a child process: the thread and the sockets are the parent's."""
@@ -321,14 +321,14 @@ class CallbackThread:
                 if not self._functions:
                     self._is_idle = True
                     self._lock.notify_all()
-                    if not self._lock.wait_for(lambda: self._functions, _IDLE_S):
+                    if not self._lock.wait_for(lambda: self._functions, _IDLE_TIMEOUT_S):
                         self._thread = None  # another one starts when it is needed
                         return
                 function = self._functions.popleft()
             function()
 
 
-class Home:
+class ClientContext:
     """The process and the event loop to which an asyncio client belongs."""
 
     def __init__(self, client: str) -> None:
@@ -363,7 +363,7 @@ def _end_all() -> None:
         thread.end_at_exit()
 
 
-def _forget_parents() -> None:
+def _detach_parent_loops() -> None:
     """In a child process: do not use, close or report the clients of the parent."""
     for thread in list(_threads):
         thread.fork()
@@ -371,7 +371,7 @@ def _forget_parents() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents)
+    os.register_at_fork(after_in_child=_detach_parent_loops)
 
 
 # This hook runs before Python joins the threads that look up host names, and so before ``atexit``, because closing a

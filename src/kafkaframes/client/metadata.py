@@ -180,8 +180,8 @@ class Cluster:
         old = self.topics.get(new.name)
         if old is not None and old.topic_id == new.topic_id:
             for index, partition in old.partitions.items():
-                heard = new.partitions.get(index)
-                if heard is not None and 0 <= heard.leader_epoch < partition.leader_epoch:
+                new_partition = new.partitions.get(index)
+                if new_partition is not None and 0 <= new_partition.leader_epoch < partition.leader_epoch:
                     new.partitions[index] = partition
         return TopicUpdate(new, old)
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 Tags = tuple[tuple[str, str], ...]
 PRODUCER, CONSUMER, SHARE, ADMIN = "producer", "consumer", "consumer-share", "admin-client"  # prefixes of groups
-_ALL: Final = (PRODUCER, CONSUMER, SHARE, ADMIN)
+_ALL_CLIENTS: Final = (PRODUCER, CONSUMER, SHARE, ADMIN)
 _READERS: Final = (CONSUMER, SHARE)
 _TOTALS: Final = frozenset({"total", "count"})
 _UNTAGGED_GROUPS: Final = ("metrics", "fetch-manager-metrics", "coordinator-metrics")
@@ -63,7 +63,7 @@ class MetricSpec(NamedTuple):
     meaning: str
 
 
-class Reading(NamedTuple):
+class MetricReading(NamedTuple):
     """The value of a metric at one time.
 
     Attributes:
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
     is_total: bool
 
 
-class _Sample:
+class _WindowSample:
     """The values of one part of the window."""
 
     __slots__ = ("count", "largest", "smallest", "start", "total")
@@ -92,7 +92,7 @@ class _Sample:
         self.smallest = math.inf
 
 
-_NO_SAMPLE: Final = _Sample(0.0)  # of a sensor without a value; the first value begins one
+_NO_SAMPLE: Final = _WindowSample(0.0)  # of a sensor without a value; the first value begins one
 
 
 class Sensor:
@@ -103,7 +103,7 @@ class Sensor:
     def __init__(self, max_samples: int, sample_s: float) -> None:
         self._max_samples = max_samples
         self._sample_s = sample_s
-        self._samples: deque[_Sample] = deque(maxlen=max_samples)
+        self._samples: deque[_WindowSample] = deque(maxlen=max_samples)
         self._sample = _NO_SAMPLE
         self._sample_end = -math.inf
         self.total = 0.0
@@ -126,7 +126,7 @@ class Sensor:
         self.count += 1
 
     def _begin_sample(self, now: float) -> None:
-        self._sample, self._sample_end = _Sample(now), now + self._sample_s
+        self._sample, self._sample_end = _WindowSample(now), now + self._sample_s
         self._samples.append(self._sample)
 
     def value(self, statistic: str, now: float) -> float:
@@ -148,7 +148,7 @@ class Sensor:
             return count / window_s * 3600
         return (count if statistic == "count rate" else total) / window_s
 
-    def _window_s(self, samples: list[_Sample], now: float) -> float:
+    def _window_s(self, samples: list[_WindowSample], now: float) -> float:
         """Return the time that a rate is of: like Java's, never less than all samples but one."""
         elapsed_s = now - samples[0].start if samples else 0.0
         full = int(elapsed_s // self._sample_s)
@@ -204,7 +204,7 @@ class ClientMetrics:
         """Return all metrics with their values."""
         return {reading.name: reading.value for reading in self.readings()}
 
-    def readings(self, selects: Callable[[str, str], bool] = lambda group, name: True) -> Iterator[Reading]:
+    def readings(self, selects: Callable[[str, str], bool] = lambda group, name: True) -> Iterator[MetricReading]:
         """Yield the metrics of the whole client, then those of nodes and topics, and last those of partitions.
 
         Args:
@@ -219,18 +219,20 @@ class ClientMetrics:
                 if spec.group == group and spec.sensor:
                     name = MetricName(spec.name, f"{self._prefix}-{group}", client + _format_tags(tags))
                     value = sensors[spec.sensor].value(spec.statistic, now)
-                    yield Reading(name, value, spec.unit, spec.statistic in _TOTALS)
+                    yield MetricReading(name, value, spec.unit, spec.statistic in _TOTALS)
         for spec in specs:
             function = None if spec.sensor else self._gauges.get(spec.name)
             if function is not None:
                 yield from self._gauge_readings(spec, client, function())
 
-    def _gauge_readings(self, spec: MetricSpec, client: Tags, result: TaggedValues | float | None) -> Iterator[Reading]:
+    def _gauge_readings(
+        self, spec: MetricSpec, client: Tags, result: TaggedValues | float | None
+    ) -> Iterator[MetricReading]:
         rows: TaggedValues = [({}, result)] if result is None or isinstance(result, (int, float)) else result
         for pairs, value in rows:
             if value is not None:
                 name = MetricName(spec.name, f"{self._prefix}-{spec.group}", client + _format_tags(pairs.items()))
-                yield Reading(name, float(value), spec.unit, is_total=False)
+                yield MetricReading(name, float(value), spec.unit, is_total=False)
 
 
 def _format_tags(pairs: Iterable[tuple[str, object]]) -> Tags:
@@ -346,12 +348,30 @@ _STATISTICS: Final = {
 def _network(group: str) -> list[MetricSpec]:
     """Return the metrics of connections: of the whole client, and of each node."""
     return [
-        *_sensor(group, _ALL, "request", "requests sent", count="request-total", count_rate="request-rate"),
-        *_sensor(group, _ALL, "request", "size of requests", "bytes", avg="request-size-avg", max="request-size-max"),
-        *_sensor(group, _ALL, "request", "bytes sent", "bytes", total="outgoing-byte-total", rate="outgoing-byte-rate"),
-        *_sensor(group, _ALL, "response", "responses received", count="response-total", count_rate="response-rate"),
+        *_sensor(group, _ALL_CLIENTS, "request", "requests sent", count="request-total", count_rate="request-rate"),
         *_sensor(
-            group, _ALL, "response", "bytes received", "bytes", total="incoming-byte-total", rate="incoming-byte-rate"
+            group, _ALL_CLIENTS, "request", "size of requests", "bytes", avg="request-size-avg", max="request-size-max"
+        ),
+        *_sensor(
+            group,
+            _ALL_CLIENTS,
+            "request",
+            "bytes sent",
+            "bytes",
+            total="outgoing-byte-total",
+            rate="outgoing-byte-rate",
+        ),
+        *_sensor(
+            group, _ALL_CLIENTS, "response", "responses received", count="response-total", count_rate="response-rate"
+        ),
+        *_sensor(
+            group,
+            _ALL_CLIENTS,
+            "response",
+            "bytes received",
+            "bytes",
+            total="incoming-byte-total",
+            rate="incoming-byte-rate",
         ),
     ]
 
@@ -365,26 +385,26 @@ _TRANSACTION_TIMES: Final = {
 }
 METRICS: Final[tuple[MetricSpec, ...]] = (
     *_network("metrics"),
-    *_gauge("metrics", _ALL, "connection-count", "Number of open connections."),
+    *_gauge("metrics", _ALL_CLIENTS, "connection-count", "Number of open connections."),
     *_sensor(
-        "metrics", _ALL, "connection-creation", "connections opened",
+        "metrics", _ALL_CLIENTS, "connection-creation", "connections opened",
         count="connection-creation-total", count_rate="connection-creation-rate",
     ),
     *_sensor(
-        "metrics", _ALL, "connection-close", "connections closed",
+        "metrics", _ALL_CLIENTS, "connection-close", "connections closed",
         count="connection-close-total", count_rate="connection-close-rate",
     ),
     *_sensor(
-        "metrics", _ALL, "successful-authentication", "connections with TLS or SASL that the broker accepted",
+        "metrics", _ALL_CLIENTS, "successful-authentication", "connections with TLS or SASL that the broker accepted",
         count="successful-authentication-total", count_rate="successful-authentication-rate",
     ),
     *_sensor(
-        "metrics", _ALL, "failed-authentication", "connections whose authentication the broker refused",
+        "metrics", _ALL_CLIENTS, "failed-authentication", "connections whose authentication the broker refused",
         count="failed-authentication-total", count_rate="failed-authentication-rate",
     ),
     *_network("node-metrics"),
     *_sensor(
-        "node-metrics", _ALL, "latency", "time from a request to its response", "ms",
+        "node-metrics", _ALL_CLIENTS, "latency", "time from a request to its response", "ms",
         avg="request-latency-avg", max="request-latency-max",
     ),
     # producers

@@ -46,13 +46,13 @@ from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1
 _KEPT_BYTES: Final = 64 << 20  # memory that a connection keeps for large responses
-_SENT_STEP_S: Final = 0.005
+_DRAIN_INTERVAL_S: Final = 0.005
 _MAX_INLINE_BYTES: Final = 128 << 10  # largest response that is decoded in the event loop, in about 20 ms
 _RECORD_APIS: Final = frozenset({0, 1, 78, 79})  # Produce, Fetch, ShareFetch, ShareAcknowledge: records are not decoded
-_LONG: Final = 16 << 10  # smallest buffer in bytes that is written without being copied
+_MIN_UNCOPIED_BYTES: Final = 16 << 10  # smallest buffer in bytes that is written without being copied
 
 
-class _Waiting(NamedTuple):
+class _InFlightRequest(NamedTuple):
     """An in-flight request; ``deadline`` is a time of the event loop's clock."""
 
     answer: asyncio.Future[Any]
@@ -61,12 +61,12 @@ class _Waiting(NamedTuple):
     deadline: float
 
 
-def _resolve(entry: _Waiting, frame: Frame) -> None:
+def _resolve(entry: _InFlightRequest, frame: Frame) -> None:
     if not entry.answer.done():
         entry.answer.set_result(frame)
 
 
-class _Wire(asyncio.BufferedProtocol):
+class _ConnectionProtocol(asyncio.BufferedProtocol):
     """Transfers bytes between a transport and a ``ClientConnection``, with one timer for all in-flight requests."""
 
     def __init__(self, connection: ClientConnection, host_port: str, metrics: NodeMetrics | None = None) -> None:
@@ -75,8 +75,8 @@ class _Wire(asyncio.BufferedProtocol):
         self.metrics = metrics
         self._received_bytes = 0  # since the last response
         self.transport: asyncio.Transport | None = None
-        self.waiting: deque[_Waiting] = deque()
-        self._decoding: set[_Waiting] = set()  # requests whose responses are being decoded in threads
+        self.waiting: deque[_InFlightRequest] = deque()
+        self._decoding: set[_InFlightRequest] = set()  # requests whose responses are being decoded in threads
         self.end_error: Exception | None = None
         self._is_retired = False
         self.hint = ""  # addition to the error if the broker closes the connection before its next response
@@ -109,7 +109,7 @@ class _Wire(asyncio.BufferedProtocol):
                     self._received_bytes = 0
                 if frame is None:
                     self._decoding.add(entry)
-                    background(self._decode_apart(response, entry))
+                    background(self._decode_in_thread(response, entry))
                 else:
                     _resolve(entry, frame)
             if self._is_retired:
@@ -117,7 +117,7 @@ class _Wire(asyncio.BufferedProtocol):
         except Exception as error:
             self._end_undecoded(error)
 
-    async def _decode_apart(self, response: ResponseBytes, entry: _Waiting) -> None:
+    async def _decode_in_thread(self, response: ResponseBytes, entry: _InFlightRequest) -> None:
         """Decode a large response in a thread, because decoding would block the event loop for a long time."""
         try:
             frame = await create_objects_in_thread(partial(self.connection.decode, response))
@@ -147,13 +147,13 @@ class _Wire(asyncio.BufferedProtocol):
         await self._writable.wait()
 
     @property
-    def takes_more(self) -> bool:
+    def is_writable(self) -> bool:
         """Whether ``writable`` would return at once."""
         return self._writable.is_set()
 
     def expect(self, request_name: str, wait_ms: int) -> asyncio.Future[Any]:
         """Return a future of the response to a request that was just queued. End the connection if it is late."""
-        result = _Waiting(self._loop.create_future(), request_name, wait_ms, self._loop.time() + wait_ms / 1000)
+        result = _InFlightRequest(self._loop.create_future(), request_name, wait_ms, self._loop.time() + wait_ms / 1000)
         self.waiting.append(result)
         if self._timer is None or result.deadline < self._timer.when():
             self._schedule_check(result.deadline)
@@ -239,7 +239,7 @@ class _Address(NamedTuple):
         return result
 
 
-async def _look_up(host: str, port: int) -> list[_Address]:
+async def _resolve_host(host: str, port: int) -> list[_Address]:
     """Return the addresses of a host name in the system's order, without duplicates (KIP-302)."""
     entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list({entry[4]: _Address(*entry) for entry in entries}.values())
@@ -248,7 +248,7 @@ async def _look_up(host: str, port: int) -> list[_Address]:
 class Connection:
     """A connection that is ready for requests. Create it with ``Connection.open``."""
 
-    def __init__(self, wire: _Wire, settings: ClientSettings) -> None:
+    def __init__(self, wire: _ConnectionProtocol, settings: ClientSettings) -> None:
         self._wire = wire
         self._settings = settings
         self.ranges: Ranges = {}
@@ -271,7 +271,7 @@ class Connection:
         deadline = time.monotonic() + limit_ms / 1000
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                addresses = await _look_up(host, port)
+                addresses = await _resolve_host(host, port)
         except TimeoutError:
             raise NetworkError(f"{host_port} did not answer in {limit_ms} ms") from None
         except (OSError, UnicodeError, OverflowError) as error:  # an invalid host name such as a..b, an invalid port
@@ -323,13 +323,13 @@ class Connection:
             max_response_bytes=settings.max_response_bytes,
             specs=settings.specs,
             header_tags=settings.header_tags,
-            allocate=_memory(),
+            allocate=_make_allocator(),
         )
         loop = asyncio.get_running_loop()
         sock = await address.connect()
         try:
             _, wire = await loop.create_connection(
-                lambda: _Wire(client_connection, host_port, metrics),
+                lambda: _ConnectionProtocol(client_connection, host_port, metrics),
                 sock=sock,
                 ssl=context,
                 server_hostname=host if context else None,
@@ -416,12 +416,12 @@ class Connection:
         """Wait until all data is written to the socket, or the connection has ended."""
         wire = self._wire
         while wire.end_error is None and wire.transport is not None and wire.transport.get_write_buffer_size():
-            await asyncio.sleep(_SENT_STEP_S)
+            await asyncio.sleep(_DRAIN_INTERVAL_S)
 
     @property
-    def takes_more(self) -> bool:
+    def is_writable(self) -> bool:
         """Whether ``post`` need not wait: most of the written data has been sent."""
-        return self._wire.takes_more
+        return self._wire.is_writable
 
     def post(self, body: Message, version: int, *, expects_response: bool = True) -> asyncio.Future[Any] | None:
         """Write a request at once. Return a future of its response; None if brokers do not respond to it (acks 0).
@@ -451,7 +451,7 @@ class Connection:
         buffers = wire.connection.buffers_to_send()
         if wire.metrics is not None:
             wire.metrics.count_request(sum(map(len, buffers)), time.monotonic())
-        for part in _parts(buffers):
+        for part in _join_short_buffers(buffers):
             wire.transport.write(part)
         return answer
 
@@ -486,7 +486,7 @@ class Connection:
                 handshake.error_code,
                 f"{self._wire.host_port} does not take {settings.sasl_mechanism}; it takes {mechanisms}",
             )
-        token = await _token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
+        token = await _get_token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
         exchange = exchange_for(settings, host, token)
         lifetime_ms, answer = 0, None
         while (step := await self._advance_exchange(exchange, answer)) is not None:
@@ -522,7 +522,7 @@ class Connection:
             raise broker_error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
 
 
-def _set_buffers(wire: _Wire, settings: ClientSettings) -> None:
+def _set_buffers(wire: _ConnectionProtocol, settings: ClientSettings) -> None:
     sizes = {socket.SO_SNDBUF: settings.send_buffer_bytes, socket.SO_RCVBUF: settings.receive_buffer_bytes}
     sock = None if wire.transport is None else wire.transport.get_extra_info("socket")
     for option, size in sizes.items():
@@ -530,11 +530,11 @@ def _set_buffers(wire: _Wire, settings: ClientSettings) -> None:
             sock.setsockopt(socket.SOL_SOCKET, option, size)
 
 
-def _parts(buffers: Iterable[bytes]) -> Iterator[bytes]:
+def _join_short_buffers(buffers: Iterable[bytes]) -> Iterator[bytes]:
     """Join short buffers. Long ones are yielded unchanged, because ``writelines`` of Python 3.11 would copy them."""
     short: list[bytes] = []
     for entry in buffers:
-        if len(entry) < _LONG:
+        if len(entry) < _MIN_UNCOPIED_BYTES:
             short.append(entry)
             continue
         if short:
@@ -545,7 +545,7 @@ def _parts(buffers: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(short)
 
 
-async def _token(settings: ClientSettings) -> str:
+async def _get_token(settings: ClientSettings) -> str:
     token = settings.sasl_oauthbearer_token
     if not callable(token):
         return token or ""
@@ -553,7 +553,7 @@ async def _token(settings: ClientSettings) -> str:
     return str(await result if inspect.isawaitable(result) else result)
 
 
-def _memory() -> Callable[[int], memoryview]:
+def _make_allocator() -> Callable[[int], memoryview]:
     """Return an allocator of memory for large responses. It reuses memory to which no records refer any more."""
     blocks = Recycler(kept_bytes=_KEPT_BYTES, is_filled=True)
     return lambda size: blocks.array(size, np.uint8).data

@@ -27,10 +27,12 @@ MAX_TIMESTAMP: Final = -3
 """Timestamp that ``list_offsets`` resolves to the offset of the record with the largest timestamp."""
 EARLIEST_LOCAL: Final = -4
 """Timestamp that ``list_offsets`` resolves to the first offset on the leader's own disk (KIP-405)."""
-_OLD: Final = 0  # version of ListOffsets whose response has a list of offsets
-_LOCAL_SINCE: Final = 8  # first version of ListOffsets with EARLIEST_LOCAL; older brokers have no tiered storage
+_OFFSET_LIST_VERSION: Final = 0  # version of ListOffsets whose response has a list of offsets
+_LOCAL_OFFSET_VERSION: Final = (
+    8  # first version of ListOffsets with EARLIEST_LOCAL; older brokers have no tiered storage
+)
 _LIST_OFFSETS, _EPOCH_ENDS = 2, 23  # API keys
-_EPOCH_ENDS_FOR_CLIENTS: Final = 3  # first version of OffsetForLeaderEpoch that requires only DESCRIBE
+_EPOCH_END_VERSION: Final = 3  # first version of OffsetForLeaderEpoch that requires only DESCRIBE
 _FETCH_BYTES: Final = 1 << 20
 
 
@@ -84,7 +86,7 @@ async def list_offsets(
             await cluster.leader_of(partition)
         groups = {leader: group for leader, group in cluster.cluster.by_leader(missing) if leader is not None}
         asks = [
-            _ask(cluster, leader, {entry: timestamps[entry] for entry in group}, read_committed)
+            _send_list_offsets(cluster, leader, {entry: timestamps[entry] for entry in group}, read_committed)
             for leader, group in groups.items()
         ]
         errors = []
@@ -118,7 +120,7 @@ async def list_at_leader(
     Raises:
         NetworkError, BrokerError: as ``Connection.request``.
     """
-    answers = await _ask(cluster, leader, timestamps, read_committed)
+    answers = await _send_list_offsets(cluster, leader, timestamps, read_committed)
     return {
         entry: broker_error(answer, f"offsets of {entry}") if isinstance(answer, int) else answer
         for entry, answer in answers.items()
@@ -134,7 +136,7 @@ async def epoch_ends_at_leader(
         NetworkError, BrokerError: as ``Connection.request``.
     """
     connection = await cluster.connection(leader)
-    if connection.ranges.get(_EPOCH_ENDS, Versions.NONE).highest < _EPOCH_ENDS_FOR_CLIENTS:
+    if connection.ranges.get(_EPOCH_ENDS, Versions.NONE).highest < _EPOCH_END_VERSION:
         return dict.fromkeys(queries)
     cls = cluster.settings.message("OffsetForLeaderEpochRequest")
     topics = by_topic(
@@ -146,7 +148,7 @@ async def epoch_ends_at_leader(
         ),
     )
     body = cls(replica_id=-1, topics=[cls.OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()])
-    response = await connection.request(body, version=connection.version_of(body, min_version=_EPOCH_ENDS_FOR_CLIENTS))
+    response = await connection.request(body, version=connection.version_of(body, min_version=_EPOCH_END_VERSION))
     answers: dict[TopicPartition, EpochEnd | Exception | None] = {}
     for topic in response.topics:
         for entry in topic.partitions:
@@ -159,7 +161,7 @@ async def epoch_ends_at_leader(
     return answers
 
 
-async def _ask(
+async def _send_list_offsets(
     cluster: ClusterClient, leader: Node, timestamps: Mapping[TopicPartition, int], read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | int]:
     """Send one request to a leader. An int in the result is an error code."""
@@ -168,7 +170,7 @@ async def _ask(
     body = cls(replica_id=-1, isolation_level=int(read_committed))
     min_version = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(timestamps.values()), 0)
     version = connection.version_of(body, min_version=min_version)
-    old = {"max_num_offsets": 1} if version == _OLD else {}
+    old = {"max_num_offsets": 1} if version == _OFFSET_LIST_VERSION else {}
     topics = by_topic(
         timestamps,
         lambda entry: cls.ListOffsetsPartition(partition_index=entry.partition, timestamp=timestamps[entry], **old),
@@ -181,7 +183,7 @@ async def _ask(
 def _answer(entry: Any, version: int) -> OffsetAndTimestamp | int:
     if entry.error_code:
         return int(entry.error_code)
-    if version == _OLD:
+    if version == _OFFSET_LIST_VERSION:
         return OffsetAndTimestamp(entry.old_style_offsets[0] if entry.old_style_offsets else -1, -1, -1)
     return OffsetAndTimestamp(entry.offset, entry.timestamp, entry.leader_epoch)
 
@@ -214,7 +216,7 @@ async def holds_nothing(
     """
     leader = await cluster.leader_of(partition)
     connection = await cluster.connection(leader)
-    if connection.ranges.get(_LIST_OFFSETS, Versions.NONE).highest >= _LOCAL_SINCE:
+    if connection.ranges.get(_LIST_OFFSETS, Versions.NONE).highest >= _LOCAL_OFFSET_VERSION:
         local = await ends(cluster, [partition], EARLIEST_LOCAL)
         if local[partition] > first:
             return False

@@ -49,7 +49,7 @@ def check_record(
         EncodeError: an argument has a wrong type, or the record is larger than ``max_bytes`` bytes.
     """
     if not isinstance(topic, str) or not topic:
-        raise EncodeError(f"topic is {_kind(topic) if topic != '' else 'empty'}; it has to be a topic's name")
+        raise EncodeError(f"topic is {_type_name(topic) if topic != '' else 'empty'}; it has to be a topic's name")
     size = _OVERHEAD_BYTES
     if value is not None:
         value = value if type(value) is bytes else bytes_of("value", value) or b""
@@ -90,7 +90,7 @@ def bytes_of(name: str, value: object) -> bytes | None:
             raise EncodeError(f"{name} is no text that UTF-8 has: {error}") from None
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise EncodeError(f"{name} is {_kind(value)}; it has to be bytes, text or None")
+    raise EncodeError(f"{name} is {_type_name(value)}; it has to be bytes, text or None")
 
 
 def headers_of(headers: Any) -> list[tuple[str, bytes | None]]:
@@ -105,7 +105,7 @@ def headers_of(headers: Any) -> list[tuple[str, bytes | None]]:
     if headers is None:
         return []
     if isinstance(headers, (str, bytes)) or not isinstance(headers, Iterable):
-        raise EncodeError(f"headers is {_kind(headers)}; it has to be a dict, or pairs of name and bytes")
+        raise EncodeError(f"headers is {_type_name(headers)}; it has to be a dict, or pairs of name and bytes")
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return [_header(pair) for pair in pairs]
 
@@ -120,13 +120,13 @@ def _check_integer(name: str, value: Any, expectation: str, minimum: int, maximu
     try:
         number = operator.index(value)
     except TypeError:
-        raise EncodeError(f"{name} is {_kind(value)}; it has to be a whole number: {expectation}") from None
+        raise EncodeError(f"{name} is {_type_name(value)}; it has to be a whole number: {expectation}") from None
     if isinstance(value, bool) or not minimum <= number <= maximum:
         raise EncodeError(f"{name} is {value}; it has to be {expectation}")
     return number
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     kind = type(value).__name__
     return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
 
@@ -210,7 +210,7 @@ class RowPartitioner(NamedTuple):
             )
         if self.choice.function is not None:
             self._choose(topic, rows, partitions, count)
-        self._share_out(topic, partitions, rows.nbytes // self.batch_bytes)
+        self._distribute_rows(topic, partitions, rows.nbytes // self.batch_bytes)
         rows_with_time = add_timestamps(rows, int(time.time() * 1000))
         return [
             (TopicPartition(topic, number), part) for number, part in split_by_partition(rows_with_time, partitions)
@@ -230,7 +230,7 @@ class RowPartitioner(NamedTuple):
             except EncodeError as error:
                 raise error.within(row) from error.__cause__
 
-    def _share_out(self, topic: str, partitions: Int64s, max_runs: int) -> None:
+    def _distribute_rows(self, topic: str, partitions: Int64s, max_runs: int) -> None:
         """Distribute the rows without a partition in runs, at most ``max_runs`` and as many as the topic allows."""
         free = np.flatnonzero(partitions < 0)
         if len(free):

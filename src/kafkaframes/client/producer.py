@@ -54,7 +54,7 @@ from kafkaframes.client.outgoing import (
 )
 from kafkaframes.client.partitioners import partition_choice
 from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, pass_results
-from kafkaframes.client.sender import Sender, takes_format
+from kafkaframes.client.sender import Sender, accepts_format
 from kafkaframes.client.settings import ProducerSettings, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.client.transactions import Transactions
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.options import ProducerOptions, Servers
 
 Result = TypeVar("Result")
-_FIRST_OF_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brought record formats 1 and 2
+_MIN_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brought record formats 1 and 2
 
 
 class TransactionRefused(Exception):  # noqa: N818
@@ -110,7 +110,7 @@ class AsyncProducer(TelemetryMethods):
         self._telemetry = TelemetryReporter(
             self._cluster, lambda: {"transactional_id": self.settings.transactional_id or ""}
         )
-        self._home = self._cluster.home
+        self._home = self._cluster.context
         self._drain_event = asyncio.Event()
         settings = self.settings
         self._partitioner = partition_choice(settings.partitioner, ignores_keys=settings.partitioner_ignore_keys)
@@ -126,7 +126,7 @@ class AsyncProducer(TelemetryMethods):
         self._starting = asyncio.Lock()
         self._queueing = asyncio.Lock()  # keeps tables in the order of the calls
         self._transactions = Transactions(self._cluster, self._sender, self.settings)
-        self._accumulator.may_open = self._transactions.takes
+        self._accumulator.may_open = self._transactions.has_partition
         self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
 
     async def __aenter__(self) -> AsyncProducer:
@@ -159,26 +159,26 @@ class AsyncProducer(TelemetryMethods):
         limit_ms = max(self.settings.max_block_ms, self.settings.default_api_timeout_ms)
         connection = await self._cluster.retry(self._cluster.any_connection, timeout_ms=limit_ms)
         produce_versions = connection.ranges.get(PRODUCE, Versions.NONE)
-        broker_can = (
+        max_format = (
             2
-            if produce_versions.highest >= _FIRST_OF_FORMAT[2]
-            else int(produce_versions.highest >= _FIRST_OF_FORMAT[1])
+            if produce_versions.highest >= _MIN_VERSION_BY_FORMAT[2]
+            else int(produce_versions.highest >= _MIN_VERSION_BY_FORMAT[1])
         )
-        self._format = broker_can if self._format is None else min(self._format, 2)
-        if self._format > broker_can:
-            raise OptionError(f"record_format {self._format}: the broker's newest is {broker_can}")
-        if self._format < 2 and not takes_format(connection, self._format):
+        self._format = max_format if self._format is None else min(self._format, 2)
+        if self._format > max_format:
+            raise OptionError(f"record_format {self._format}: the broker's newest is {max_format}")
+        if self._format < 2 and not accepts_format(connection, self._format):
             reason = "the broker accepts format 2 only, as all brokers of Kafka 4.0 and later do (KIP-724)"
             raise OptionError(f"record_format {self._format}: {reason}; leave `record_format` out")
         self._sender.record_format = self._format
-        can_number = INIT_PRODUCER_ID in connection.ranges and self._format == 2
+        supports_idempotence = INIT_PRODUCER_ID in connection.ranges and self._format == 2
         is_idempotent = self.settings.enable_idempotence
-        if (is_idempotent or self.settings.transactional_id is not None) and not can_number:
+        if (is_idempotent or self.settings.transactional_id is not None) and not supports_idempotence:
             raise OptionError("idempotence and transactions need brokers of 0.11 or later and record format 2")
         if self._transactions.has_joined:
             pass
         elif self.settings.transactional_id is not None or (
-            is_idempotent is not False and can_number and self.settings.required_acks == -1
+            is_idempotent is not False and supports_idempotence and self.settings.required_acks == -1
         ):
             with self._measure_transaction("txn-init"):
                 await self._transactions.init_producer_id()
@@ -207,8 +207,8 @@ class AsyncProducer(TelemetryMethods):
             pass  # waiting records fail below
         finally:
             await cancel_tasks(self._gather_task)
-            for gathering in self._accumulator.close():
-                gathering.results.drop(NetworkError("the producer was closed before this was sent"))
+            for open_batch in self._accumulator.close():
+                open_batch.results.drop(NetworkError("the producer was closed before this was sent"))
             await self._sender.close()
             await self._telemetry.close(None if timeout_ms is None else timeout_ms / 1000)
             await self._cluster.close()
@@ -263,9 +263,9 @@ class AsyncProducer(TelemetryMethods):
         on_delivery: OnDelivery | None,
     ) -> tuple[CheckedRecord, Acknowledgement]:
         """Return the record that interceptors send instead of this one, and the call for its result."""
-        largest = self.settings.max_request_size
-        result = interceptors.on_send(producer_record(record, timestamp_ms), largest)
-        return check_record(*result, largest), Acknowledgement(interceptors, result, on_delivery)
+        max_request_size = self.settings.max_request_size
+        result = interceptors.on_send(producer_record(record, timestamp_ms), max_request_size)
+        return check_record(*result, max_request_size), Acknowledgement(interceptors, result, on_delivery)
 
     async def _send(
         self, record: CheckedRecord, acknowledgement: Acknowledgement | None
@@ -298,11 +298,11 @@ class AsyncProducer(TelemetryMethods):
         await self.start()
         with measure_ns(self._cluster.metrics.client["metadata-wait"]):
             await self._cluster.topic(topic, create=True)
-        self._accumulator.learn(topic)
+        self._accumulator.update_topic(topic)
 
     async def _prepare(self, record: CheckedRecord, *, is_in_callback: bool = False) -> None:
         """Wait for the start, the metadata, the memory or the transaction that a record needs before it is added."""
-        await self._wait_at_most(self._wait_for_needs(record, is_in_callback), f"a record of topic {record[0]}")
+        await self._wait_at_most(self._wait_until_sendable(record, is_in_callback), f"a record of topic {record[0]}")
 
     async def _wait_at_most(self, wait: Coroutine[Any, Any, Result], action: str) -> Result:
         """Wait for a start, metadata or memory, for at most ``max_block_ms``.
@@ -323,7 +323,7 @@ class AsyncProducer(TelemetryMethods):
             reason = f"{action} has waited {limit_ms} ms for brokers, metadata or memory (`max_block_ms`)"
             raise NetworkError(f"{reason}: {cause}" if cause else reason) from None
 
-    async def _wait_for_needs(self, record: CheckedRecord, is_in_callback: bool) -> None:
+    async def _wait_until_sendable(self, record: CheckedRecord, is_in_callback: bool) -> None:
         topic, key, _, headers, partition, _, size = record
         await self.start()
         if headers and self._format != 2:
@@ -504,7 +504,7 @@ class AsyncProducer(TelemetryMethods):
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
         for name in topics:
-            self._accumulator.learn(name)
+            self._accumulator.update_topic(name)
         for target, rows in route_rows(whole, topics, self._row_partitioner(topics)):
             await self._wait_at_most(self._transactions.before_batch(target), f"a table of topic {target.topic}")
             for data, count, stamp in self._build_batches(

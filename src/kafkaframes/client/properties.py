@@ -307,14 +307,14 @@ def _reject(name: str, key: str, value: Any, names: Collection[str], client: str
             return
     reason = next(filter(None, map(_rows(_REJECTED).get, spellings)), None)
     if reason is None:
-        raise OptionError(f"{_CALLED[client]} has no setting {name!r}{suggest_name(name, names)}")
-    if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_HARMLESS):
+        raise OptionError(f"{_CLIENT_TITLES[client]} has no setting {name!r}{suggest_name(name, names)}")
+    if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_ACCEPTED_SERIALIZERS):
         raise OptionError(f"{name}: {reason}")
 
 
 _MAX_LISTED_NAMES: Final = 12
-_CALLED: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "an admin client"}
-_HARMLESS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
+_CLIENT_TITLES: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "an admin client"}
+_ACCEPTED_SERIALIZERS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
 
 
 def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,15 +18,15 @@ from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
 
-PATIENCE_S: Final = 5.0
-_HANGING_S: Final = 1.0
+DEFAULT_TIMEOUT_S: Final = 5.0
+_REPORT_DELAY_S: Final = 1.0
 
 
-async def reach(
+async def wait_until_reachable(
     settings: ClientSettings,
     *,
     waiting: Callable[[str], None],
-    timeout_s: float = PATIENCE_S,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
     new_topic: str | None = None,
 ) -> None:
     """Wait until a broker of the cluster responds. Let it create a topic to write to.
@@ -44,7 +44,7 @@ async def reach(
     cluster = ClusterClient(settings)
     try:
         servers = ",".join(format_address(host, port) for host, port in settings.servers)
-        waits = _Waiting(waiting, servers, timeout_s)
+        waits = _WaitReport(waiting, servers, timeout_s)
 
         async def step() -> None:
             address = (await cluster.any_connection()).host_port
@@ -53,12 +53,12 @@ async def reach(
             if new_topic is not None:
                 await _create_topic(cluster, new_topic)
 
-        await _until(step, cluster, waits)
+        await _retry_until(step, cluster, waits)
     finally:
         await cluster.close()
 
 
-async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Waiting) -> None:
+async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _WaitReport) -> None:
     """Connect to one of the advertised brokers, unless the given address is one of them.
 
     Raises:
@@ -100,7 +100,7 @@ async def _create_topic(cluster: ClusterClient, topic: str) -> None:
 
 
 @dataclass
-class _Waiting:
+class _WaitReport:
     """Reports once what the command waits for: at the first failure, or if a connection hangs.
 
     Attributes:
@@ -120,9 +120,9 @@ class _Waiting:
             self.report(f"waiting up to {self.timeout_s:g} s for {self.servers}: {reason}")
 
 
-async def _until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, waiting: _Waiting) -> None:
+async def _retry_until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, waiting: _WaitReport) -> None:
     """Repeat a step until it succeeds or the timeout expires."""
-    hanging = asyncio.get_running_loop().call_later(_HANGING_S, waiting.report_once)
+    hanging = asyncio.get_running_loop().call_later(_REPORT_DELAY_S, waiting.report_once)
     attempts = count()
     try:
         async with asyncio.timeout(waiting.timeout_s or None):

@@ -26,7 +26,7 @@ _FIRST: Final = attrgetter("first")
 _PENDING, _FINISHED = "PENDING", "FINISHED"  # the names in ``concurrent.futures``
 
 
-class Owner(Protocol):
+class FutureOwner(Protocol):
     """The interface of a producer to its futures."""
 
     def check_wait(self, method: str) -> None:
@@ -41,7 +41,7 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
 
     __slots__ = ("_owner", "_results", "_row")
 
-    def __init__(self, results: ThreadResults, row: int, owner: Owner | None) -> None:
+    def __init__(self, results: ThreadResults, row: int, owner: FutureOwner | None) -> None:
         self._results = results
         self._row = row
         self._owner = owner  # keeps the producer alive until its records have results
@@ -148,7 +148,7 @@ class ThreadResults:
         self.hold_memory: Callable[[int], object] | None = None
         self.size_bytes = 0
 
-    def future(self, owner: Owner | None, on_delivery: OnDelivery | None) -> RecordFuture:
+    def future(self, owner: FutureOwner | None, on_delivery: OnDelivery | None) -> RecordFuture:
         """Return the future of the next record. ``on_delivery`` is called with the record's error or metadata."""
         row = self.count
         self.count = row + 1

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_PAUSES_S: Final = (10.0, 30.0, 60.0)
-_FORGET_S: Final = 300.0  # a kind without rejections for this time starts over
+_LOG_INTERVALS_S: Final = (10.0, 30.0, 60.0)
+_REFUSAL_MAX_AGE_S: Final = 300.0  # a kind without rejections for this time starts over
 
 
 @dataclass(slots=True)
@@ -52,13 +52,13 @@ class RefusalLog:
             now: current time of the monotonic clock, in seconds.
         """
         refusals = self._kinds.get(kind)
-        if refusals is None or now - refusals.last > _FORGET_S:
+        if refusals is None or now - refusals.last > _REFUSAL_MAX_AGE_S:
             refusals = self._kinds[kind] = _RefusalCount(now, now, now + self._first_after_s)
         refusals.count += 1
         refusals.last = now
         if now < refusals.next_line:
             return
-        refusals.next_line = now + _PAUSES_S[min(refusals.lines, len(_PAUSES_S) - 1)]
+        refusals.next_line = now + _LOG_INTERVALS_S[min(refusals.lines, len(_LOG_INTERVALS_S) - 1)]
         refusals.lines += 1
         times = "once" if refusals.count == 1 else f"{refusals.count} times in {now - refusals.since:.0f} s"
         message = "client %r: %s refuses %s, and the request is sent again: %s"

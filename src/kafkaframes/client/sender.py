@@ -32,15 +32,17 @@ from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.divide import divide_batch
 from kafkaframes.wire.primitives import NIL_UUID
 
-_FETCH_OF_FORMAT_2: Final = 4  # the first version of Fetch that carries record format 2
-_BY_ID: Final = 13  # first version of Produce with topic ids instead of names
-_NEWEST_OF_OLD_TRANSACTIONS: Final = 11
-_ADDS_PARTITIONS: Final = 12  # first version with which brokers add partitions to transactions implicitly (KIP-890)
-_NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions of Produce carry format 2 only
-NEWEST_OF_SETS: Final = 2  # the last version of Produce that carries any number of batches, of any format
-_NEWEST_WITHOUT_TRANSACTION: Final = 11  # later versions require the transactional id for such batches (KIP-890)
+_FORMAT_2_FETCH_VERSION: Final = 4  # the first version of Fetch that carries record format 2
+_TOPIC_ID_VERSION: Final = 13  # first version of Produce with topic ids instead of names
+_MAX_EXPLICIT_PARTITIONS_VERSION: Final = 11
+_IMPLICIT_PARTITIONS_VERSION: Final = (
+    12  # first version with which brokers add partitions to transactions implicitly (KIP-890)
+)
+_MAX_VERSION_BY_FORMAT: Final = {0: 1, 1: 2}  # later versions of Produce carry format 2 only
+MAX_RECORD_SET_VERSION: Final = 2  # the last version of Produce that carries any number of batches, of any format
+_MAX_VERSION_WITHOUT_TRANSACTION: Final = 11  # later versions require the transactional id for such batches (KIP-890)
 _ALL_REPLICAS: Final = -1
-_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_TOO_LARGE_ERRORS: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class Sender:
@@ -184,10 +186,10 @@ class Sender:
                 leaderless = partitions
                 continue
             connection = self._cluster.open_connection(leader)
-            if connection is None or not connection.takes_more:
+            if connection is None or not connection.is_writable:
                 self._run_in_background(leader.node_id, partial(self._connect, leader))
             else:
-                self._fill(leader, connection, partitions)
+                self._fill_connection(leader, connection, partitions)
         if self._availability_timeout_s:
             self._record_stalled_nodes(now)
         if leaderless:
@@ -206,10 +208,10 @@ class Sender:
         since = self._stalled_since.get(node_id)
         return since is not None and time.monotonic() - since > self._availability_timeout_s
 
-    def _fill(self, leader: Node, connection: Connection, partitions: list[TopicPartition]) -> None:
+    def _fill_connection(self, leader: Node, connection: Connection, partitions: list[TopicPartition]) -> None:
         """Write requests on a connection, up to the limit of in-flight requests."""
         while self._in_flight_counts.get(leader.node_id, 0) < self._settings.max_in_flight_requests_per_connection:
-            if not connection.takes_more or not (batches := self._take(partitions, connection)):
+            if not connection.is_writable or not (batches := self._take(partitions, connection)):
                 return
             self._send(leader, connection, batches)
 
@@ -218,7 +220,7 @@ class Sender:
         batches: list[Batch] = []
         size, now = 0, time.monotonic()
         for partition in partitions:
-            following = self._fit_next(partition, now)
+            following = self._next_fitting_batch(partition, now)
             size += 0 if following is None else len(following.data)
             if batches and size > self._settings.max_request_size:
                 break
@@ -228,7 +230,7 @@ class Sender:
                 batches.append(batch)
         return batches
 
-    def _fit_next(self, partition: TopicPartition, now: float) -> Batch | None:
+    def _next_fitting_batch(self, partition: TopicPartition, now: float) -> Batch | None:
         """Return the next batch. Divide it first if it is larger than the topic's leaders accept."""
         batch = self.sequencer.next_batch(partition)
         limit = self.limits.batch_bytes(partition.topic, now)
@@ -306,20 +308,22 @@ class Sender:
         for batch in batches:
             topics.setdefault(batch.partition.topic, []).append(batch)
         ids = {name: self._cluster.cluster.topic_id(name) for name in topics}
-        max_version = _NEWEST_OF_FORMAT.get(self.record_format, _BY_ID - 1 if NIL_UUID in ids.values() else None)
+        max_version = _MAX_VERSION_BY_FORMAT.get(
+            self.record_format, _TOPIC_ID_VERSION - 1 if NIL_UUID in ids.values() else None
+        )
         body_class = settings.message("ProduceRequest")
         body = body_class(acks=settings.required_acks, timeout_ms=settings.request_timeout_ms)
         min_version = 0
         if self.sequencer.transactional:
             body.transactional_id = settings.transactional_id
             if self.broker_adds_partitions:
-                min_version = _ADDS_PARTITIONS
+                min_version = _IMPLICIT_PARTITIONS_VERSION
             else:
-                max_version = _NEWEST_OF_OLD_TRANSACTIONS
+                max_version = _MAX_EXPLICIT_PARTITIONS_VERSION
         version = connection.version_of(body, max_version=max_version, min_version=min_version)
         body.topic_data = [
             body_class.TopicProduceData(
-                **({"topic_id": ids[name]} if version >= _BY_ID else {"name": name}),
+                **({"topic_id": ids[name]} if version >= _TOPIC_ID_VERSION else {"name": name}),
                 partition_data=[
                     body_class.PartitionProduceData(index=batch.partition.partition, records=batch.data)
                     for batch in several
@@ -327,7 +331,7 @@ class Sender:
             )
             for name, several in topics.items()
         ]
-        return body, version, {ids[name]: name for name in topics} if version >= _BY_ID else {}
+        return body, version, {ids[name]: name for name in topics} if version >= _TOPIC_ID_VERSION else {}
 
     async def _wait(
         self, leader: Node, batches: list[Batch], answer: asyncio.Future[Any], names: dict[Any, str]
@@ -370,7 +374,7 @@ class Sender:
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.limits.accept(batch.partition.topic, len(batch.data))
             self.sequencer.process_acknowledgement(batch, answer.base_offset, answer.log_append_time_ms)
-        elif answer.error_code in _TOO_LARGE and self._divide(
+        elif answer.error_code in _TOO_LARGE_ERRORS and self._divide(
             batch, self.limits.refuse(batch.partition.topic, len(batch.data), now)
         ):
             pass
@@ -453,20 +457,22 @@ def _set_result(finished_batch: FinishedBatch) -> None:
     batch.delivery.add(part)
 
 
-async def takes_sets(cluster: ClusterClient, partition: TopicPartition) -> bool:
+async def accepts_record_sets(cluster: ClusterClient, partition: TopicPartition) -> bool:
     """Return whether a partition's leader accepts several batches in one request, of any format (Produce 0-2)."""
     connection = await cluster.connection(await cluster.leader_of(partition))
-    return connection.ranges.get(PRODUCE, Versions.NONE).contains(NEWEST_OF_SETS) and takes_format(connection, 1)
+    return connection.ranges.get(PRODUCE, Versions.NONE).contains(MAX_RECORD_SET_VERSION) and accepts_format(
+        connection, 1
+    )
 
 
-def takes_format(connection: Connection, record_format: int) -> bool:
+def accepts_format(connection: Connection, record_format: int) -> bool:
     """Return whether a broker accepts record format 0 or 1.
 
     Brokers of Kafka 4.0 and later do not, although they advertise Produce from version 0 on, for old clients that could
     not start otherwise (KIP-896). Their lowest version of Fetch is 4.
     """
     produce, fetch = (connection.ranges.get(key, Versions.NONE) for key in (PRODUCE, FETCH))
-    return produce.lowest <= _NEWEST_OF_FORMAT[record_format] and fetch.lowest < _FETCH_OF_FORMAT_2
+    return produce.lowest <= _MAX_VERSION_BY_FORMAT[record_format] and fetch.lowest < _FORMAT_2_FETCH_VERSION
 
 
 async def produce_raw(
@@ -478,7 +484,7 @@ async def produce_raw(
         cluster: client of the cluster.
         partition: partition to write to.
         records: one batch of format 2, or with ``as_set`` any number of batches of any format.
-        as_set: use a version of Produce that carries sets (``takes_sets``).
+        as_set: use a version of Produce that carries sets (``accepts_record_sets``).
 
     Raises:
         BrokerError: the broker rejects the batches. If the leader has moved, the next call looks it up again.
@@ -488,7 +494,9 @@ async def produce_raw(
     connection = await cluster.connection(leader)
     cls = cluster.settings.message("ProduceRequest")
     body = cls(acks=_ALL_REPLICAS, timeout_ms=cluster.settings.request_timeout_ms)
-    version = connection.version_of(body, max_version=NEWEST_OF_SETS if as_set else _NEWEST_WITHOUT_TRANSACTION)
+    version = connection.version_of(
+        body, max_version=MAX_RECORD_SET_VERSION if as_set else _MAX_VERSION_WITHOUT_TRANSACTION
+    )
     data = cls.PartitionProduceData(index=partition.partition, records=bytes(records))
     body.topic_data = [cls.TopicProduceData(name=partition.topic, partition_data=[data])]
     try:

@@ -39,10 +39,10 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, MaybeWrittenError, OptionError
 from kafkaframes.records.build import next_sequence
 
-_SEQUENCE_DOES_NOT_FOLLOW: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+_SEQUENCE_GAP_ERRORS: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 # Errors that a leader can also return for a batch that is in its log: a later step failed, or the leader lost the
 # partition while it waited for followers.
-_MAY_BE_WRITTEN: Final = frozenset(
+_UNCERTAIN_WRITE_ERRORS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_SERVER_ERROR,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -198,7 +198,7 @@ class Sequencer:
 
     def ready(self, now: float) -> list[TopicPartition]:
         """Return the partitions that have a batch to send, if their leaders' connections are unchanged."""
-        return [partition for partition, queue in self._queues.items() if self._next_of(queue, now) is not None]
+        return [partition for partition, queue in self._queues.items() if self._next_sendable(queue, now) is not None]
 
     def queue_length(self, partition: TopicPartition) -> int:
         """Return the number of waiting batches of a partition. Any thread may call it."""
@@ -216,7 +216,7 @@ class Sequencer:
     def take(self, partition: TopicPartition, connection: object, now: float) -> Batch | None:
         """Return the batch to write on this connection now, with its sequence; None if none may be written."""
         queue = self._queues[partition]
-        batch = self._next_of(queue, now)
+        batch = self._next_sendable(queue, now)
         if batch is None or (queue.in_flight and queue.connection is not connection):
             return None
         queue.waiting.remove(batch)
@@ -239,7 +239,7 @@ class Sequencer:
         times += [batch.not_before for batch in nexts if batch is not None and batch.not_before > now]
         return min(times, default=None)
 
-    def _next_of(self, queue: PartitionQueue, now: float) -> Batch | None:
+    def _next_sendable(self, queue: PartitionQueue, now: float) -> Batch | None:
         batch = queue.next_batch(self._max_in_flight)
         if batch is None or batch.not_before > now or (self.needs_new_id and batch.assigned_stamp is None):
             return None
@@ -294,8 +294,8 @@ class Sequencer:
         """Handle a leader's error for a batch."""
         queue = self._queues[batch.partition]
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
-        batch.in_doubt = batch.in_doubt or code in _MAY_BE_WRITTEN
-        if batch.assigned_stamp is not None and code in _SEQUENCE_DOES_NOT_FOLLOW:
+        batch.in_doubt = batch.in_doubt or code in _UNCERTAIN_WRITE_ERRORS
+        if batch.assigned_stamp is not None and code in _SEQUENCE_GAP_ERRORS:
             self._out_of_order(queue, batch, error, now)
         else:
             self._retry(queue, batch, error, now, retriable=code.is_retriable)

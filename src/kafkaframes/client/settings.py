@@ -32,7 +32,7 @@ SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARE
 _DURATION: Final = re.compile(
     r"\+?P(?:\+?(\d+)D)?(T(?:\+?(\d+)H)?(?:\+?(\d+)M)?(?:\+?(\d+(?:[.,]\d{1,9})?)S)?)?", re.IGNORECASE | re.ASCII
 )
-_YES_OR_NO: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+_BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class ClientSettings:
         if isinstance(self.api_version, str):
             release(self.api_version)  # raises if the release is unknown
         object.__setattr__(self, "security_protocol", self.security_protocol.upper())  # Java takes any letter case
-        choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
+        check_choice("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
         for name in ("metrics_num_samples", "metrics_sample_window_ms"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}; expected a number of at least 1")
@@ -121,7 +121,7 @@ class ClientSettings:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
         for name, value in resolve_logins(self).items():
             object.__setattr__(self, name, value)
-        choices("sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
+        check_choice("sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
         if self.security_protocol.startswith("SASL"):
             self._check_sasl()
 
@@ -176,7 +176,7 @@ class ClientSettings:
         """
         hints = _hints(cls)  # type: ignore[arg-type]
         values_by_name = translate_options(options, setting_names(cls), cls.client)
-        values = {name: _as(hints[name], value, name) for name, value in values_by_name.items()}
+        values = {name: _convert_value(hints[name], value, name) for name, value in values_by_name.items()}
         return cls(**values)
 
 
@@ -209,10 +209,10 @@ class ProducerSettings(ClientSettings):
     def __post_init__(self) -> None:
         """Check the settings without a connection."""
         super().__post_init__()
-        choices("acks", str(self.acks), ("all", "-1", "0", "1"))
-        choices("compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd"))
+        check_choice("acks", str(self.acks), ("all", "-1", "0", "1"))
+        check_choice("compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd"))
         if self.record_format is not None:
-            choices("record_format", self.record_format, (0, 1, 2))
+            check_choice("record_format", self.record_format, (0, 1, 2))
         if self.transactional_id is not None and self.required_acks != -1:
             raise OptionError("transactional_id needs acks=all")
         if self.transactional_id is not None and self.enable_idempotence is False:
@@ -260,10 +260,12 @@ class ConsumerSettings(ClientSettings):
         """Check the settings without a connection."""
         super().__post_init__()
         if self.reset_duration_ms is None:
-            choices("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none", "by_duration:PT1H ..."))
-        choices("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
+            check_choice(
+                "auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none", "by_duration:PT1H ...")
+            )
+        check_choice("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
         object.__setattr__(self, "group_protocol", self.group_protocol.lower())  # as above
-        choices("group_protocol", self.group_protocol, ("classic", "consumer"))
+        check_choice("group_protocol", self.group_protocol, ("classic", "consumer"))
 
     @property
     def reset_duration_ms(self) -> int | None:
@@ -304,8 +306,8 @@ class ShareConsumerSettings(ClientSettings):
         super().__post_init__()
         if not self.group_id:
             raise OptionError("a share consumer needs group_id")
-        choices("share_acknowledgement_mode", self.share_acknowledgement_mode, ("implicit", "explicit"))
-        choices("share_acquire_mode", self.share_acquire_mode, ("batch_optimized", "record_limit"))
+        check_choice("share_acknowledgement_mode", self.share_acknowledgement_mode, ("implicit", "explicit"))
+        check_choice("share_acquire_mode", self.share_acquire_mode, ("batch_optimized", "record_limit"))
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
@@ -313,7 +315,7 @@ class ShareConsumerSettings(ClientSettings):
         for name in options:
             if name.replace("_", ".") in ("interceptors", "interceptor.classes") and options[name]:
                 raise OptionError(f"{name} has no meaning in a share group: share consumers call no interceptors")
-            if name.replace("_", ".") in _WITHOUT_MEANING_IN_SHARE_GROUPS:
+            if name.replace("_", ".") in _REJECTED_SHARE_SETTINGS:
                 raise OptionError(
                     f"{name} has no meaning in a share group; set what the group has with `alter_configs`"
                 )
@@ -331,7 +333,7 @@ class ShareConsumerSettings(ClientSettings):
         return self.share_acknowledgement_mode == "explicit"
 
 
-_WITHOUT_MEANING_IN_SHARE_GROUPS: Final = frozenset(  # Java's share consumer rejects them, too
+_REJECTED_SHARE_SETTINGS: Final = frozenset(  # Java's share consumer rejects them, too
     {
         "auto.offset.reset",
         "enable.auto.commit",
@@ -414,13 +416,13 @@ def _hints(cls: type[ClientSettings]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def choices(name: str, value: Any, allowed_values: Sequence[Any]) -> None:
+def check_choice(name: str, value: Any, allowed_values: Sequence[Any]) -> None:
     """Raise an OptionError unless ``value`` is in ``allowed_values``."""
     if value not in allowed_values:
         raise OptionError(f"{name} is {value!r}; there are {', '.join(map(str, allowed_values))}")
 
 
-def _as(hint: Any, value: Any, name: str) -> Any:
+def _convert_value(hint: Any, value: Any, name: str) -> Any:
     """Convert text to the type of a setting. Other values are returned unchanged."""
     if not isinstance(value, str):
         return value
@@ -428,9 +430,9 @@ def _as(hint: Any, value: Any, name: str) -> Any:
     if str in kinds:
         return value
     if bool in kinds:
-        if value.lower() not in _YES_OR_NO:
+        if value.lower() not in _BOOLEANS:
             raise OptionError(f"{name} is {value!r}; there are true, false")
-        return _YES_OR_NO[value.lower()]
+        return _BOOLEANS[value.lower()]
     if int in kinds:
         try:
             return int(value)

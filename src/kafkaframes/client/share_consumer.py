@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 import pyarrow as pa
 
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.fetched import Records, schema_of, select_output_columns
+from kafkaframes.client.fetched import RecordIterator, schema_of, select_output_columns
 from kafkaframes.client.loop import wait_for_event
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import MetricName, PollMetrics
@@ -137,7 +137,7 @@ class AsyncShareConsumer(TelemetryMethods):
         names = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
         if not names:
             raise OptionError("subscribe needs a topic; unsubscribe ends the subscription")
-        self._cluster.home.check()
+        self._cluster.context.check()
         if self._cluster.cluster.updated_at is None:
             await self._cluster.retry(lambda: self._cluster.refresh(names))
         self._on_acknowledge = on_acknowledge
@@ -226,7 +226,7 @@ class AsyncShareConsumer(TelemetryMethods):
     async def _acquire(self, timeout_ms: int) -> list[AcquiredBatch]:
         """Return acquired records."""
         machine, task = self._machine, self._task
-        self._cluster.home.check()
+        self._cluster.context.check()
         deadline = time.monotonic() + timeout_ms / 1000
         machine.begin_poll(time.monotonic())
         try:
@@ -290,7 +290,7 @@ class AsyncShareConsumer(TelemetryMethods):
                 Kafka 4.2.
             BrokerError: a lock has expired (INVALID_RECORD_STATE), or the group does not allow renewals.
         """
-        self._cluster.home.check()
+        self._cluster.context.check()
         completion = self._machine.renew(record_keys(records, mask))
         await self._wait_for(completion)
         completion.require_success()
@@ -306,7 +306,7 @@ class AsyncShareConsumer(TelemetryMethods):
             NetworkError: it is unknown whether a broker received the acknowledgements. It may deliver the records
                 again.
         """
-        self._cluster.home.check()
+        self._cluster.context.check()
         completion = self._machine.commit()
         try:
             await self._wait_for(completion)
@@ -348,7 +348,7 @@ class AsyncShareConsumer(TelemetryMethods):
 def records_of(batch: AcquiredBatch) -> list[ShareRecord]:
     """Return acquired records as Python values."""
     deliveries = batch.deliveries
-    rows = Records(batch.batch, batch.partition).take(batch.batch.num_rows)
+    rows = RecordIterator(batch.batch, batch.partition).take(batch.batch.num_rows)
     return [ShareRecord(*row, deliveries[row.offset]) for row in rows]
 
 

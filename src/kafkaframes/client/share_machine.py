@@ -603,7 +603,7 @@ class ShareMachine:
         self._metadata_not_before = now + self._backoff_s(self._metadata_failures)
         self._metadata_failures = self._metadata_failures + 1 if self._stale_topics else 0
         if self._stale_topics:  # a deleted topic is no longer assigned, and one that was created again has another id
-            self.member.hurry(now)
+            self.member.send_heartbeat_soon(now)
 
     def _resolve(self) -> None:
         """Look up the names of the assigned topics. Topics without metadata are left out until these are refreshed."""

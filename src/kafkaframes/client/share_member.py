@@ -66,9 +66,9 @@ class ShareMember:
     def subscribe(self, topics: tuple[str, ...], now: float) -> None:
         """Set the subscription."""
         self.topics, self._polled_at, self._awaits_poll = topics, now, False
-        self.hurry(now)
+        self.send_heartbeat_soon(now)
 
-    def hurry(self, now: float) -> None:
+    def send_heartbeat_soon(self, now: float) -> None:
         """Send the next heartbeat at once, except after failures."""
         self._due = min(self._due, now) if self._failures == 0 else self._due
 

@@ -146,7 +146,7 @@ class ShareTask:
     async def _send_heartbeat(self, request: ShareHeartbeat) -> object:
         cluster, group_id = self._cluster, self._settings.required_group_id
         start_s = time.monotonic()
-        response = await cluster.ask_coordinator(group_id, self._messages.heartbeat_body(request), GROUP)
+        response = await cluster.send_to_coordinator(group_id, self._messages.heartbeat_body(request), GROUP)
         cluster.check_coordinator(
             response.error_code, f"share group {group_id}", group_id, message=response.error_message
         )

@@ -16,7 +16,7 @@ from kafkaframes.client.producer import AsyncProducer, results_of
 from kafkaframes.client.sync import Producer
 
 
-class Numbered(NamedTuple):
+class SequencedBatches(NamedTuple):
     """Built batches of format 2 for one partition, and the sequence of their first record.
 
     Attributes:
@@ -61,7 +61,7 @@ def join(task: Producer, identity: ProducerIdentity) -> None:
     task._loop.call(task._twin.start())
 
 
-def send_numbered(task: Producer, parts: Iterable[Numbered]) -> None:
+def send_numbered(task: Producer, parts: Iterable[SequencedBatches]) -> None:
     """Write built batches with given sequences. Wait until all are acknowledged.
 
     Raises:
@@ -71,7 +71,7 @@ def send_numbered(task: Producer, parts: Iterable[Numbered]) -> None:
     task._loop.call(_send_numbered(task._twin, parts))
 
 
-async def _send_numbered(task: AsyncProducer, parts: Iterable[Numbered]) -> None:
+async def _send_numbered(task: AsyncProducer, parts: Iterable[SequencedBatches]) -> None:
     batches: list[Batch] = []
     for target, first_sequence, built_batches in parts:
         task._sender.sequencer.set_sequence(target, first_sequence)

@@ -17,8 +17,8 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sync import Consumer
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 
-_STEP_MS: Final = 1_000
-_AGAIN_SECONDS: Final = 0.1
+_FETCH_TIMEOUT_MS: Final = 1_000
+_RETRY_DELAY_S: Final = 0.1
 
 
 @dataclass(slots=True)
@@ -58,11 +58,11 @@ class RangeReader:
         deadline = time.monotonic() + self.silence_ms / 1000
         while self.next_offset < self.end:
             try:
-                fetched_batches = self.consumer.fetch(_STEP_MS)
+                fetched_batches = self.consumer.fetch(_FETCH_TIMEOUT_MS)
             except BrokerError as error:
                 if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise
-                self._after_loss()
+                self._recover_from_loss()
                 if time.monotonic() < deadline:
                     continue
                 raise
@@ -74,20 +74,20 @@ class RangeReader:
             if self.consumer.skip_gap(self.target, self.end):  # the last batches were compacted away
                 self.next_offset = self.end
             elif time.monotonic() > deadline:
-                self._after_silence()
+                self._handle_silence()
         return None
 
-    def _after_loss(self) -> None:
+    def _recover_from_loss(self) -> None:
         """Continue at the log start offset after offsets that the log does not have, or end the range."""
         first, last = self._bounds()
         if first <= self.next_offset < last:  # the offset exists: the leader has changed, or the topic was recreated
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(_RETRY_DELAY_S)
         else:
             self.on_loss(f"has no offset {self.next_offset} (it has {first} to {last})")
             self.next_offset = self.end if self.next_offset >= first else min(first, self.end)
         self.consumer.seek(self.target, self.next_offset)
 
-    def _after_silence(self) -> None:
+    def _handle_silence(self) -> None:
         """Raise an error for missing records. If the log ends before the range and that is accepted, end the range."""
         last = self._bounds()[1]
         setting = f" ({self.silence_setting})" if self.silence_setting else ""
@@ -104,7 +104,7 @@ class RangeReader:
         return consumer.beginning_offsets([target])[target], consumer.end_offsets([target])[target]
 
 
-class Sample(NamedTuple):
+class PartitionSample(NamedTuple):
     """The batches of one fetch.
 
     Attributes:
@@ -125,7 +125,7 @@ class Sample(NamedTuple):
         return self.size_bytes / self.offsets
 
 
-def sample(consumer: Consumer, target: TopicPartition, offset: int, *, wait_ms: int = 2_000) -> Sample | None:
+def sample(consumer: Consumer, target: TopicPartition, offset: int, *, wait_ms: int = 2_000) -> PartitionSample | None:
     """Return the batches at an offset; None if none arrived in time.
 
     Args:
@@ -146,4 +146,4 @@ def sample(consumer: Consumer, target: TopicPartition, offset: int, *, wait_ms: 
     batches, offsets = fetched_batches.batches, fetched_batches.next_offset - offset
     records = int(batches.column("count").clip(min=1).sum())
     size_bytes, first = int(batches.column("size").sum()), int(batches.column("base_timestamp")[0])
-    return Sample(offsets, min(records, offsets), size_bytes, first)
+    return PartitionSample(offsets, min(records, offsets), size_bytes, first)

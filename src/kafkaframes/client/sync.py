@@ -91,10 +91,10 @@ class Producer(SyncClient):
         self._largest = self._twin.settings.max_request_size
         closing = partial(_close_producer, self._twin, self._callbacks)
         self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.fork)
-        self._accumulator.wake = partial(self._loop.soon, self._accumulator.wake)
+        self._accumulator.wake = partial(self._loop.call_soon, self._accumulator.wake)
         callbacks = self._callbacks  # not `self`: a producer without references is closed at once, without a collection
         self._accumulator.is_in_callback = lambda: callbacks.is_current
-        self._twin._call_on_loop = self._loop.soon
+        self._twin._call_on_loop = self._loop.call_soon
 
     def __enter__(self) -> Self:
         try:

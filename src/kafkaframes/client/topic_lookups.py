@@ -86,9 +86,9 @@ class AsyncTopicLookupClient:
         Returns:
             The topic id, or the nil UUID if brokers have no topic ids (before Kafka 2.8).
         """
-        if not (known := self._cluster.cluster.topic_id(topic)).int:
-            known = (await self.topic_ids([topic])).get(topic, known)
-        return known
+        if not (topic_id := self._cluster.cluster.topic_id(topic)).int:
+            topic_id = (await self.topic_ids([topic])).get(topic, topic_id)
+        return topic_id
 
     async def offsets_for_times(self, times_ms: PartitionMapping[int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return the first record at or after a time, for each partition.

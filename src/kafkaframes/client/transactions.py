@@ -30,13 +30,15 @@ from kafkaframes.errors import (
 )
 from kafkaframes.protocol.messages.objects import Message
 
-_NEWEST_OF_FORM: Final = {
+_MAX_VERSIONS_BY_FORM: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
-_FORM_OF_BROKERS: Final = "transaction.version"  # feature that selects the form of the protocol
-_KNOWS_EPOCHS: Final = 3  # first version of InitProducerId that takes an id and epoch and bumps the epoch (KIP-360)
-_FENCED: Final = frozenset(
+_TRANSACTION_FEATURE: Final = "transaction.version"  # feature that selects the form of the protocol
+_EPOCH_BUMP_VERSION: Final = (
+    3  # first version of InitProducerId that takes an id and epoch and bumps the epoch (KIP-360)
+)
+_FENCING_ERRORS: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.PRODUCER_FENCED,
@@ -81,12 +83,12 @@ class Transactions:
         async def ask(connection: Connection) -> ProducerIdentity:
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms)
             version = connection.version_of(body)
-            if version >= _KNOWS_EPOCHS:
+            if version >= _EPOCH_BUMP_VERSION:
                 body.producer_id, body.producer_epoch = current_producer
             response = await connection.request(body, version=version)
             self._check(response.error_code, "InitProducerId")
             if transactional_id is not None:
-                self._coordinators_form = min(max(connection.features.get(_FORM_OF_BROKERS, 1), 1), 2)
+                self._coordinators_form = min(max(connection.features.get(_TRANSACTION_FEATURE, 1), 1), 2)
             return ProducerIdentity(response.producer_id, response.producer_epoch)
 
         async def step() -> ProducerIdentity:
@@ -110,7 +112,7 @@ class Transactions:
         if not self._is_open:
             raise OptionError("no transaction is open")
         self._is_shared = True
-        self._take_form(1)
+        self._use_form(1)
         return self._sender.sequencer.producer
 
     def begin(self) -> None:
@@ -127,9 +129,9 @@ class Transactions:
         if self._fence_error is not None:
             raise self._fence_error
         self._is_open = True
-        self._take_form(self._coordinators_form)
+        self._use_form(self._coordinators_form)
 
-    def _take_form(self, form: int) -> None:
+    def _use_form(self, form: int) -> None:
         self._form = form
         self._sender.broker_adds_partitions = form > 1
 
@@ -138,7 +140,7 @@ class Transactions:
         if self._is_open:
             self._sender.sequencer.fail_transaction(cause)
 
-    def takes(self, partition: TopicPartition) -> bool:
+    def has_partition(self, partition: TopicPartition) -> bool:
         """Return whether a partition may be written to at once, without ``before_batch``. Any thread may call it."""
         return self._settings.transactional_id is None or (self._is_open and partition in self._added_partitions)
 
@@ -179,7 +181,7 @@ class Transactions:
         )
 
         async def step() -> None:
-            response = await self._ask(body)
+            response = await self._send_to_coordinator(body)
             results = [
                 (result.partition_error_code, f"adding {entry.name}-{result.partition_index} to the transaction")
                 for entry in response.results_by_topic_v3_and_below
@@ -231,7 +233,7 @@ class Transactions:
             return
         cause = self._sender.sequencer.abort_cause
         code = cause.code if isinstance(cause, BrokerError) else None
-        if code in _FENCED:
+        if code in _FENCING_ERRORS:
             raise broker_error(code, "committing the transaction") from cause
         raise BrokerError(f"a batch of this transaction was not written: abort it ({cause})") from cause
 
@@ -243,7 +245,7 @@ class Transactions:
         async def step() -> None:
             nonlocal in_doubt
             try:
-                response = await self._ask(body)
+                response = await self._send_to_coordinator(body)
             except NetworkError:
                 in_doubt = True
                 raise
@@ -280,7 +282,7 @@ class Transactions:
         body = self._make_request("AddOffsetsToTxnRequest", group_id=group_id)
 
         async def step() -> None:
-            response = await self._ask(body)
+            response = await self._send_to_coordinator(body)
             self._check(response.error_code, f"adding the offsets of group {group_id} to the transaction")
 
         await self._cluster.retry(step)
@@ -307,7 +309,7 @@ class Transactions:
             body.group_instance_id = group.group_instance_id
 
         async def step() -> None:
-            response = await self._ask(body, coordinator_of=group_id)
+            response = await self._send_to_coordinator(body, coordinator_of=group_id)
             rows = list(partition_rows(response.topics))
             for partition, row in rows:
                 self._check(row.error_code, f"offsets of {partition}", group_id)
@@ -328,11 +330,11 @@ class Transactions:
         """Return the key and kind of a coordinator: the group's, or the transaction's if None."""
         return (self._settings.transactional_id or "", TRANSACTION) if group_id is None else (group_id, GROUP)
 
-    async def _ask(self, body: Message, *, coordinator_of: str | None = None) -> Any:
+    async def _send_to_coordinator(self, body: Message, *, coordinator_of: str | None = None) -> Any:
         """Send a request to the transaction's coordinator, or to a group's."""
         key, kind = self._coordinator_of(coordinator_of)
-        max_version = _NEWEST_OF_FORM[self._form].get(body.spec.name)
-        return await self._cluster.ask_coordinator(key, body, kind, max_version=max_version)
+        max_version = _MAX_VERSIONS_BY_FORM[self._form].get(body.spec.name)
+        return await self._cluster.send_to_coordinator(key, body, kind, max_version=max_version)
 
     def _check(self, code: int, action: str, group_id: str | None = None) -> None:
         """Raise the error of an error code, and remember whether this producer was fenced."""
@@ -340,6 +342,6 @@ class Transactions:
         try:
             self._cluster.check_coordinator(code, action, key, kind)
         except BrokerError as error:
-            if code in _FENCED:
+            if code in _FENCING_ERRORS:
                 self._fence_error = error
             raise

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.assignors import ASSIGNORS
 from kafkaframes.coordination.groups.consumer import (
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     ConsumerGroup,
     ConsumerMember,
@@ -49,7 +49,7 @@ class ReferenceConsumerGroups(ConsumerGroups):
     """``ConsumerGroups`` that keep no intermediate results between heartbeats."""
 
     def heartbeat(
-        self, group: ConsumerGroup, request: HeartbeatRequest, before: Sequence[Record] = ()
+        self, group: ConsumerGroup, request: HeartbeatRequest, preceding_records: Sequence[Record] = ()
     ) -> HeartbeatResult:
         old = self._find_sender(group, request)
         replaced = self._find_replaced_member(group, request)
@@ -57,7 +57,7 @@ class ReferenceConsumerGroups(ConsumerGroups):
             replace(replaced, member_id=request.member_id) if replaced else ConsumerMember(request.member_id)
         )
         member = _apply_request(start, request)
-        plan = _Plan(records=list(before))
+        plan = _Plan(records=list(preceding_records))
         if replaced is not None:
             plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
         if old is None or not member.has_same_subscription(old):
@@ -147,7 +147,7 @@ class ReferenceConsumerGroups(ConsumerGroups):
         """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
         current = dict(group.targets)
         if replaced_member is not None:
-            current[member_id] = current.pop(replaced_member.member_id, NOTHING)
+            current[member_id] = current.pop(replaced_member.member_id, NO_PARTITIONS)
         if plan.epoch > group.assignment_epoch:
             targets = self._compute_targets(members, plan, current, group.default_assignor)
         elif replaced_member is not None:
@@ -194,16 +194,18 @@ class ReferenceConsumerGroups(ConsumerGroups):
         """Bring the member a step nearer to its target."""
         if request.epoch == 0:  # it has nothing, whatever it had
             member = replace(
-                member, assignment=NOTHING if replaced_member is None else member.assignment, revoking=NOTHING
+                member,
+                assignment=NO_PARTITIONS if replaced_member is None else member.assignment,
+                revoking=NO_PARTITIONS,
             )
             member = replace(member, epoch=0, state=MemberState.STABLE)
         taken = _taken_by_others(group, member.member_id)
         if replaced_member is not None:
             taken -= replaced_member.assignment
-        owned = NOTHING if request.epoch == 0 else request.owned_partitions
+        owned = NO_PARTITIONS if request.epoch == 0 else request.owned_partitions
         names = plan.visible.get(member.member_id, _NO_TOPICS).union(member.topics)
         topic_ids = {one[0] for name in names if (one := self.topics.find(name)) is not None}
-        target = frozenset(one for one in targets.get(member.member_id, NOTHING) if one[0] in topic_ids)
+        target = frozenset(one for one in targets.get(member.member_id, NO_PARTITIONS) if one[0] in topic_ids)
         moved = member.reconcile(target, target_epoch, owned, taken.__contains__)
         if moved is not member or plan.epoch == group.epoch:
             return moved

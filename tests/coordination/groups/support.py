@@ -115,7 +115,7 @@ class Bench:
             self.clock, self.log, self.settings, new_id, self.topics, new_id, lambda _, name: OF_GROUPS[name]
         )
         if self.resolves_at_once:
-            coordinator.consumer.patterns.run_apart = lambda work, finish: (work(), finish())
+            coordinator.consumer.patterns.run_in_thread = lambda work, finish: (work(), finish())
         return coordinator
 
     def restart(self) -> None:

@@ -7,7 +7,7 @@ from tests.coordination.groups.support import OF_GROUPS, Bench
 
 from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import OffsetToCommit
-from kafkaframes.coordination.groups.consumer import NOTHING, ConsumerGroup
+from kafkaframes.coordination.groups.consumer import NO_PARTITIONS, ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.ports import Committer, GroupSettings
 from kafkaframes.coordination.groups.rebalance import LeavingMember, SyncRequest
@@ -69,7 +69,7 @@ def with_everything(bench):
 def beat(bench, member_id="m", epoch=0, **changes):
     fields = {}
     if epoch == 0:
-        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned_partitions": NOTHING}
+        fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned_partitions": NO_PARTITIONS}
     return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
@@ -90,7 +90,7 @@ def upgraded(bench):
     assert (again.generation, len(kept)) == (old.generation, 2)
     again = classic_member(bench, member_id=old.member_id, owned=kept)
     assert read_assignment(sync(bench, again).assignment) == kept
-    told = beat(bench, epoch=young.epoch, owned_partitions=NOTHING)
+    told = beat(bench, epoch=young.epoch, owned_partitions=NO_PARTITIONS)
     return again, kept, told
 
 
@@ -98,7 +98,7 @@ def test_an_upgrade_takes_nothing_from_who_has_it_until_it_is_given_up(bench):
     old = with_everything(bench)
     young = beat(bench)
     assert isinstance(bench.group(), ConsumerGroup)
-    assert (young.epoch, young.assignment) == (old.generation + 1, NOTHING)
+    assert (young.epoch, young.assignment) == (old.generation + 1, NO_PARTITIONS)
     assert bench.group().members[old.member_id].classic.session_timeout_ms == 10_000
     assert {one.type for one in bench.coordinator.list_groups()} == {"consumer"}
 
@@ -336,7 +336,7 @@ def test_eager_members_say_nothing_of_what_they_have(bench):
     beat(bench)
     again = classic_member(bench, member_id=old.member_id, version=0)
     assert len(read_assignment(sync(bench, again).assignment)) == 2
-    assert beat(bench, epoch=2, owned_partitions=NOTHING).assignment is not None
+    assert beat(bench, epoch=2, owned_partitions=NO_PARTITIONS).assignment is not None
 
 
 def test_what_consumers_say_is_read_and_written():

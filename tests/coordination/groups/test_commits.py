@@ -205,7 +205,7 @@ def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
     bench.log.rows.insert(0, bench.log.rows[0]._replace(key=b"\x00\x63broken"))
     bench.log.rows.insert(0, bench.log.rows[1]._replace(value=b"\x00\x03\x00"))
     bench.restart()
-    assert bench.coordinator.unread == 2
+    assert bench.coordinator.undecodable_count == 2
     assert committed(bench) == [CommittedOffset(1)]
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.coordination.groups.reference_groups import ReferenceConsumerGroups
 from tests.coordination.groups.support import Bench
 
-from kafkaframes.coordination.groups.consumer import NOTHING
+from kafkaframes.coordination.groups.consumer import NO_PARTITIONS
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.errors import KafkaframesError
@@ -124,7 +124,7 @@ class Pair:
         return fields | {"regex": self.random.choice((*PATTERNS, "", ""))}
 
     def join(self, member_id: str) -> None:
-        fields = {"rebalance_timeout_ms": 60_000, "owned_partitions": NOTHING, **self.subscription()}
+        fields = {"rebalance_timeout_ms": 60_000, "owned_partitions": NO_PARTITIONS, **self.subscription()}
         fields["assignor"] = self.random.choice((None, None, "uniform", "range"))
         if self.random.random() < 0.3:
             fields["instance_id"] = f"static-{self.random.randint(0, 2)}"
@@ -185,7 +185,7 @@ def calls_of(call: Any) -> int:
 
 def heartbeat(bench: Bench, member_id: str, epoch: int = 0, **fields: Any) -> Any:
     if epoch == 0:
-        fields = {"rebalance_timeout_ms": 60_000, "owned_partitions": NOTHING, "topics": ["orders"], **fields}
+        fields = {"rebalance_timeout_ms": 60_000, "owned_partitions": NO_PARTITIONS, "topics": ["orders"], **fields}
     return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
 
 
@@ -225,7 +225,7 @@ def test_members_that_join_together_cost_in_proportion(fields):
         bench = Bench()
         bench.topics.add("orders", 500)
         early = [heartbeat(bench, f"first-{number}", **fields) for number in range(150)]
-        assert early[-1].assignment == NOTHING
+        assert early[-1].assignment == NO_PARTITIONS
         joins = [partial(heartbeat, bench, f"m{number}", **fields) for number in range(count)]
         costs.append(calls_of(lambda joins=joins: [join() for join in joins]))
     assert costs[1] <= 2.1 * costs[0]
@@ -237,7 +237,7 @@ def test_a_large_group_is_assigned_anew_once_in_an_interval():
     heartbeat(bench, "one-more")
     assert bench.group().assignment_epoch == bench.group().epoch == epoch + 1  # the last assignment is old
     late = heartbeat(bench, "late")
-    assert (late.epoch, late.assignment, bench.group().state_name) == (epoch + 1, NOTHING, "Assigning")
+    assert (late.epoch, late.assignment, bench.group().state_name) == (epoch + 1, NO_PARTITIONS, "Assigning")
     assert heartbeat(bench, "late", late.epoch).assignment is None
     bench.clock.advance(1)
     assert heartbeat(bench, "m1", epoch).epoch in (epoch, epoch + 2)

@@ -3,7 +3,7 @@
 import pytest
 from tests.coordination.groups.support import SUBSCRIPTION, Bench, drain
 
-from kafkaframes.coordination.groups.classic import VALID_PREVIOUS, ClassicGroup, GroupState, JoinResult
+from kafkaframes.coordination.groups.classic import VALID_PREVIOUS_STATES, ClassicGroup, GroupState, JoinResult
 from kafkaframes.coordination.groups.ports import GroupSettings
 from kafkaframes.coordination.groups.rebalance import LeavingMember
 from kafkaframes.errors import ErrorCode
@@ -321,7 +321,7 @@ def test_the_group_is_there_after_a_restart_and_its_members_may_go_on(bench):
 
 
 def test_every_state_has_its_predecessors():
-    assert set(VALID_PREVIOUS) == set(GroupState)
+    assert set(VALID_PREVIOUS_STATES) == set(GroupState)
     with pytest.raises(AssertionError):
         ClassicGroup("g").transition_to(GroupState.STABLE, 0)
 

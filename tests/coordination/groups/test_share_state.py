@@ -42,7 +42,7 @@ def test_the_state_is_there_after_a_restart():
     assert again.open(KEY, lambda: 99).start == 50
     again.delete(KEY)
     last = states(ListLog(rows=[*log.rows, log.rows[0]._replace(key=b"\x00\x63")]))
-    assert (last.stored_states, last.unread) == ({}, 1)
+    assert (last.stored_states, last.undecodable_count) == ({}, 1)
 
 
 def test_of_stored_batches_the_later_wins():

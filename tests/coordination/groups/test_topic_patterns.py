@@ -119,7 +119,7 @@ def bench():
 
 
 def test_a_heartbeat_is_answered_before_its_pattern_is_resolved(bench):
-    thread = bench.coordinator.consumer.patterns.run_apart = Thread()
+    thread = bench.coordinator.consumer.patterns.run_in_thread = Thread()
     first = beat(bench, regex="ord.*")
     assert (first.epoch, first.assignment) == (1, frozenset())
     assert first.interval_ms < 5_000  # the client asks again soon
@@ -135,7 +135,7 @@ def test_a_heartbeat_is_answered_before_its_pattern_is_resolved(bench):
 def test_a_heartbeat_is_answered_before_its_pattern_is_resolved_where_there_are_no_topics(bench):
     """ConsumerGroupHeartbeatRequestTest.testConsumerGroupHeartbeatWithRegularExpression."""
     bench.topics.known = {}
-    thread = bench.coordinator.consumer.patterns.run_apart = Thread()
+    thread = bench.coordinator.consumer.patterns.run_in_thread = Thread()
     assert beat(bench, regex="ord.*").epoch == 1
     thread.run()
     assert (bench.group().epoch, bench.group().regexes) == (1, {"ord.*": frozenset()})
@@ -147,7 +147,7 @@ def test_a_heartbeat_is_answered_before_its_pattern_is_resolved_where_there_are_
 
 def test_a_second_pattern_bumps_the_epoch_once_it_is_resolved(bench):
     """GroupMetadataManagerTest.testConsumerGroupMemberJoinsWithNewRegex."""
-    thread = bench.coordinator.consumer.patterns.run_apart = Thread()
+    thread = bench.coordinator.consumer.patterns.run_in_thread = Thread()
     beat(bench, "m", topics=["orders"])
     epoch = bench.group().epoch
     assert beat(bench, "n", regex="oth.*").epoch == epoch
@@ -158,7 +158,7 @@ def test_a_second_pattern_bumps_the_epoch_once_it_is_resolved(bench):
 
 
 def test_a_pattern_keeps_its_topics_until_it_is_resolved_again(bench):
-    thread = bench.coordinator.consumer.patterns.run_apart = Thread()
+    thread = bench.coordinator.consumer.patterns.run_in_thread = Thread()
     beat(bench, regex="o.*")
     thread.run()
     before = beat(bench, epoch=1)
@@ -170,12 +170,12 @@ def test_a_pattern_keeps_its_topics_until_it_is_resolved_again(bench):
 
 
 def test_what_was_resolved_outlives_a_restart(bench):
-    bench.coordinator.consumer.patterns.run_apart = thread = Thread()
+    bench.coordinator.consumer.patterns.run_in_thread = thread = Thread()
     beat(bench, regex="ord.*")
     thread.run()
     epoch = beat(bench, epoch=1).epoch
     bench.restart()
-    bench.coordinator.consumer.patterns.run_apart = thread = Thread()
+    bench.coordinator.consumer.patterns.run_in_thread = thread = Thread()
     assert bench.group().regexes == {"ord.*": {"orders"}}
     assert beat(bench, epoch=epoch).epoch == epoch
     thread.run()

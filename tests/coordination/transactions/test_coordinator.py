@@ -15,7 +15,7 @@ from kafkaframes.coordination.transactions.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from kafkaframes.coordination.transactions.state import MAX_EPOCH, VALID_PREVIOUS, S, TransactionState
+from kafkaframes.coordination.transactions.state import MAX_EPOCH, VALID_PREVIOUS_STATES, S, TransactionState
 from kafkaframes.errors import ErrorCode, RefusedError, StorageError
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record
 from kafkaframes.storage.files.names import TopicPartition
@@ -417,9 +417,9 @@ def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
     row = bench.log.rows[0]
     bench.log.rows += [row._replace(key=b"\0\x09x"), row._replace(value=row.value[:5])]
     bench.restart()
-    assert bench.coordinator.unread == 2
+    assert bench.coordinator.undecodable_count == 2
     assert bench.init() == (1000, 1)
 
 
 def test_every_state_has_its_predecessors():
-    assert set(VALID_PREVIOUS) == set(TransactionState)
+    assert set(VALID_PREVIOUS_STATES) == set(TransactionState)

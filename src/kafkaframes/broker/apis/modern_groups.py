@@ -21,7 +21,7 @@ from kafkaframes.broker.requests.request import Request, RequestOf
 from kafkaframes.broker.security.access import all_denied, check_denied, viewer_of
 from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, in_turns
 from kafkaframes.broker.state.state import BrokerState
-from kafkaframes.coordination.groups.consumer import NOTHING, Assignment, ConsumerGroup, ConsumerMember, by_topic
+from kafkaframes.coordination.groups.consumer import NO_PARTITIONS, Assignment, ConsumerGroup, ConsumerMember, by_topic
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
 from kafkaframes.coordination.groups.share_protocol import ShareHeartbeatRequest
@@ -187,7 +187,7 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
                 **_reader_fields(request, broker, member),
                 instance_id=member.instance_id,
                 subscribed_topic_regex=member.regex or "",
-                target_assignment=_assignment(request, broker, group.targets.get(member.member_id, NOTHING)),
+                target_assignment=_assignment(request, broker, group.targets.get(member.member_id, NO_PARTITIONS)),
                 member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
             )
 
@@ -287,7 +287,7 @@ def _reader_fields(request: Request, broker: BrokerState, member: ConsumerMember
 
 def _pending_revocation(member: ConsumerMember | ShareMember) -> Assignment:
     """Return the partitions that a member still has and must revoke."""
-    return member.revoking if isinstance(member, ConsumerMember) else NOTHING
+    return member.revoking if isinstance(member, ConsumerMember) else NO_PARTITIONS
 
 
 def _assignment(request: Request, broker: BrokerState, assignment: Assignment) -> Any:

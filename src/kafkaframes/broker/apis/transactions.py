@@ -18,7 +18,7 @@ from kafkaframes.broker.state.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.ports import ProducerIdentity
 from kafkaframes.coordination.groups.subscriptions import match_names
 from kafkaframes.coordination.transactions.coordinator import MARKERS_PER_STEP
-from kafkaframes.coordination.transactions.state import BY_NAME
+from kafkaframes.coordination.transactions.state import STATES_BY_NAME
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
 from kafkaframes.storage.files.names import TopicPartition, by_topic
 
@@ -302,8 +302,8 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
 )
 def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
-    unknown = [name for name in body.state_filters if name not in BY_NAME]
-    known_states = [name for name in body.state_filters if name in BY_NAME]
+    unknown = [name for name in body.state_filters if name not in STATES_BY_NAME]
+    known_states = [name for name in body.state_filters if name in STATES_BY_NAME]
     pattern = body.transactional_id_pattern
     try:
         among = match_names(pattern, broker.transactions.transactions) if pattern else None

@@ -167,10 +167,10 @@ def _restore_markers(state: BrokerState) -> None:
 def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], Later]) -> None:
     """Resolve subscription patterns with ``run``, which calls a function in a thread."""
 
-    def run_apart(work: Callable[[], None], finish: Callable[[], None]) -> None:
+    def run_in_thread(work: Callable[[], None], finish: Callable[[], None]) -> None:
         run(work).when_complete(lambda _: finish())
 
-    state.groups.consumer.patterns.run_apart = run_apart
+    state.groups.consumer.patterns.run_in_thread = run_in_thread
 
 
 def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:

@@ -23,7 +23,7 @@ from kafkaframes.protocol.messages.objects import Message
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-_LOADING: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_LOADING_ERRORS: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 OPERATIONS_NOT_REQUESTED: Final = -(2**31)  # authorized operations in a response if the request did not ask for them
 
 
@@ -140,7 +140,7 @@ class AdminRequests:
                 raise failure
             responses: list[tuple[Node, Any]] = list(zip(brokers, results, strict=True))
             for broker, response in responses:
-                if response.error_code in _LOADING:
+                if response.error_code in _LOADING_ERRORS:
                     raise_response_error(response, f"{subject} of broker {broker.node_id}")
             return responses
 
@@ -196,7 +196,7 @@ class AdminRequests:
         """
 
         async def step() -> Any:
-            response = await self._cluster.ask_coordinator(key, body)
+            response = await self._cluster.send_to_coordinator(key, body)
             code = get_error_code(response)
             if code in retriable:
                 self._cluster.check_coordinator(code, subject, key)

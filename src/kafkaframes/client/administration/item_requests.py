@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from itertools import count
 from typing import Any, Final, Protocol, TypeVar
 
-from kafkaframes.client.cluster import GROUP, UNKNOWN_TOPIC_PATIENCE_MS, ClusterClient, is_retriable
+from kafkaframes.client.cluster import GROUP, UNKNOWN_TOPIC_TIMEOUT_MS, ClusterClient, is_retriable
 from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.response_rows import ItemError, missing_row_error
 from kafkaframes.errors import (
@@ -159,10 +159,10 @@ async def request_items(
         for item, node in nodes.items():
             if isinstance(node, Node):
                 groups.setdefault(node, []).append(item)
-        for part in await asyncio.gather(*(_ask(send, *group, deadline) for group in groups.items())):
+        for part in await asyncio.gather(*(_request_node(send, *group, deadline) for group in groups.items())):
             results.update(part)
         now = time.monotonic()
-        is_patient = now - start < UNKNOWN_TOPIC_PATIENCE_MS / 1000
+        is_patient = now - start < UNKNOWN_TOPIC_TIMEOUT_MS / 1000
         pending = [
             item
             for item in pending
@@ -190,7 +190,7 @@ async def _find_nodes(
         return dict.fromkeys(items, error)
 
 
-async def _ask(
+async def _request_node(
     send: Callable[[Node, list[Item]], Awaitable[Mapping[Item, Value | ItemError]]],
     node: Node,
     items: list[Item],

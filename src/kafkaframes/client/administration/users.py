@@ -19,7 +19,7 @@ from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import BrokerError, OptionError
 
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_HASH_BY_MECHANISM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _SALT_BYTES: Final = 32
 DEFAULT_ITERATIONS: Final = 4096  # Kafka's minimum for both mechanisms
 
@@ -230,7 +230,7 @@ def _to_upsertion_fields(credential: ScramCredential) -> dict[str, Any]:
     if credential.iterations < 1:
         raise OptionError(f"iterations {credential.iterations} is not positive; brokers require at least 4096")
     password = hashlib.pbkdf2_hmac(
-        _HASHES[credential.mechanism], credential.password.encode(), salt, credential.iterations
+        _HASH_BY_MECHANISM[credential.mechanism], credential.password.encode(), salt, credential.iterations
     )
     return {
         "name": credential.user,

@@ -17,7 +17,7 @@ from kafkaframes.errors import DecodeError, OptionError
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 _DIGEST_BYTES: Final = 20
 _SALT_BYTES: Final = 20
-_SECRET: Final = b"Mighty Aphrodite"  # the digest starts with the password and these words
+_DIGEST_PHRASE: Final = b"Mighty Aphrodite"  # the digest starts with the password and these words
 _PRIVATE_KEY, _CERTIFICATE = 1, 2
 _SEQUENCE, _OCTETS = 0x30, 0x04
 
@@ -39,7 +39,7 @@ class KeyStore:
     certificates: tuple[bytes, ...]
 
 
-class _Reader:
+class _StoreReader:
     """Reads bytes from the front. Each length is checked against the remaining size."""
 
     def __init__(self, raw: bytes, position: int = 0) -> None:
@@ -77,10 +77,10 @@ def read(raw: bytes, password: str | None) -> KeyStore:
         raise DecodeError("no JKS key store", position=0)
     body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
     if password is not None:
-        computed_digest = hashlib.sha1(_utf16(password) + _SECRET + body, usedforsecurity=False).digest()
+        computed_digest = hashlib.sha1(_utf16(password) + _DIGEST_PHRASE + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(computed_digest, digest):
             raise OptionError("the store's password is wrong, or the store was changed")
-    reader = _Reader(body, len(MAGIC))
+    reader = _StoreReader(body, len(MAGIC))
     version = reader.number(4)
     if version not in (1, 2):
         raise DecodeError(f"JKS version {version}; there are 1 and 2", position=len(MAGIC))
@@ -107,7 +107,7 @@ def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
         OptionError: the key's password is wrong.
         DecodeError: the entry is damaged.
     """
-    outer = _Reader(_value(_Reader(encrypted_key), _SEQUENCE))
+    outer = _StoreReader(_value(_StoreReader(encrypted_key), _SEQUENCE))
     _value(outer, _SEQUENCE)  # the algorithm: JKS has only one
     salted_bytes = _value(outer, _OCTETS)
     if len(salted_bytes) < _SALT_BYTES + _DIGEST_BYTES:
@@ -127,7 +127,7 @@ def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
     return plain
 
 
-def _certificate(reader: _Reader, version: int) -> bytes:
+def _certificate(reader: _StoreReader, version: int) -> bytes:
     start = reader.position
     kind = reader.text() if version > 1 else "X.509"
     if kind not in ("X.509", "X509"):
@@ -135,7 +135,7 @@ def _certificate(reader: _Reader, version: int) -> bytes:
     return reader.read_sized()
 
 
-def _value(reader: _Reader, tag: int) -> bytes:
+def _value(reader: _StoreReader, tag: int) -> bytes:
     """Return the contents of a DER value."""
     start = reader.position
     if reader.number(1) != tag:

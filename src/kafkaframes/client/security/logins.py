@@ -10,11 +10,11 @@ from kafkaframes.client.security.sasl import Exchange, gssapi, oauthbearer, plai
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
 
-_DEFAULT: Final = "PLAIN"
-_CLAIM: Final = "unsecuredLoginStringClaim_"
+_DEFAULT_MECHANISM: Final = "PLAIN"
+_CLAIM_PREFIX: Final = "unsecuredLoginStringClaim_"
 _IAM_MECHANISM: Final = "AWS_MSK_IAM"
 _IAM_HANDLERS: Final = ("IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler")
-_HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
+_OAUTH_HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
 
 
 def resolve_logins(settings: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _is_iam(settings: Any) -> bool:
 
 def _is_kerberos(settings: Any, login: jaas.Login | None) -> bool:
     """Return whether settings select GSSAPI, which is also the default mechanism of Java's clients."""
-    if settings.sasl_mechanism != _DEFAULT or settings.sasl_username is not None:
+    if settings.sasl_mechanism != _DEFAULT_MECHANISM or settings.sasl_username is not None:
         return bool(settings.sasl_mechanism == "GSSAPI")
     return settings.sasl_kerberos_service_name is not None if login is None else login.module == jaas.KERBEROS
 
@@ -91,7 +91,7 @@ def exchange_for(settings: Any, host: str, token: str) -> Exchange:
         return gssapi(settings, host)
     if mechanism == "OAUTHBEARER":
         return oauthbearer(token)
-    if mechanism == _DEFAULT:
+    if mechanism == _DEFAULT_MECHANISM:
         return plain(name, password)
     return scram(mechanism, name, password, nonce=secrets.token_urlsafe(24), is_token=settings.sasl_tokenauth)
 
@@ -116,8 +116,8 @@ def _token_provider(settings: Any, options: dict[str, str]) -> Any:
         return ClientCredentials(
             url, client_id, secret, scope, settings.sasl_oauthbearer_header_urlencode, _endpoint_authorities(options)
         )
-    if f"{_CLAIM}sub" in options:
-        return UnsecuredToken(options[f"{_CLAIM}sub"])
+    if f"{_CLAIM_PREFIX}sub" in options:
+        return UnsecuredToken(options[f"{_CLAIM_PREFIX}sub"])
     return None
 
 
@@ -136,7 +136,7 @@ def _endpoint_authorities(options: dict[str, str]) -> str | None:
 
 
 def _check_handler(name: str | None) -> None:
-    if name is not None and name.rpartition(".")[2] not in _HANDLERS:
+    if name is not None and name.rpartition(".")[2] not in _OAUTH_HANDLERS:
         raise OptionError(
             f"sasl.login.callback.handler.class={name}: Java classes are not run; "
             "sasl.oauthbearer.token.provider=module:function names a function in Python that gives tokens"

@@ -26,7 +26,7 @@ _MAX_ITERATIONS: Final = 10_000_000  # more iterations, which a broker can reque
 _KVSEP: Final = b"\x01"
 _NO_LAYER: Final = 1  # bit of the only security layer that Kafka supports: none
 _LAYERS_BYTES: Final = 4  # a bit for each layer, and three bytes for the size of a message within one
-_UNREACHABLE: Final = -1765328228  # KRB5_KDC_UNREACH
+_KDC_UNREACHABLE_CODE: Final = -1765328228  # KRB5_KDC_UNREACH
 
 
 def plain(username: str, password: str) -> Exchange:
@@ -124,7 +124,7 @@ def gssapi(settings: Any, host: str) -> Exchange:
         context = _context(library, settings, host)
         token = context.step(None)
     except library.exceptions.GSSError as error:
-        raise _no_ticket(error) from None
+        raise _ticket_error(error) from None
     try:
         while not context.complete:
             token = context.step((yield token or b""))
@@ -153,7 +153,7 @@ def _context(library: Any, settings: Any, host: str) -> Any:
     return library.SecurityContext(name=service, creds=credentials, usage="initiate", mech=kerberos, flags=flags)
 
 
-def _no_ticket(error: Any) -> Exception:
+def _ticket_error(error: Any) -> Exception:
     reason = f"GSSAPI: {error.gen_message()}"
     minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
-    return NetworkError(reason) if minor == _UNREACHABLE else OptionError(reason)
+    return NetworkError(reason) if minor == _KDC_UNREACHABLE_CODE else OptionError(reason)

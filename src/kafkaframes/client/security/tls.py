@@ -23,7 +23,7 @@ from kafkaframes.errors import DecodeError, MissingExtraError, OptionError
 TYPES: Final = ("PEM", "JKS", "PKCS12")
 _MAX_STORE_BYTES: Final = 64 << 20
 _JCEKS: Final = b"\xce\xce\xce\xce"
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def context_of(settings: Any) -> ssl.SSLContext:
@@ -54,11 +54,11 @@ def context_of(settings: Any) -> ssl.SSLContext:
 
 
 def _limit_versions(context: ssl.SSLContext, names: list[str]) -> None:
-    unknown = [name for name in names if name not in _VERSIONS]
+    unknown = [name for name in names if name not in _TLS_VERSIONS]
     if unknown:
-        raise OptionError(f"ssl.enabled.protocols has {unknown[0]!r}; there are {', '.join(_VERSIONS)}")
+        raise OptionError(f"ssl.enabled.protocols has {unknown[0]!r}; there are {', '.join(_TLS_VERSIONS)}")
     if names:
-        context.minimum_version, context.maximum_version = _VERSIONS[names[0]], _VERSIONS[names[-1]]
+        context.minimum_version, context.maximum_version = _TLS_VERSIONS[names[0]], _TLS_VERSIONS[names[-1]]
 
 
 def _store(settings: Any, name: str, text: str | None) -> Store:
@@ -97,7 +97,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class StoreContent:
     """The content of a store, as PEM."""
 
     certificates: str
@@ -114,7 +114,7 @@ def load_trusted_certificates(store: Store) -> str:
     """
     result = _open_store(store, None).certificates
     if "-----BEGIN CERTIFICATE" not in result:
-        raise _bad(store, "no certificates in it")
+        raise _store_error(store, "no certificates in it")
     return result
 
 
@@ -132,47 +132,49 @@ def load_identity(context: ssl.SSLContext, store: Store, key_password: str | Non
     """
     result = _open_store(store, key_password)
     if result.key is None:
-        raise _bad(store, "no private key in it")
+        raise _store_error(store, "no private key in it")
     with _private_file(result.key + result.certificates) as path:
         try:
             # With an empty password OpenSSL reports an error for an encrypted key. With None it would prompt for one.
             context.load_cert_chain(path, password=result.key_password or "")
         except (ssl.SSLError, ValueError) as error:
-            raise _bad(store, f"key and certificate cannot be used: {error}") from None
+            raise _store_error(store, f"key and certificate cannot be used: {error}") from None
 
 
-def _open_store(store: Store, key_password: str | None) -> Opened:
+def _open_store(store: Store, key_password: str | None) -> StoreContent:
     if store.kind.upper() not in TYPES:
         raise OptionError(f"{store.option}.type is {store.kind!r}; there are {', '.join(TYPES)}")
     if store.text is not None:
-        return _of_pem(store.text, key_password)
+        return _read_pem(store.text, key_password)
     raw = _read(store)
     if raw.startswith(jks.MAGIC):
-        return _of_jks(store, raw, key_password)
+        return _read_jks(store, raw, key_password)
     if raw.startswith(_JCEKS):
-        raise _bad(store, "is a JCEKS store; keytool -importkeystore -deststoretype PKCS12 makes one that is read")
+        raise _store_error(
+            store, "is a JCEKS store; keytool -importkeystore -deststoretype PKCS12 makes one that is read"
+        )
     if raw[:1] == b"\x30":
-        return _of_pkcs12(store, raw)
+        return _read_pkcs12(store, raw)
     if b"-----BEGIN " in raw:
-        return _of_pem(raw.decode("utf-8", "replace"), key_password)
-    raise _bad(store, "is no PEM, JKS or PKCS#12 store")
+        return _read_pem(raw.decode("utf-8", "replace"), key_password)
+    raise _store_error(store, "is no PEM, JKS or PKCS#12 store")
 
 
 def _read(store: Store) -> bytes:
     path = Path(store.location or "")
     try:
         if path.stat().st_size > _MAX_STORE_BYTES:
-            raise _bad(store, "is too large for a store")
+            raise _store_error(store, "is too large for a store")
         return path.read_bytes()
     except OSError as error:
-        raise _bad(store, f"cannot be read: {error.strerror or error}") from None
+        raise _store_error(store, f"cannot be read: {error.strerror or error}") from None
 
 
-def _of_pem(text: str, key_password: str | None) -> Opened:
+def _read_pem(text: str, key_password: str | None) -> StoreContent:
     parts = list(_pem_parts(text))
     keys = [part for part in parts if "PRIVATE KEY" in part.partition("\n")[0]]
     certificates = [part for part in parts if part not in keys]
-    return Opened("".join(certificates), keys[0] if keys else None, key_password)
+    return StoreContent("".join(certificates), keys[0] if keys else None, key_password)
 
 
 def _pem_parts(text: str) -> Iterator[str]:
@@ -189,23 +191,23 @@ def _pem(label: str, body: str) -> str:
     return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"
 
 
-def _of_jks(store: Store, raw: bytes, key_password: str | None) -> Opened:
+def _read_jks(store: Store, raw: bytes, key_password: str | None) -> StoreContent:
     try:
         result = jks.read(raw, store.password)
         if len(result.keys) > 1:
             raise OptionError(f"has {len(result.keys)} private keys; it must have one")
         if not result.keys:
-            return Opened(_certificates(result.certificates))
+            return StoreContent(_certificates(result.certificates))
         password = key_password if key_password is not None else store.password
         if password is None:
             raise OptionError(f"a private key needs {store.option}.password or ssl.key.password")
         key = jks.decrypt_key(result.keys[0].encrypted_key, password)
     except (DecodeError, OptionError) as error:
-        raise _bad(store, str(error)) from None
-    return Opened(_certificates((*result.keys[0].chain, *result.certificates)), _der("PRIVATE KEY", key))
+        raise _store_error(store, str(error)) from None
+    return StoreContent(_certificates((*result.keys[0].chain, *result.certificates)), _der("PRIVATE KEY", key))
 
 
-def _of_pkcs12(store: Store, raw: bytes) -> Opened:
+def _read_pkcs12(store: Store, raw: bytes) -> StoreContent:
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError as error:
@@ -214,14 +216,14 @@ def _of_pkcs12(store: Store, raw: bytes) -> Opened:
     try:
         result = pkcs12.load_pkcs12(raw, password)
     except ValueError as error:
-        raise _bad(store, f"the password is wrong, or the store is damaged ({error})") from None
+        raise _store_error(store, f"the password is wrong, or the store is damaged ({error})") from None
     own_certificates = [] if result.cert is None else [result.cert]
     certificates = [
         entry.certificate.public_bytes(Encoding.DER) for entry in (*own_certificates, *result.additional_certs)
     ]
     key = result.key
     key_pem = None if key is None else key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    return Opened(_certificates(certificates), key_pem)
+    return StoreContent(_certificates(certificates), key_pem)
 
 
 def _certificates(all_: Iterable[bytes]) -> str:
@@ -244,6 +246,6 @@ def _private_file(text: str) -> Iterator[str]:
         os.unlink(path)
 
 
-def _bad(store: Store, reason: str) -> OptionError:
+def _store_error(store: Store, reason: str) -> OptionError:
     name = store.option if store.location is None else f"{store.option}.location={store.location}"
     return OptionError(f"{name}: {reason}")

@@ -28,15 +28,15 @@ from kafkaframes.errors import NetworkError, OptionError, import_extra
 from kafkaframes.errors.sensitive import redact_text
 from kafkaframes.storage.files.http_client import open_url
 
-_ANSWER_SECONDS: Final = 10.0
+_RESPONSE_TIMEOUT_S: Final = 10.0
 _MAX_RESPONSE_BYTES: Final = 1 << 20
-_TRIES: Final = 3
-_FRESH: Final = 0.8  # fraction of its lifetime for which a token is reused
-_LIFE_UNKNOWN: Final = 60.0
+_MAX_ATTEMPTS: Final = 3
+_TOKEN_REUSE_FRACTION: Final = 0.8  # fraction of its lifetime for which a token is reused
+_UNKNOWN_LIFETIME_S: Final = 60.0
 _REGION_OF_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
 _REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_SIGNER: Final = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
-_SESSION: Final = "MSKSASLDefaultSession"
+_SIGNER_NAME: Final = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
+_DEFAULT_SESSION_NAME: Final = "MSKSASLDefaultSession"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ClientCredentials:
             if cached_token is not None and time.monotonic() < cached_token[1]:
                 return cached_token[0]
             token, life = self._fetch()
-            _tokens[self] = token, time.monotonic() + life * _FRESH
+            _tokens[self] = token, time.monotonic() + life * _TOKEN_REUSE_FRACTION
             return token
 
     @property
@@ -81,21 +81,21 @@ class ClientCredentials:
         return redact_text(self.url)
 
     def _fetch(self) -> tuple[str, float]:
-        for attempt in range(_TRIES):
+        for attempt in range(_MAX_ATTEMPTS):
             try:
-                return self._ask()
+                return self._request_token()
             except urllib.error.HTTPError as error:
                 with error:
                     reason = redact_text(error.read(500).decode(errors="replace"))
-                if error.code < 500 or attempt == _TRIES - 1:
+                if error.code < 500 or attempt == _MAX_ATTEMPTS - 1:
                     raise NetworkError(f"{self._shown} gives no token: {error.code} {error.reason} {reason}") from None
             except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
-                if attempt == _TRIES - 1:
+                if attempt == _MAX_ATTEMPTS - 1:
                     raise NetworkError(f"{self._shown} gives no token: {error!r}") from None
             time.sleep(0.2 * 2**attempt)
         raise AssertionError("unreachable")
 
-    def _ask(self) -> tuple[str, float]:
+    def _request_token(self) -> tuple[str, float]:
         credentials = (self.client_id, self.client_secret)
         quoted_credentials = [urllib.parse.quote_plus(entry) for entry in credentials] if self.encodes else credentials
         secret = base64.b64encode(":".join(quoted_credentials).encode()).decode()
@@ -110,12 +110,12 @@ class ClientCredentials:
             },
         )
         context = ssl.create_default_context(cadata=self.authorities) if self.url.startswith("https") else None
-        with open_url(request, timeout_seconds=_ANSWER_SECONDS, context=context) as answer:
+        with open_url(request, timeout_seconds=_RESPONSE_TIMEOUT_S, context=context) as answer:
             fields: Any = json.loads(answer.read(_MAX_RESPONSE_BYTES))
         token = fields["access_token"]
         if not isinstance(token, str) or not token:
             raise ValueError("access_token is no text")
-        return token, float(fields.get("expires_in") or _LIFE_UNKNOWN)
+        return token, float(fields.get("expires_in") or _UNKNOWN_LIFETIME_S)
 
 
 _tokens: dict[ClientCredentials, tuple[str, float]] = {}
@@ -149,7 +149,7 @@ class IamToken:
     region: str
     profile: str | None = None
     role: str | None = None
-    session: str = _SESSION
+    session: str = _DEFAULT_SESSION_NAME
     _token: str = field(default="", repr=False)
     _fresh_until: float = field(default=0.0, repr=False)
 
@@ -161,11 +161,11 @@ class IamToken:
         """
         if time.time() >= self._fresh_until:
             self._token, expires_ms = self._sign()
-            self._fresh_until = time.time() + (expires_ms / 1000 - time.time()) * _FRESH
+            self._fresh_until = time.time() + (expires_ms / 1000 - time.time()) * _TOKEN_REUSE_FRACTION
         return self._token
 
     def _sign(self) -> tuple[str, int]:
-        signer = import_extra("sasl.mechanism AWS_MSK_IAM", "msk", _SIGNER)
+        signer = import_extra("sasl.mechanism AWS_MSK_IAM", "msk", _SIGNER_NAME)
         signed_token: tuple[str, int]
         if self.role is not None:
             signed_token = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session)
@@ -195,4 +195,4 @@ def iam_token(hosts: list[str], options: Mapping[str, str], environ: Mapping[str
             f"{' or '.join(_REGION_VARIABLES)}"
         )
     profile, role = options.get("awsProfileName"), options.get("awsRoleArn")
-    return IamToken(regions[0], profile, role, options.get("awsRoleSessionName", _SESSION))
+    return IamToken(regions[0], profile, role, options.get("awsRoleSessionName", _DEFAULT_SESSION_NAME))

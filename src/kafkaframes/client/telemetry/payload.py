@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafkaframes.client.metrics import ClientMetrics, MetricName, Reading
+from kafkaframes.client.metrics import ClientMetrics, MetricName, MetricReading
 from kafkaframes.client.telemetry.otlp import (
     MetricHeader,
     MetricKind,
@@ -22,7 +22,7 @@ from kafkaframes.client.telemetry.otlp import (
 )
 
 _DOMAIN: Final = "org.apache.kafka"
-_ALL: Final = "*"
+_ALL_METRICS: Final = "*"
 _UCUM: Final = {"bytes": "By", "bytes/s": "By/s"}  # other units have the same name there
 _EXCLUDED_LABELS: Final = frozenset({"client-id"})  # in the header of each request
 _MAX_OVERHEAD_BYTES: Final = 64  # tags and lengths of the messages around metrics, and of a metric around its points
@@ -94,7 +94,7 @@ class PayloadBuilder:
         )
         return Payload(data, time_ns, totals, is_complete)
 
-    def _encode(self, reading: Reading, *, is_delta: bool, time_ns: int) -> tuple[MetricHeader, bytes]:
+    def _encode(self, reading: MetricReading, *, is_delta: bool, time_ns: int) -> tuple[MetricHeader, bytes]:
         name, unit = reading.name, reading.unit
         kind, value, start_ns = MetricKind.GAUGE, reading.value, None
         if reading.is_total:
@@ -128,4 +128,4 @@ def is_requested(name: str, prefixes: Sequence[str]) -> bool:
     >>> is_requested("org.apache.kafka.producer.request.rate", ["org.apache.kafka.producer."])
     True
     """
-    return _ALL in prefixes or name.startswith(tuple(prefixes))
+    return _ALL_METRICS in prefixes or name.startswith(tuple(prefixes))

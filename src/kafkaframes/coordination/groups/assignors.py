@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from kafkaframes.coordination.groups.consumer import NOTHING, Assignment, Partition
+from kafkaframes.coordination.groups.consumer import NO_PARTITIONS, Assignment, Partition
 
 Subscriptions = Mapping[str, frozenset[UUID]]  # topic ids by member id
 Counts = Mapping[UUID, int]  # number of partitions by topic id
@@ -46,7 +46,7 @@ def _assign_equal_subscriptions(
         quota = min_quota + (number < extra)
         member_partitions = [
             partition
-            for partition in sorted(current.get(member_id, NOTHING))
+            for partition in sorted(current.get(member_id, NO_PARTITIONS))
             if partition[0] in topics and partition[1] < counts[partition[0]]
         ]
         assignments[member_id] = set(member_partitions[:quota]) - assigned_partitions
@@ -66,7 +66,7 @@ def _assign_different_subscriptions(
     subscriber_counts = Counter(topic for topic_ids in subscriptions.values() for topic in topic_ids)
     owner: dict[Partition, str] = {}
     for member_id, topic_ids in subscriptions.items():
-        for partition in current.get(member_id, NOTHING):
+        for partition in current.get(member_id, NO_PARTITIONS):
             if partition[0] in topic_ids and partition[1] < counts[partition[0]]:
                 owner.setdefault(partition, member_id)
     counts_by_member = dict.fromkeys(subscriptions, 0)
@@ -150,7 +150,7 @@ def _assign_range(
     assigned_indexes: set[int] = set()
     for member_id in subscribers:
         member_indexes = sorted(
-            index for topic_id, index in current.get(member_id, NOTHING) if topic_id == topic and index < count
+            index for topic_id, index in current.get(member_id, NO_PARTITIONS) if topic_id == topic and index < count
         )
         member_indexes = [index for index in member_indexes if index not in assigned_indexes]
         quota = min_quota

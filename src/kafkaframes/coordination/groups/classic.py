@@ -1,6 +1,6 @@
 """A classic group as Kafka's ClassicGroup: members, states and the vote for a protocol, without a clock or requests.
 
-``VALID_PREVIOUS`` is the table of state transitions; ``rebalance.py`` performs them.
+``VALID_PREVIOUS_STATES`` is the table of state transitions; ``rebalance.py`` performs them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-VALID_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxyType(
+VALID_PREVIOUS_STATES: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxyType(
     {
         GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
         GroupState.PREPARING_REBALANCE: frozenset(
@@ -192,7 +192,7 @@ class ClassicGroup(Group):
     @property
     def can_rebalance(self) -> bool:
         """Whether a rebalance can begin now."""
-        return self.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]
+        return self.state in VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic. Consumers whose topics are unknown count as subscribed."""
@@ -250,8 +250,8 @@ class ClassicGroup(Group):
         )
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Enter another state. ``VALID_PREVIOUS`` has the allowed transitions."""
-        assert self.state in VALID_PREVIOUS[state], f"{self.group_id}: {self.state} to {state}"
+        """Enter another state. ``VALID_PREVIOUS_STATES`` has the allowed transitions."""
+        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.group_id}: {self.state} to {state}"
         self.previous_state, self.state, self.since_ms = self.state, state, now_ms
 
     def add(self, member: ClassicMember) -> None:

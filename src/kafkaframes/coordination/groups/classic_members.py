@@ -21,7 +21,7 @@ from kafkaframes.coordination.groups.classic import (
     SyncResult,
 )
 from kafkaframes.coordination.groups.consumer import (
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     ClassicProtocols,
     ConsumerGroup,
@@ -192,7 +192,7 @@ class ClassicMembers:
             rack_id=subscription.rack_id,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             topics=subscription.topics,
-            owned_partitions=NOTHING if is_new else with_ids(subscription.owned_partitions, self.groups.topics),
+            owned_partitions=NO_PARTITIONS if is_new else with_ids(subscription.owned_partitions, self.groups.topics),
             client_id=request.client_id,
             client_host=request.client_host,
             classic=ClassicProtocols(request.session_timeout_ms, request.protocols),
@@ -242,7 +242,7 @@ class ClassicMembers:
         """Whether other members have released all partitions that a member waits for."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
-        missing = group.targets.get(member.member_id, NOTHING) - member.assignment
+        missing = group.targets.get(member.member_id, NO_PARTITIONS) - member.assignment
         return not any(map(group.is_owned_by_others(member.member_id), missing))
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:

@@ -13,7 +13,7 @@ from kafkaframes.errors import ErrorCode, RefusedError
 
 Partition = tuple[UUID, int]
 Assignment = frozenset[Partition]
-NOTHING: Final[Assignment] = frozenset()
+NO_PARTITIONS: Final[Assignment] = frozenset()
 LEAVE, LEAVE_STATIC = -1, -2  # member epochs of requests and records
 _Key = TypeVar("_Key")
 
@@ -58,7 +58,7 @@ class ConsumerMember(GroupMember[Partition]):
     classic: ClassicProtocols | None = None
 
     @property
-    def speaks_classic(self) -> bool:
+    def uses_classic_protocol(self) -> bool:
         """Whether the member uses the classic protocol."""
         return self.classic is not None
 
@@ -159,7 +159,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
     def is_owned_by_others(self, member_id: str) -> Callable[[Partition], bool]:
         """Return a predicate: whether another member owns a partition, or has not finished revoking it."""
         member = self.members.get(member_id)
-        own_partitions = NOTHING if member is None else member.assignment | member.revoking
+        own_partitions = NO_PARTITIONS if member is None else member.assignment | member.revoking
         return lambda partition: self._owner_counts[partition] > (partition in own_partitions)
 
     def topics_without(self, *members: ConsumerMember | None) -> frozenset[str]:

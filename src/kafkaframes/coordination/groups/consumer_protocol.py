@@ -20,7 +20,7 @@ from kafkaframes.coordination.groups.assignors import ASSIGNORS
 from kafkaframes.coordination.groups.consumer import (
     LEAVE,
     LEAVE_STATIC,
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     ClassicProtocols,
     ConsumerGroup,
@@ -29,7 +29,7 @@ from kafkaframes.coordination.groups.consumer import (
     Viewer,
     visible_names,
 )
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, refuse_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, reject_invalid
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
@@ -107,7 +107,7 @@ class _ConsumerPlan:
     is_assigned: bool = False
 
     @property
-    def before(self) -> ConsumerMember | None:
+    def previous_member(self) -> ConsumerMember | None:
         """The member whose subscription this heartbeat replaces; None for a new member."""
         return self.old or self.replaced_member
 
@@ -142,13 +142,13 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         self.clock.call_later(0, run)
 
     def heartbeat(
-        self, group: ConsumerGroup, request: HeartbeatRequest, before: Sequence[Record] = ()
+        self, group: ConsumerGroup, request: HeartbeatRequest, preceding_records: Sequence[Record] = ()
     ) -> HeartbeatResult:
         """Handle a heartbeat that joins or stays.
 
         Args:
             group: the group. If it is new, the caller adds it after this returns.
-            before: records to write in the same batch, which delete another group with this name.
+            preceding_records: records to write in the same batch, which delete another group with this name.
         """
         old = self._find_sender(group, request)
         replaced_member = self._find_replaced_member(group, request)
@@ -161,7 +161,11 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         )
         member = _apply_request(start, request)
         plan = _ConsumerPlan(
-            member, old, replaced_member, self._current_pattern_topics(group, request.viewer), records=list(before)
+            member,
+            old,
+            replaced_member,
+            self._current_pattern_topics(group, request.viewer),
+            records=list(preceding_records),
         )
         if replaced_member is not None:
             plan.records += rows.member_tombstones(group.group_id, replaced_member.member_id)
@@ -253,7 +257,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         for regex, names in plan.regexes.items():
             plan.records.append(rows.regex_record(group.group_id, regex, names, self.clock.now_ms))
         plan.epoch, plan.metadata_hash = group.epoch, group.metadata_hash
-        if not is_alone or plan.regexes or not group.keeps_subscribed_topics(plan.before, plan.member):
+        if not is_alone or plan.regexes or not group.keeps_subscribed_topics(plan.previous_member, plan.member):
             plan.metadata_hash = self._hash_topics(group, plan)
         has_changed = self._needs_assignment(group, plan, viewer) or any(
             (names or _NO_TOPICS) != group.regexes.get(regex, _NO_TOPICS) for regex, names in plan.regexes.items()
@@ -274,14 +278,14 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
         A pattern that is still being matched requires none, except for the first member of a group.
         """
-        old, new = plan.before, plan.member
+        old, new = plan.previous_member, plan.member
         topics, regex = (old.topics, old.regex) if old is not None else ((), None)
         if topics != new.topics or not group.epoch:
             return True
         return regex != new.regex and (not new.regex or plan.pattern_topics.names(new.regex, viewer) is not None)
 
     def _hash_topics(self, group: ConsumerGroup, plan: _ConsumerPlan) -> int:
-        by_name = group.topics_without(plan.before).union(plan.member.topics)
+        by_name = group.topics_without(plan.previous_member).union(plan.member.topics)
         if plan.old is not None and plan.replaced_member is not None:
             by_name = frozenset(name for member in plan.members(group).values() for name in member.topics)
         return hash_of_topics(self.topics, by_name.union(*plan.patterns_after(group).values()))
@@ -289,7 +293,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
     @staticmethod
     def _resolve_member_pattern(group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> bool:
         """Plan the matches of the member's pattern. Return False if other members' patterns have to be matched too."""
-        member, before = plan.member, plan.before
+        member, before = plan.member, plan.previous_member
         names = plan.pattern_topics.names(member.regex, viewer) if member.regex else _NO_TOPICS
         is_resolved = names is not None
         if names is None:
@@ -337,10 +341,10 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if plan.is_assigned:
             current = group.targets
             if replaced_member is not None:
-                current = {**current, member_id: current.get(replaced_member.member_id, NOTHING)}
+                current = {**current, member_id: current.get(replaced_member.member_id, NO_PARTITIONS)}
             targets = self._compute_targets(group, plan, current)
         elif replaced_member is not None:
-            targets = {member_id: group.targets.get(replaced_member.member_id, NOTHING)}
+            targets = {member_id: group.targets.get(replaced_member.member_id, NO_PARTITIONS)}
         else:
             return
         plan.targets = {key: target for key, target in targets.items() if group.targets.get(key) != target}
@@ -370,13 +374,15 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         member, replaced_member = plan.member, plan.replaced_member
         if request.epoch == 0:  # a joining member owns nothing
             member = replace(
-                member, assignment=NOTHING if replaced_member is None else member.assignment, revoking=NOTHING
+                member,
+                assignment=NO_PARTITIONS if replaced_member is None else member.assignment,
+                revoking=NO_PARTITIONS,
             )
             member = replace(member, epoch=0, state=MemberState.STABLE)
         is_held = group.is_owned_by_others(member.member_id)
-        released_partitions = NOTHING if replaced_member is None else replaced_member.assignment
-        owned_partitions = NOTHING if request.epoch == 0 else request.owned_partitions
-        target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NOTHING))
+        released_partitions = NO_PARTITIONS if replaced_member is None else replaced_member.assignment
+        owned_partitions = NO_PARTITIONS if request.epoch == 0 else request.owned_partitions
+        target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NO_PARTITIONS))
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
         is_reconciled = member.state is MemberState.STABLE and member.epoch == target_epoch
         if is_reconciled and plan.epoch == group.epoch:
@@ -415,7 +421,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         """Remove a member. A static member with epoch -2 keeps its assignment until its session times out."""
         member = group.member(request.member_id, request.instance_id)
         if request.epoch == LEAVE_STATIC and member.instance_id is not None:
-            absent_member = replace(member, epoch=LEAVE_STATIC, revoking=NOTHING)
+            absent_member = replace(member, epoch=LEAVE_STATIC, revoking=NO_PARTITIONS)
             self.write(group.group_id, [rows.current_record(group.group_id, absent_member)])
             group.update_member(absent_member)
             return HeartbeatResult(member.member_id, LEAVE_STATIC)
@@ -467,7 +473,7 @@ def check(request: HeartbeatRequest, *, may_lack_id: bool) -> None:
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         ),
     )
-    refuse_invalid(wrong)
+    reject_invalid(wrong)
     if request.assignor is not None and request.assignor not in ASSIGNORS:
         supported_names = ", ".join(ASSIGNORS)
         reason = f"ServerAssignor {request.assignor} is not supported. Supported assignors: {supported_names}."

@@ -50,7 +50,7 @@ from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, Refused
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
-_MODERN: Final[tuple[ModernRecords[Any, Any], ...]] = (consumer_records, share_records, streams_records)
+_MODERN_RECORDS: Final[tuple[ModernRecords[Any, Any], ...]] = (consumer_records, share_records, streams_records)
 _Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
 
 
@@ -63,7 +63,7 @@ class GroupCoordinator:
         new_id: returns a random UUID, for members of classic groups.
         new_uuid: returns a random UUID in Kafka's text form, for members of consumer groups.
         setting: returns a setting of a group: its own value or the broker's.
-        unread: number of records that could not be decoded.
+        undecodable_count: number of records that could not be decoded.
     """
 
     clock: Clock
@@ -74,7 +74,7 @@ class GroupCoordinator:
     new_uuid: Callable[[], str]
     setting: GroupSetting
     groups: dict[str, Group] = field(default_factory=dict)
-    unread: int = 0
+    undecodable_count: int = 0
     commits: Commits = field(init=False)
     classic: Rebalances = field(init=False)
     consumer: ConsumerGroups = field(init=False)
@@ -117,7 +117,7 @@ class GroupCoordinator:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:  # deleted even if the request fails, as in Kafka
             self.write(request.group_id, self._tombstones(group))
-            self._drop(group)
+            self._remove_group(group)
             group = None
         if group is None:
             if request.member_id:
@@ -182,16 +182,16 @@ class GroupCoordinator:
         if not request.member_id:
             request = request._replace(member_id=self.new_uuid())
         group = self.groups.get(request.group_id)
-        before: list[Record] = []
+        preceding_records: list[Record] = []
         if request.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):
-            group, before = self._consumer_group_for(request.group_id, group)
+            group, preceding_records = self._consumer_group_for(request.group_id, group)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         if not isinstance(group, ConsumerGroup):
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
         if request.epoch < 0:
             return self.consumer.leave(group, request)
-        answer = self.consumer.heartbeat(group, request, before)
+        answer = self.consumer.heartbeat(group, request, preceding_records)
         if self.groups.get(request.group_id) is not group:
             self._replace(group)
         return answer
@@ -203,9 +203,9 @@ class GroupCoordinator:
         """
         if old is None:
             return ConsumerGroup(group_id), []
-        before = self._tombstones(old)
+        preceding_records = self._tombstones(old)
         if old.is_empty:
-            return ConsumerGroup(group_id), before
+            return ConsumerGroup(group_id), preceding_records
         can_convert = len(old.members) <= self.settings.consumer_max_size and old.uses_consumer_protocol
         if self.settings.consumer_migration_policy not in UPGRADES or not can_convert or not old.members:
             return old, []
@@ -213,7 +213,7 @@ class GroupCoordinator:
             group = to_consumer_group(old, self.topics)
         except DecodeError:
             return old, []
-        return group, before + consumer_records.group_records(group, self.clock.now_ms)
+        return group, preceding_records + consumer_records.group_records(group, self.clock.now_ms)
 
     def _downgrade(self, group: ConsumerGroup, leaving: frozenset[str] = frozenset()) -> bool:
         """Convert a consumer group to a classic group if its last members of the consumer protocol leave.
@@ -247,7 +247,7 @@ class GroupCoordinator:
         if group is None and request.epoch == 0:
             group = ShareGroup(request.group_id)
         if not isinstance(group, ShareGroup):
-            raise _not_found(request.group_id, group, ShareGroup)
+            raise _not_found_error(request.group_id, group, ShareGroup)
         if request.epoch < 0:
             return self.share.leave(group, request.member_id)
         answer = self.share.heartbeat(group, request)
@@ -288,7 +288,7 @@ class GroupCoordinator:
         if not isinstance(group, StreamsGroup):
             if group is None and request.epoch > 0:
                 raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {request.group_id} not found.")
-            raise _not_found(request.group_id, group, StreamsGroup)
+            raise _not_found_error(request.group_id, group, StreamsGroup)
         if request.epoch < 0:
             return self.streams.leave(group, request.member_id)
         answer = self.streams.heartbeat(group, request)
@@ -304,7 +304,7 @@ class GroupCoordinator:
         self.groups[group.group_id] = group
         if isinstance(old, ClassicGroup) and isinstance(group, ConsumerGroup):
             self.classic.make_members_rejoin(old)
-            self.consumer.revive(group)
+            self.consumer.start_member_timers(group)
 
     # ---------------------------------------------------------------------------------------------- offsets
 
@@ -332,7 +332,7 @@ class GroupCoordinator:
         """Return a group of this type. Raise GROUP_ID_NOT_FOUND for another type."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
-            raise _not_found(group_id, group, kind)
+            raise _not_found_error(group_id, group, kind)
         return group
 
     def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Group]:
@@ -352,16 +352,16 @@ class GroupCoordinator:
         group.check_delete()
         self.write(group_id, [*self.commits.tombstones(group_id), *self._tombstones(group)])
         self.commits.store.remove_group(group_id)
-        self._drop(group)
+        self._remove_group(group)
 
     @staticmethod
     def _tombstones(group: Group) -> list[Record]:
-        for rows in _MODERN:
+        for rows in _MODERN_RECORDS:
             if isinstance(group, rows.group_type):
                 return rows.group_tombstones(group)
         return [records.group_tombstone(group.group_id)]
 
-    def _drop(self, group: Group) -> None:
+    def _remove_group(self, group: Group) -> None:
         group.stop_timers()
         self.groups.pop(group.group_id, None)
 
@@ -375,13 +375,13 @@ class GroupCoordinator:
             with suppress(KafkaframesError):  # the log is offline; the next round tries again
                 if self.commits.expire(group) and group.is_empty:
                     self.write(group.group_id, self._tombstones(group))
-                    self._drop(group)
+                    self._remove_group(group)
 
     # ---------------------------------------------------------------------------------------------- loading
 
     def load(self, loaded_records: Iterable[LoadedRecord]) -> None:
         """Load all groups after a restart. Members have one session timeout to send a heartbeat."""
-        self.unread += load(self.groups, self.commits.store, loaded_records)
+        self.undecodable_count += load(self.groups, self.commits.store, loaded_records)
         protocols: dict[str, Any] = {
             ClassicGroup.type: self.classic,
             ConsumerGroup.type: self.consumer,
@@ -392,10 +392,10 @@ class GroupCoordinator:
             if isinstance(group, EpochGroup) and group.assignment_time_ms is not None:
                 age_ms = max(self.clock.now_ms - group.assignment_time_ms, 0)
                 group.assignment_time_ms = self.clock.monotonic_ms - age_ms
-            protocols[group.type].revive(group)
+            protocols[group.type].start_member_timers(group)
 
 
-def _not_found(group_id: str, group: Group | None, kind: type[Group]) -> RefusedError:
+def _not_found_error(group_id: str, group: Group | None, kind: type[Group]) -> RefusedError:
     problem = "not found" if group is None else f"is not a {kind.type} group"
     return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
 
@@ -414,39 +414,46 @@ def load(groups: dict[str, Group], offsets: OffsetStore, loaded_records: Iterabl
     return unread
 
 
-def _replay(groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord, read: CoordinatorRecord) -> None:
-    if read.type in records.COMMIT_TYPES:
+def _replay(
+    groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord, decoded_record: CoordinatorRecord
+) -> None:
+    if decoded_record.type in records.COMMIT_RECORD_TYPES:
         transaction = (record.partition, record.producer_id) if record.is_transactional else None
-        _replay_commit(groups, offsets, read, transaction)
-    elif read.type == records.GROUP_TYPE:
-        if read.value is not None:
-            groups[read.key.group] = records.group_of(read.key.group, read.value)
-        elif isinstance(groups.get(read.key.group), ClassicGroup):
-            del groups[read.key.group]
+        _replay_commit(groups, offsets, decoded_record, transaction)
+    elif decoded_record.type == records.GROUP_RECORD_TYPE:
+        if decoded_record.value is not None:
+            groups[decoded_record.key.group] = records.group_of(decoded_record.key.group, decoded_record.value)
+        elif isinstance(groups.get(decoded_record.key.group), ClassicGroup):
+            del groups[decoded_record.key.group]
     else:
-        for rows in _MODERN:
-            if read.type in rows.types:
-                _replay_modern(groups, read, rows)
+        for rows in _MODERN_RECORDS:
+            if decoded_record.type in rows.types:
+                _replay_modern(groups, decoded_record, rows)
 
 
-def _replay_modern(groups: dict[str, Group], read: CoordinatorRecord, rows: ModernRecords[Any, Any]) -> None:
+def _replay_modern(groups: dict[str, Group], decoded_record: CoordinatorRecord, rows: ModernRecords[Any, Any]) -> None:
     """Replay a record of a consumer, share or streams group. The tombstone of its epoch deletes the group."""
-    group_id = read.key.group_id
+    group_id = decoded_record.key.group_id
     group = groups.get(group_id)
-    is_there = isinstance(group, rows.group_type)
-    if is_there and rows.is_end(read):
+    exists = isinstance(group, rows.group_type)
+    if exists and rows.is_end(decoded_record):
         del groups[group_id]
-    elif is_there or read.value is not None:
-        group = groups[group_id] = group if is_there and group is not None else rows.group_type(group_id)
-        rows.replay(group, read)
+    elif exists or decoded_record.value is not None:
+        group = groups[group_id] = group if exists and group is not None else rows.group_type(group_id)
+        rows.replay(group, decoded_record)
 
 
 def _replay_commit(
-    groups: dict[str, Group], offsets: OffsetStore, read: CoordinatorRecord, transaction: tuple[int, int] | None
+    groups: dict[str, Group],
+    offsets: OffsetStore,
+    decoded_record: CoordinatorRecord,
+    transaction: tuple[int, int] | None,
 ) -> None:
-    partition = TopicPartition(read.key.topic, read.key.partition)
-    if read.value is None:
-        offsets.remove(read.key.group, partition)
+    partition = TopicPartition(decoded_record.key.topic, decoded_record.key.partition)
+    if decoded_record.value is None:
+        offsets.remove(decoded_record.key.group, partition)
         return
-    groups.setdefault(read.key.group, ClassicGroup(read.key.group))
-    offsets.add_offset(read.key.group, partition, records.commit_of(read.value), transaction=transaction)
+    groups.setdefault(decoded_record.key.group, ClassicGroup(decoded_record.key.group))
+    offsets.add_offset(
+        decoded_record.key.group, partition, records.commit_of(decoded_record.value), transaction=transaction
+    )

@@ -44,7 +44,7 @@ def ids_of_topics(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
     return frozenset(topic[0] for name in names if (topic := topics.find(name)) is not None)
 
 
-def refuse_invalid(checks: Iterable[tuple[object, str]]) -> None:
+def reject_invalid(checks: Iterable[tuple[object, str]]) -> None:
     """Reject a request with INVALID_REQUEST and the reason of the first check whose condition is true."""
     for is_invalid, reason in checks:
         if is_invalid:
@@ -120,7 +120,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
             with suppress(KafkaframesError):  # the log is offline; the member is removed after its next heartbeat
                 self.fence(group, member_id)
 
-    def revive(self, group: GroupT) -> None:
+    def start_member_timers(self, group: GroupT) -> None:
         """Start the timers of the members of a group that was loaded from the log."""
         for member in list(group.members.values()):
             self.restart_timers(group, member)

@@ -58,7 +58,7 @@ class GroupMember(Generic[KeyT]):
     revoking: frozenset[KeyT] = frozenset()
 
     @property
-    def speaks_classic(self) -> bool:
+    def uses_classic_protocol(self) -> bool:
         """Whether the member uses the classic protocol."""
         return False
 
@@ -235,7 +235,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         ):
             return
         member = self.member(committer.member_id, None)
-        if not transactional and not committer.supports_epoch_errors and not member.speaks_classic:
+        if not transactional and not committer.supports_epoch_errors and not member.uses_classic_protocol:
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_epoch(member, committer.generation)
 
@@ -247,7 +247,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
     @staticmethod
     def _check_epoch(member: GroupMember[Any], epoch: int) -> None:
         if epoch != member.epoch:
-            if member.speaks_classic:
+            if member.uses_classic_protocol:
                 raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
             reason = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
             raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH, reason)

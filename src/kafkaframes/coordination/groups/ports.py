@@ -175,7 +175,7 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 GroupSetting = Callable[[str, str], int]  # (group id, name of a group setting) -> value
-_POLICY: Final = "group.consumer.migration.policy"
+_MIGRATION_POLICY_SETTING: Final = "group.consumer.migration.policy"
 UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
 DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
 MIGRATION_DISABLED: Final = "disabled"
@@ -220,9 +220,11 @@ class GroupSettings:
         Raises:
             OptionError: a value is not valid; the message names the setting.
         """
-        policy = (text(_POLICY) or "bidirectional").lower()
+        policy = (text(_MIGRATION_POLICY_SETTING) or "bidirectional").lower()
         if policy not in MIGRATION_POLICIES:
-            raise OptionError(f"{_POLICY} is {policy!r}; expected one of {', '.join(sorted(MIGRATION_POLICIES))}")
+            raise OptionError(
+                f"{_MIGRATION_POLICY_SETTING} is {policy!r}; expected one of {', '.join(sorted(MIGRATION_POLICIES))}"
+            )
         return cls(consumer_migration_policy=policy, **integers_from_config(CONFIG_NAMES, text))
 
 

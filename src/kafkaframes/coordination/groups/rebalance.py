@@ -220,7 +220,7 @@ class Rebalances:
     def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         """Wait ``delay_ms`` for more members of a new group. New members extend it up to ``remaining_ms`` (KIP-134)."""
 
-        def over() -> None:
+        def end_delay() -> None:
             if group.new_member_added and remaining_ms:
                 group.new_member_added = False
                 next_delay_ms = min(self.settings.initial_rebalance_delay_ms, remaining_ms)
@@ -229,7 +229,7 @@ class Rebalances:
                 self._complete_join(group)
 
         _cancel(group.join_timer)
-        group.join_timer = self.clock.call_later(delay_ms, over)
+        group.join_timer = self.clock.call_later(delay_ms, end_delay)
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
         _cancel(group.join_timer)
@@ -397,7 +397,7 @@ class Rebalances:
 
     def start_converted_group(self, group: ClassicGroup) -> None:
         """Start a rebalance of a group that was converted from a consumer group."""
-        self.revive(group)
+        self.start_member_timers(group)
         self._prepare_rebalance(group)
 
     def make_members_rejoin(self, group: ClassicGroup) -> None:
@@ -406,7 +406,7 @@ class Rebalances:
             member.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def revive(self, group: ClassicGroup) -> None:
+    def start_member_timers(self, group: ClassicGroup) -> None:
         """Start the sessions of the members of a group that was loaded from the log."""
         for member in group.members.values():
             self.keep_alive(group, member)

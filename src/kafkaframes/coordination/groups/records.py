@@ -35,8 +35,8 @@ from kafkaframes.protocol.messages.envelopes import (
 from kafkaframes.storage.files.names import TopicPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-COMMIT_TYPES: Final = frozenset({0, 1})
-GROUP_TYPE: Final = 2
+COMMIT_RECORD_TYPES: Final = frozenset({0, 1})
+GROUP_RECORD_TYPE: Final = 2
 _VERSION, _EXPIRING_VERSION, _GROUP_VERSION = 3, 1, 3
 _NONE = -1
 
@@ -250,7 +250,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             )
         elif member_id in group.members:  # keep only the subscription
             empty_member = self.member_type(member_id)
-            group.update_member(replace(member, **{name: getattr(empty_member, name) for name in _ASSIGNMENT}))
+            group.update_member(replace(member, **{name: getattr(empty_member, name) for name in _ASSIGNMENT_FIELDS}))
 
     def _record(self, name: str, value: dict[str, Any] | None, **key: str) -> Record:
         key_message = message(f"{self._prefix}{name}Key")(**key)
@@ -415,7 +415,7 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
 
 consumer_records: Final = ConsumerRecords()
 share_records: Final = ShareRecords()
-_ASSIGNMENT: Final = ("epoch", "previous_epoch", "state", "assignment", "revoking")
+_ASSIGNMENT_FIELDS: Final = ("epoch", "previous_epoch", "state", "assignment", "revoking")
 
 
 def _classic_struct(classic: ClassicProtocols | None) -> Any:

@@ -23,7 +23,7 @@ class RecordState(IntEnum):
     ARCHIVED = 4
 
 
-_NEW: Final = (RecordState.AVAILABLE, 0)
+_INITIAL_STATE: Final = (RecordState.AVAILABLE, 0)
 FINISHED_STATES: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
@@ -42,7 +42,7 @@ class Delivery:
     count: int = 0
     member_id: str = ""
     lock: object = None
-    stored_state: tuple[RecordState, int] = _NEW
+    stored_state: tuple[RecordState, int] = _INITIAL_STATE
 
     def acquire(self, member_id: str, lock: object) -> None:
         """Start a delivery to a member."""
@@ -95,7 +95,7 @@ class InFlightRun:
         """Whether all records are in a range of offsets, both ends included."""
         return first <= self.first and self.last <= last
 
-    def within(self, first: int, last: int) -> Iterator[tuple[int, Delivery]]:
+    def deliveries_within(self, first: int, last: int) -> Iterator[tuple[int, Delivery]]:
         """Yield the records of a split run that are in a range."""
         for offset in range(max(self.first, first), min(self.last, last) + 1):
             yield offset, self.deliveries_by_offset[offset]

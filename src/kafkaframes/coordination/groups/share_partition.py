@@ -26,7 +26,7 @@ from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.wire.integers import MAX_INT32
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-_STATE_AFTER: Final = {
+_STATE_BY_ACKNOWLEDGEMENT: Final = {
     GAP: RecordState.ARCHIVED,
     ACCEPT: RecordState.ACKNOWLEDGED,
     RELEASE: RecordState.AVAILABLE,
@@ -239,7 +239,7 @@ class SharePartition:
     ) -> Iterator[tuple[int, int]]:
         """Acquire available records of a split run. Yield their offsets and delivery counts."""
         limits, lock, acquired_count, quota = self.limits, self._lock(flight), 0, 0
-        for offset, delivery in flight.within(first, last):
+        for offset, delivery in flight.deliveries_within(first, last):
             if delivery.state is not RecordState.AVAILABLE:
                 continue
             is_last_time = (
@@ -304,7 +304,7 @@ class SharePartition:
             if acknowledgement_type == RENEW:
                 delivery.lock = lock
             else:
-                self._end_delivery(delivery, _STATE_AFTER[acknowledgement_type])
+                self._end_delivery(delivery, _STATE_BY_ACKNOWLEDGEMENT[acknowledgement_type])
         if any(acknowledgement_type != RENEW for _, acknowledgement_type in changes):
             self._store()
 
@@ -327,7 +327,7 @@ class SharePartition:
                 yield flight.shared_delivery, batch.types[0]
                 return
             flight.separate_records()
-        for offset, delivery in flight.within(max(batch.first, self.start), batch.last):
+        for offset, delivery in flight.deliveries_within(max(batch.first, self.start), batch.last):
             _check_acquired(delivery, member_id)
             yield delivery, batch.types[offset - batch.first if len(batch.types) > 1 else 0]
 

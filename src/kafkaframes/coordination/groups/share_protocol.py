@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
+from kafkaframes.coordination.groups.consumer import LEAVE, NO_PARTITIONS
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, refuse_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, reject_invalid
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import share_records as rows
 from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup, ShareMember, assign
@@ -36,7 +36,7 @@ def check(request: ShareHeartbeatRequest) -> None:
         (request.epoch == 0 and not request.topics, "SubscribedTopicNames must be set in first request."),
         (request.epoch < LEAVE, "MemberEpoch is invalid."),
     )
-    refuse_invalid(wrong)
+    reject_invalid(wrong)
 
 
 @dataclass
@@ -78,7 +78,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
             records.append(rows.target_epoch_record(group.group_id, epoch, self.clock.now_ms))
         new_member = member
         if member.epoch != target_epoch or epoch > group.epoch:
-            target = self._drop_unsubscribed(member, targets.get(member.member_id, NOTHING))
+            target = self._drop_unsubscribed(member, targets.get(member.member_id, NO_PARTITIONS))
             previous_epoch = member.previous_epoch if member.epoch == target_epoch else member.epoch
             new_member = replace(member, epoch=target_epoch, previous_epoch=previous_epoch, assignment=target)
             if new_member != member:
@@ -102,7 +102,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         if request.epoch == 0:
             return self.find_member(group, request.member_id, self.settings.share_max_size)
         member = group.member(request.member_id)
-        member.check_epoch(request.epoch, NOTHING, group_type="share")
+        member.check_epoch(request.epoch, NO_PARTITIONS, group_type="share")
         return member
 
     def _compute_targets(

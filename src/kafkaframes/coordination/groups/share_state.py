@@ -103,7 +103,7 @@ class ShareStates:
     partitions: dict[ShareKey, SharePartition] = field(default_factory=dict)
     stored_states: dict[ShareKey, StoredState] = field(default_factory=dict)
     sessions: dict[tuple[int, str, str], ShareSession] = field(default_factory=dict)
-    unread: int = 0
+    undecodable_count: int = 0
 
     def initialize(self, key: ShareKey, group_epoch: int) -> None:
         """Add a partition to those that a group reads. Its first fetch decides the start offset."""
@@ -217,7 +217,7 @@ class ShareStates:
             try:
                 read = decode_coordinator_record(SHARE_STATE_TOPIC, record.key, record.value)
             except DecodeError:
-                self.unread += 1
+                self.undecodable_count += 1
                 continue
             key = ShareKey(read.key.group_id, read.key.topic_id, read.key.partition)
             if read.value is None:

@@ -169,7 +169,7 @@ def configure(topology: Topology, count_of: CountOf) -> ConfiguredTopology:
         counts = _repartition_counts(topology, counts)
         for subtopology in topology.subtopologies:
             for sources, repartition in subtopology.copartition_groups:
-                _copartition(subtopology, counts, sources, repartition)
+                _assign_copartition_counts(subtopology, counts, sources, repartition)
     except _NotReadyError as error:
         return ConfiguredTopology(status=error.status)
     tasks = {
@@ -249,7 +249,7 @@ def _repartition_error(reason_suffix: str) -> RefusedError:
     return RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
 
 
-def _copartition(
+def _assign_copartition_counts(
     subtopology: Subtopology, counts: dict[str, int], sources: tuple[str, ...], repartition: tuple[str, ...]
 ) -> None:
     """Give the repartition topics of each copartition group as many partitions as its other topics have."""

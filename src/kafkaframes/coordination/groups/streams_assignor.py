@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from kafkaframes.coordination.groups.streams import NO_TASKS, Task, TaskRole, Tasks
 
 _T = TypeVar("_T")
-_INT = 0xFFFF_FFFF
+_UINT32_MASK = 0xFFFF_FFFF
 
 
 def java_hash(text: str) -> int:
@@ -30,7 +30,7 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for position in range(0, len(units), 2):
-        value = (31 * value + (units[position] << 8) + units[position + 1]) & _INT
+        value = (31 * value + (units[position] << 8) + units[position + 1]) & _UINT32_MASK
     return value
 
 
@@ -226,12 +226,14 @@ def sticky(
     task_ids = sorted((partition, subtopology) for subtopology, count in tasks.items() for partition in range(count))
     standby_ids = [task_id for task_id in task_ids if task_id[1] in with_state] if standby_count > 0 else []
     total = len(task_ids) + len(standby_ids) * standby_count
-    spread = _start_assignment(
+    partial_assignment = _start_assignment(
         process_of, current, _Quota(len(task_ids), len(process_of)), _Quota(total, len(process_of))
     )
-    _assign_active(spread, task_ids)
-    _assign_standby(spread, standby_ids, standby_count)
-    return {member_id: frozenset(member_tasks) for member_id, member_tasks in spread.tasks_by_member.items()}
+    _assign_active(partial_assignment, task_ids)
+    _assign_standby(partial_assignment, standby_ids, standby_count)
+    return {
+        member_id: frozenset(member_tasks) for member_id, member_tasks in partial_assignment.tasks_by_member.items()
+    }
 
 
 def _start_assignment(
@@ -259,47 +261,49 @@ def _start_assignment(
     )
 
 
-def _assign_active(spread: _PartialAssignment, task_ids: list[TaskId]) -> None:
+def _assign_active(partial_assignment: _PartialAssignment, task_ids: list[TaskId]) -> None:
     """Assign active tasks to previous active members, then to previous standby members, then to the least loaded."""
 
-    def kept(before: list[TaskId], owner: Callable[[TaskId], str | None]) -> list[TaskId]:
+    def assign_to_previous(before: list[TaskId], owner: Callable[[TaskId], str | None]) -> list[TaskId]:
         unassigned_ids = []
         for task_id in before:
             member_id = owner(task_id)
-            if member_id is None or spread.count(member_id) >= spread.active_quota.each:
+            if member_id is None or partial_assignment.count(member_id) >= partial_assignment.active_quota.each:
                 unassigned_ids.append(task_id)
             else:
-                spread.assign(member_id, TaskRole.ACTIVE, task_id)
+                partial_assignment.assign(member_id, TaskRole.ACTIVE, task_id)
         return unassigned_ids
 
-    remaining_ids = kept(task_ids, spread.previous_active.get)
-    remaining_ids = kept(remaining_ids, lambda task_id: spread.least_loaded_before(task_id, is_free=lambda _: True))
-    queue = JavaPriorityQueue(attrgetter("load"), spread.processes)
+    remaining_ids = assign_to_previous(task_ids, partial_assignment.previous_active.get)
+    remaining_ids = assign_to_previous(
+        remaining_ids, lambda task_id: partial_assignment.least_loaded_before(task_id, is_free=lambda _: True)
+    )
+    queue = JavaPriorityQueue(attrgetter("load"), partial_assignment.processes)
     for task_id in sorted(remaining_ids, key=_by_subtopology):
         process = queue.pop()
         assert process is not None  # the group has at least one member
-        spread.assign_to_least_loaded(process, TaskRole.ACTIVE, task_id)
+        partial_assignment.assign_to_least_loaded(process, TaskRole.ACTIVE, task_id)
         queue.add(process)
 
 
-def _assign_standby(spread: _PartialAssignment, task_ids: list[TaskId], standby_count: int) -> None:
+def _assign_standby(partial_assignment: _PartialAssignment, task_ids: list[TaskId], standby_count: int) -> None:
     """Assign standby tasks to members that had the task or its state, within the quota, then to the least loaded."""
     unassigned: list[tuple[TaskId, int]] = []
     for task_id in reversed(task_ids):
         for assigned_count in range(standby_count):
-            member_id = _find_previous_member(spread, task_id)
+            member_id = _find_previous_member(partial_assignment, task_id)
             if member_id is None:
                 unassigned.append((task_id, standby_count - assigned_count))
                 break
-            spread.assign(member_id, TaskRole.STANDBY, task_id)
-    queue = JavaPriorityQueue(attrgetter("load"), spread.processes)
+            partial_assignment.assign(member_id, TaskRole.STANDBY, task_id)
+    queue = JavaPriorityQueue(attrgetter("load"), partial_assignment.processes)
     for task_id, count in sorted(unassigned, key=lambda pair: _by_subtopology(pair[0]), reverse=True):
         for _ in range(count):
             passed_processes = []  # processes that have the task already; the last of them is put back first
             while (process := queue.pop()) is not None and task_id in process.tasks:
                 passed_processes.append(process)
             if process is not None:
-                spread.assign_to_least_loaded(process, TaskRole.STANDBY, task_id)
+                partial_assignment.assign_to_least_loaded(process, TaskRole.STANDBY, task_id)
                 queue.add(process)
             for passed_process in reversed(passed_processes):
                 queue.add(passed_process)
@@ -307,14 +311,22 @@ def _assign_standby(spread: _PartialAssignment, task_ids: list[TaskId], standby_
                 break
 
 
-def _find_previous_member(spread: _PartialAssignment, task_id: TaskId) -> str | None:
+def _find_previous_member(partial_assignment: _PartialAssignment, task_id: TaskId) -> str | None:
     """Return the previous active or standby member of a task if its process may run a standby task of it, else None."""
 
     def is_free(process: _Process) -> bool:
         return task_id not in process.tasks
 
-    owner = spread.previous_active.get(task_id)
-    if owner is not None and is_free(spread.process_by_member[owner]) and spread.count(owner) < spread.quota.each:
+    owner = partial_assignment.previous_active.get(task_id)
+    if (
+        owner is not None
+        and is_free(partial_assignment.process_by_member[owner])
+        and partial_assignment.count(owner) < partial_assignment.quota.each
+    ):
         return owner
-    keeper = spread.least_loaded_before(task_id, is_free=is_free)
-    return keeper if keeper is not None and spread.count(keeper) < spread.quota.each else None
+    standby_owner = partial_assignment.least_loaded_before(task_id, is_free=is_free)
+    return (
+        standby_owner
+        if standby_owner is not None and partial_assignment.count(standby_owner) < partial_assignment.quota.each
+        else None
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, reject_invalid
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.streams import (
@@ -32,7 +32,7 @@ from kafkaframes.coordination.groups.streams_records import streams_records as r
 from kafkaframes.errors import ErrorCode, RefusedError
 
 _NONE = -1
-_STANDBYS: Final = "num.standby.replicas"
+_STANDBY_SETTING: Final = "num.standby.replicas"
 
 
 class StreamsHeartbeatRequest(NamedTuple):
@@ -111,7 +111,7 @@ def check(request: StreamsHeartbeatRequest) -> None:
         (not joins and request.topology is not None, "Topology can only be provided when (re-)joining."),
         (request.has_regex, "Regular expressions for source topics are not supported yet."),
     )
-    refuse_invalid(wrong)
+    reject_invalid(wrong)
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         if group.topology is None:
             records.append(rows.topology_record(group.group_id, topology))
         configured_topology, metadata_hash = self._configure_topology(group, topology)
-        configs = ((_STANDBYS, str(self.group_setting(group, _STANDBYS))),)
+        configs = ((_STANDBY_SETTING, str(self.group_setting(group, _STANDBY_SETTING))),)
         is_changed = old is None or not member.has_same_needs(old) or metadata_hash != group.metadata_hash
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
@@ -277,13 +277,13 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         self.fence(group, member_id)
         return StreamsHeartbeatResult(member_id, LEAVE)
 
-    def revive(self, group: StreamsGroup) -> None:
+    def start_member_timers(self, group: StreamsGroup) -> None:
         """Start the session timeouts of a group that was loaded from the log."""
         if group.topology is not None:
             with suppress(RefusedError):  # the topics have changed: each heartbeat reports the error
                 group.configured_topology, _ = self._configure_topology(group, group.topology)
                 group.topics_version = self.topics.version
-        super().revive(group)
+        super().start_member_timers(group)
 
 
 def _topology_of(group: StreamsGroup, request: StreamsHeartbeatRequest) -> Topology:

@@ -164,8 +164,8 @@ def _subtopology(row: Any) -> Subtopology:
         row.subtopology_id,
         tuple(sorted(row.source_topics)),
         tuple(sorted(row.repartition_sink_topics)),
-        _internal(row.repartition_source_topics),
-        _internal(row.state_changelog_topics),
+        _read_internal_topics(row.repartition_source_topics),
+        _read_internal_topics(row.state_changelog_topics),
         tuple(
             (_names_at(row.source_topics, group.source_topics), _names_at(repartition, group.repartition_source_topics))
             for group in row.copartition_groups
@@ -173,7 +173,7 @@ def _subtopology(row: Any) -> Subtopology:
     )
 
 
-def _internal(rows: Iterable[Any]) -> tuple[InternalTopic, ...]:
+def _read_internal_topics(rows: Iterable[Any]) -> tuple[InternalTopic, ...]:
     topics = (
         InternalTopic(
             row.name,

@@ -41,7 +41,7 @@ class Subscription(NamedTuple):
 
 def read_subscription(data: bytes) -> Subscription:
     """Read a subscription. Raise ``DecodeError`` if the bytes are not one."""
-    version, body = _body(data, "ConsumerProtocolSubscription")
+    version, body = _decode_body(data, "ConsumerProtocolSubscription")
     owned_rows = body.owned_partitions if version >= 1 else ()
     rack_id = body.rack_id if version >= _NEWEST_VERSION else None
     return Subscription(version, tuple(body.topics), _partitions(owned_rows), rack_id)
@@ -49,18 +49,18 @@ def read_subscription(data: bytes) -> Subscription:
 
 def read_subscribed_topics(data: bytes) -> list[str]:
     """Read only the topics of a subscription. They are version 0's fields, with which all versions start."""
-    topics: list[str] = _body(data, "ConsumerProtocolSubscription", newest=0)[1].topics
+    topics: list[str] = _decode_body(data, "ConsumerProtocolSubscription", newest=0)[1].topics
     return topics
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
     """Read an assignment; empty bytes are an empty assignment."""
-    return _partitions(_body(data, "ConsumerProtocolAssignment")[1].assigned_partitions) if data else frozenset()
+    return _partitions(_decode_body(data, "ConsumerProtocolAssignment")[1].assigned_partitions) if data else frozenset()
 
 
 def has_user_data(data: bytes) -> bool:
     """Return whether an assignment has user data of a custom assignor."""
-    return bool(data) and bool(_body(data, "ConsumerProtocolAssignment")[1].user_data)
+    return bool(data) and bool(_decode_body(data, "ConsumerProtocolAssignment")[1].user_data)
 
 
 def write_assignment(partitions: Iterable[TopicPartition], version: int) -> bytes:
@@ -72,7 +72,7 @@ def write_assignment(partitions: Iterable[TopicPartition], version: int) -> byte
     return version.to_bytes(_VERSION_SIZE, "big") + data
 
 
-def _body(data: bytes, name: str, *, newest: int = _NEWEST_VERSION) -> tuple[int, Any]:
+def _decode_body(data: bytes, name: str, *, newest: int = _NEWEST_VERSION) -> tuple[int, Any]:
     if len(data) < _VERSION_SIZE or data[0] & 0x80:
         raise DecodeError(f"{name} is {len(data)} bytes long; expected a version of two bytes first", position=0)
     version = min(int.from_bytes(data[:_VERSION_SIZE], "big"), newest)

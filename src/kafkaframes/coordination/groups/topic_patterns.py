@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.coordination.groups.subscriptions import match_names
 
-RunApart = Callable[[Callable[[], None], Callable[[], None]], object]
+RunInThread = Callable[[Callable[[], None], Callable[[], None]], object]
 _MAX_NAMES_PER_CALL: Final = 16
 _MAX_PATTERNS: Final = 1_000
 
@@ -42,11 +42,11 @@ class TopicPatterns:
 
     Args:
         topics: topic names of the broker.
-        run_apart: runs its first argument in a worker thread, and then its second argument in the calling thread.
+        run_in_thread: runs its first argument in a worker thread, and then its second argument in the calling thread.
     """
 
-    def __init__(self, topics: TopicNames, run_apart: RunApart) -> None:
-        self.run_apart = run_apart
+    def __init__(self, topics: TopicNames, run_in_thread: RunInThread) -> None:
+        self.run_in_thread = run_in_thread
         self._topics = topics
         self._resolutions: OrderedDict[str, _Resolution] = OrderedDict()
         self._waiting: dict[str, list[Callable[[], None]]] = {}
@@ -69,7 +69,7 @@ class TopicPatterns:
         if pattern in self._waiting:
             self._waiting[pattern].append(when_resolved)
             return None
-        resolution = self._resolutions.get(pattern)  # run_apart has run the work at once
+        resolution = self._resolutions.get(pattern)  # run_in_thread has run the work at once
         return None if resolution is None else resolution.matches
 
     def _match_names(self, pattern: str, resolution: _Resolution, new_names: list[str]) -> None:
@@ -87,7 +87,7 @@ class TopicPatterns:
             for call in self._waiting.pop(pattern, ()):
                 call()
 
-        self.run_apart(lambda: results.append(match_names(pattern, new_names[:_MAX_NAMES_PER_CALL])), finish)
+        self.run_in_thread(lambda: results.append(match_names(pattern, new_names[:_MAX_NAMES_PER_CALL])), finish)
 
     def _store(self, pattern: str, resolution: _Resolution) -> frozenset[str]:
         self._resolutions[pattern] = resolution

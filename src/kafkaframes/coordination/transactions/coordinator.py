@@ -25,10 +25,10 @@ from kafkaframes.coordination.groups.ports import (
     integers_from_config,
 )
 from kafkaframes.coordination.transactions.state import (
-    COMPLETE,
-    NEVER_MS,
+    COMPLETE_STATES,
+    NO_TIMEOUT_MS,
     NONE,
-    PREPARED,
+    PREPARED_STATES,
     EndAction,
     S,
     Transaction,
@@ -96,7 +96,7 @@ class TransactionCoordinator:
         write_marker: ends a transaction in a partition.
         coordinator_epoch: returns the coordinator epoch of a transactional id: that of its partition of the log.
         run_steps: runs the first of some steps at once. The event loop serves other clients between the other steps.
-        unread: number of records that could not be read by ``load``.
+        undecodable_count: number of records that could not be read by ``load``.
     """
 
     clock: Clock
@@ -107,7 +107,7 @@ class TransactionCoordinator:
     coordinator_epoch: Callable[[int], int] = lambda _partition: 0
     run_steps: Callable[[Generator[None, None, None]], object] = _run_all_steps
     transactions: dict[str, Transaction] = field(default_factory=dict)
-    unread: int = 0
+    undecodable_count: int = 0
     _deadlines_ms: dict[str, int] = field(default_factory=dict)  # of open transactions, by the monotonic clock
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class TransactionCoordinator:
         if transaction.state is S.ONGOING:
             self._fence(transaction)
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if transaction.state in PREPARED:
+        if transaction.state in PREPARED_STATES:
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         new_transaction = self._store(self._next_producer(transaction, timeout_ms, current_producer))
         return ProducerIdentity(new_transaction.producer_id, new_transaction.producer_epoch)
@@ -234,7 +234,7 @@ class TransactionCoordinator:
             raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if transaction.producer_epoch != producer_epoch:
             raise RefusedError(ErrorCode.PRODUCER_FENCED)
-        if transaction.state in PREPARED:
+        if transaction.state in PREPARED_STATES:
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return transaction
 
@@ -274,10 +274,10 @@ class TransactionCoordinator:
     def _complete(self, transactional_id: str) -> Transaction | None:
         """Write the markers of a decided transaction. Return None while it is not complete."""
         prepared_transaction = self.transactions.get(transactional_id)
-        if prepared_transaction is not None and prepared_transaction.state in PREPARED:
+        if prepared_transaction is not None and prepared_transaction.state in PREPARED_STATES:
             self.run_steps(self._write_markers_steps(prepared_transaction))
         after = self.transactions.get(transactional_id)
-        return None if after is None or after.state in PREPARED else after
+        return None if after is None or after.state in PREPARED_STATES else after
 
     def _write_markers_steps(self, prepared_transaction: Transaction) -> Generator[None, None, None]:
         """Write the markers and the completion. A timer retries a marker that could not be written to a disk."""
@@ -348,7 +348,7 @@ class TransactionCoordinator:
     def _update_deadline(self, before: Transaction | None, now: Transaction) -> None:
         """Start the timeout of a transaction that begins, or end that of a decided one, by the monotonic clock."""
         name = now.transactional_id
-        if now.state is not S.ONGOING or now.timeout_ms == NEVER_MS:
+        if now.state is not S.ONGOING or now.timeout_ms == NO_TIMEOUT_MS:
             self._deadlines_ms.pop(name, None)
         elif before is None or before.state is not S.ONGOING:
             self._deadlines_ms[name] = self.clock.monotonic_ms + now.timeout_ms
@@ -356,7 +356,7 @@ class TransactionCoordinator:
     def _resume_timeouts(self) -> None:
         """Start timers for the open transactions of a log, with the time that remains since their stored start."""
         for name, transaction in self.transactions.items():
-            if transaction.state is S.ONGOING and transaction.timeout_ms != NEVER_MS:
+            if transaction.state is S.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
                 age_ms = min(max(self.clock.now_ms - transaction.start_ms, 0), transaction.timeout_ms)
                 self._deadlines_ms[name] = self.clock.monotonic_ms + transaction.timeout_ms - age_ms
 
@@ -365,7 +365,9 @@ class TransactionCoordinator:
         self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
         oldest_ms = self.clock.now_ms - self.settings.id_expiration_ms
         for transaction in list(self.transactions.values()):
-            if (transaction.state is S.EMPTY or transaction.state in COMPLETE) and transaction.updated_ms <= oldest_ms:
+            if (
+                transaction.state is S.EMPTY or transaction.state in COMPLETE_STATES
+            ) and transaction.updated_ms <= oldest_ms:
                 name = transaction.transactional_id
                 with suppress(KafkaframesError):
                     self.log.append(self._partition(name), [tombstone(name)])
@@ -389,7 +391,7 @@ class TransactionCoordinator:
             try:
                 name, transaction = decode(record.key, record.value)
             except DecodeError:
-                self.unread += 1
+                self.undecodable_count += 1
                 continue
             if transaction is None:
                 self.transactions.pop(name, None)
@@ -397,7 +399,9 @@ class TransactionCoordinator:
                 self.transactions[name] = transaction
         self._resume_timeouts()
         for name in [
-            transaction.transactional_id for transaction in self.transactions.values() if transaction.state in PREPARED
+            transaction.transactional_id
+            for transaction in self.transactions.values()
+            if transaction.state in PREPARED_STATES
         ]:
             self._complete(name)
 

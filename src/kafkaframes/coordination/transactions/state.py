@@ -20,7 +20,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 NONE: Final = -1
 MAX_EPOCH: Final = 2**15 - 1
-NEVER_MS: Final = MAX_INT32  # the timeout of a two-phase commit, which never times out
+NO_TIMEOUT_MS: Final = MAX_INT32  # the timeout of a two-phase commit, which never times out
 
 
 class TransactionState(Enum):
@@ -41,11 +41,11 @@ class TransactionState(Enum):
 
 
 S = TransactionState
-BY_NUMBER: Final[Mapping[int, TransactionState]] = MappingProxyType({one.number: one for one in S})
-BY_NAME: Final[Mapping[str, TransactionState]] = MappingProxyType({one.kafka_name: one for one in S})
-COMPLETE: Final = frozenset({S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
-PREPARED: Final = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
-VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
+STATES_BY_NUMBER: Final[Mapping[int, TransactionState]] = MappingProxyType({state.number: state for state in S})
+STATES_BY_NAME: Final[Mapping[str, TransactionState]] = MappingProxyType({state.kafka_name: state for state in S})
+COMPLETE_STATES: Final = frozenset({S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
+PREPARED_STATES: Final = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
+VALID_PREVIOUS_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
     {
         S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
         S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
@@ -92,8 +92,8 @@ class Transaction:
         """Whether the next epoch requires a new producer id. The very last epoch is reserved for fencing."""
         return self.producer_epoch >= MAX_EPOCH - 1
 
-    def _to(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
-        assert self.state in VALID_PREVIOUS[state], f"{self.transactional_id}: {self.state} to {state}"
+    def _transition(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
+        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.transactional_id}: {self.state} to {state}"
         values = {"previous_producer_id": self.producer_id, "updated_ms": now_ms, **changes}
         return replace(self, state=state, **values)  # type: ignore[arg-type]
 
@@ -105,7 +105,7 @@ class Transaction:
         Args:
             version: the broker's transaction version.
         """
-        return self._to(
+        return self._transition(
             S.PREPARE_ABORT,
             now_ms,
             producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
@@ -131,7 +131,9 @@ class Transaction:
         return self._initialize(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
 
     def _initialize(self, timeout_ms: int, now_ms: int, **changes: int) -> Transaction:
-        return self._to(S.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NONE, **changes)
+        return self._transition(
+            S.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NONE, **changes
+        )
 
     def with_partitions(
         self, new_partitions: frozenset[TopicPartition], now_ms: int, *, version: int = 0
@@ -139,7 +141,7 @@ class Transaction:
         """Return the state with more partitions. The first ones begin the transaction."""
         start_ms = self.start_ms if self.state is S.ONGOING else now_ms
         partitions = self.partitions | new_partitions
-        return self._to(S.ONGOING, now_ms, partitions=partitions, start_ms=start_ms, client_version=version)
+        return self._transition(S.ONGOING, now_ms, partitions=partitions, start_ms=start_ms, client_version=version)
 
     def prepare(
         self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NONE, is_empty: bool = False
@@ -156,7 +158,7 @@ class Transaction:
         if version >= 2:
             last_epoch = epoch
             epoch = min(epoch + 1, MAX_EPOCH)
-        return self._to(
+        return self._transition(
             S.PREPARE_COMMIT if commit else S.PREPARE_ABORT,
             now_ms,
             producer_epoch=epoch,
@@ -171,7 +173,7 @@ class Transaction:
         producer_id, epoch = self.producer_id, self.producer_epoch
         if self.client_version >= 2 and self.next_producer_id != NONE:
             producer_id, epoch = self.next_producer_id, 0
-        return self._to(
+        return self._transition(
             S.COMPLETE_COMMIT if self.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT,
             now_ms,
             producer_id=producer_id,
@@ -225,7 +227,7 @@ def decode(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
     transactional_id, fields = record.key.transactional_id, record.value
     if fields is None:
         return transactional_id, None
-    state = BY_NUMBER.get(fields.transaction_status)
+    state = STATES_BY_NUMBER.get(fields.transaction_status)
     if state is None:
         raise DecodeError(f"no state {fields.transaction_status}").within("transaction_status").within("value")
     return transactional_id, Transaction(
@@ -266,7 +268,7 @@ class EndAction(Enum):
     DONE = "it has been done: answer again"
 
 
-_ENDED_BY = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: False, S.PREPARE_ABORT: False}
+_IS_COMMIT_BY_STATE = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: False, S.PREPARE_ABORT: False}
 
 
 def end_of_version_0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
@@ -295,7 +297,9 @@ def end_of_version_2(transaction: Transaction, producer_id: int, producer_epoch:
         raise RefusedError(ErrorCode.PRODUCER_FENCED)
     if transaction.state is S.ONGOING:
         return EndAction.WRITE
-    is_repeated = transaction.state in PREPARED or (transaction.state in COMPLETE and (is_bumped or is_overflow))
+    is_repeated = transaction.state in PREPARED_STATES or (
+        transaction.state in COMPLETE_STATES and (is_bumped or is_overflow)
+    )
     if is_repeated:
         _check_same_end(transaction.state, commit=commit)
         return EndAction.DONE
@@ -305,15 +309,15 @@ def end_of_version_2(transaction: Transaction, producer_id: int, producer_epoch:
 
 
 def _is_valid_epoch(transaction: Transaction, producer_epoch: int, *, is_bumped: bool, is_overflow: bool) -> bool:
-    if transaction.state in PREPARED:
+    if transaction.state in PREPARED_STATES:
         return is_bumped
     is_current = transaction.producer_epoch == producer_epoch
-    return is_current or (transaction.state in COMPLETE and (is_bumped or is_overflow))
+    return is_current or (transaction.state in COMPLETE_STATES and (is_bumped or is_overflow))
 
 
 def _check_same_end(state: TransactionState, *, commit: bool) -> None:
     """Reject an end that differs from the decision. If the markers are not written yet, the client retries."""
-    if _ENDED_BY.get(state) is not commit:
+    if _IS_COMMIT_BY_STATE.get(state) is not commit:
         raise RefusedError(ErrorCode.INVALID_TXN_STATE)
-    if state in PREPARED:
+    if state in PREPARED_STATES:
         raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, FetchedBatches, TopicPartition
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.reaching import reach
+from kafkaframes.client.reaching import wait_until_reachable
 from kafkaframes.client.settings import ClientSettings, select_client_options
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
 from kafkaframes.errors.words import count_text
@@ -166,7 +166,7 @@ class _Job:
     async def _wait_for_cluster(self, client: dict[str, Any]) -> None:
         """Wait until a cluster responds."""
         client_settings = ClientSettings.of(select_client_options(client))
-        await reach(client_settings, waiting=self.say, timeout_s=self.settings.timeout_s)
+        await wait_until_reachable(client_settings, waiting=self.say, timeout_s=self.settings.timeout_s)
 
     async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
         if self.settings.offsets == REASSIGN:

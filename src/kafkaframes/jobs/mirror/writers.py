@@ -22,7 +22,7 @@ from kafkaframes.client.batches import at_offset_0
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import LATEST, ends
-from kafkaframes.client.sender import produce_raw, takes_sets
+from kafkaframes.client.sender import accepts_record_sets, produce_raw
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError
 from kafkaframes.jobs.mirror.mapping import (
     BATCH_BYTES,
@@ -211,7 +211,7 @@ class KeepingWriter:
         """Return the copy's end offset, at which the mirror resumes; -1 if the copy is empty."""
         partition = TopicPartition(report.topic, report.partition)
         self._next[partition] = report.target_end = await end_of(self.cluster, partition)
-        self._sets[partition] = await takes_sets(self.cluster, partition)
+        self._sets[partition] = await accepts_record_sets(self.cluster, partition)
         return self._next[partition] or -1
 
     async def write(self, fetched_batches: FetchedBatches, report: PartitionReport) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.client.shared_transaction import Numbered, join, send_numbered
+from kafkaframes.client.shared_transaction import SequencedBatches, join, send_numbered
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.driver_process.address import Address
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
@@ -120,7 +120,7 @@ def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
     while waiting:
         got = leases.take({partition: part.records for partition, part in waiting.items()}, wrote)
         numbered_batches = [
-            Numbered(partition, first, waiting.pop(partition).batches) for partition, first in got.items()
+            SequencedBatches(partition, first, waiting.pop(partition).batches) for partition, first in got.items()
         ]
         send_numbered(producer, numbered_batches)
         wrote = list(got)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.stretch import Sample, sample
+from kafkaframes.client.stretch import PartitionSample, sample
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.micro_batch import offsets_of
 from kafkaframes.scan.ranges import flat
@@ -153,7 +153,7 @@ def estimates(
     return {"estimated_records": round(records), "estimated_bytes": round(size), "estimated_seconds": age}
 
 
-def _sample(consumer: Consumer, lag: PartitionLag) -> Sample | None:
+def _sample(consumer: Consumer, lag: PartitionLag) -> PartitionSample | None:
     """Return a sample of the batches at the query's next offset; None if they cannot be fetched."""
     try:
         return sample(consumer, lag.topic_partition, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)
