@@ -164,7 +164,7 @@ MUTANTS = {
         "if queue.acknowledged_sequence == queue.next_sequence and not has_numbers:",
         "if not has_numbers:",
     ),
-    "the same epoch again": ("Producer(producer_id, epoch + 1)", "Producer(producer_id, epoch)"),
+    "the same epoch again": ("ProducerIdentity(producer_id, epoch + 1)", "ProducerIdentity(producer_id, epoch)"),
     "epochs without end": ("if epoch < _MAX_EPOCH:", "if True:"),
     "without a new id": (
         "if batch is None or batch.not_before > now or (self.needs_new_id and batch.assigned_stamp is None):",
