@@ -49,7 +49,7 @@ look: $(READY) ## the short form: examples/logs through Spark to Parquet in out/
 	@$(PY) -m kafkaframes kernels warm wire records
 	@$(PY) -m kafkaframes summarize examples/logs --to out/examples --overwrite
 
-check: setup ## format, lint, types, import contracts, words and sentences
+check: setup ## format, lint, types, import contracts, rates of names and sentences
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy

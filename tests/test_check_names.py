@@ -1,79 +1,192 @@
-"""tools/check_names.py: what counts as a banned name."""
+"""tools/check_names.py: the counts of names and sentences, and their comparison with stored rates."""
 
-import ast
+import json
 import runpy
 from pathlib import Path
 
 import pytest
 
-CHECK = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "check_names.py"))
+TOP = Path(__file__).parent.parent
+CHECK = runpy.run_path(str(TOP / "tools" / "check_names.py"))
 
 
-@pytest.mark.parametrize("name", ["one", "found", "_place_of", "FoundBatch", "PIECES", "wanted_topics", "odd"])
-def test_banned(name):
-    assert CHECK["is_banned"](name)
-
-
-@pytest.mark.parametrize("name", ["read_one", "replace", "repair_in_place", "NOT_FOUND", "always", "everyone"])
-def test_not_banned(name):
-    assert not CHECK["is_banned"](name)
+def counted(source, measure, folder="src/kafkaframes/wire"):
+    """Return the texts that a measure counts in a source file."""
+    package = CHECK["Package"]()
+    CHECK["add_source"](package, TOP / folder / "example.py", source)
+    return [one.text for one in package.lines if one.measure == measure]
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        "one = 1",
-        "for one in x: pass",
-        "def one(): pass",
-        "lambda one: 1",
-        "class one: pass",
-        "x.one = 1",
-        "import x as one",
-        "f(one := 1)",
-        "with x as one: pass",
-        "try: pass\nexcept E as one: pass",
-        "match x:\n case [one]: pass",
+        "kept = 1",
+        "for kept in x: pass",
+        "lambda kept: 1",
+        "x.kept = 1",
+        "[x for kept in y]",
+        "f(kept := 1)",
+        "with x as kept: pass",
+        "def f(*kept): pass",
+        "_kept: int = 1",
     ],
 )
-def test_every_binding_counts(code):
-    assert "one" in [name for _, name in CHECK["bound_names"](ast.parse(code))]
+def test_every_binding_of_a_bare_participle_is_counted(code):
+    assert [text.strip("_") for text in counted(code, "participles")] == ["kept"]
 
 
-def test_comprehensions_may_have_one_but_not_other_banned_names():
-    tree = ast.parse("[f(one, place) for one, place in x]")
-    assert [name for _, name in CHECK["bound_names"](tree)] == ["place"]
+@pytest.mark.parametrize("name", ["kept_rows", "is_closed", "need", "signed", "KEPT", "settings", "Nested"])
+def test_other_names_are_not_counted(name):
+    assert counted(f"{name} = 1", "participles") == []
 
 
-def test_prose():
-    text = "It is told.\n`told`\n    told = []\n```\nodd\n```\nWhoever enters the room"
-    assert list(CHECK["banned_words"](text)) == [(1, "told"), (7, "Whoever"), (7, "room")]
+def test_functions_begin_with_a_verb_and_properties_may_be_adjectives():
+    source = """
+def selected_rows(): pass
+async def _sized(): pass
+def set_offsets(): pass
+def split_path(): pass
+class C:
+    @property
+    def closed(self): pass
+    @cached_property
+    def known_topics(self): pass
+    def merged(self): pass
+"""
+    assert counted(source, "functions") == ["selected_rows", "_sized", "merged"]
 
 
-def test_docstrings():
-    tree = ast.parse('"""A."""\n\n\ndef f():\n    """B."""\n')
-    assert [text for _, text in CHECK["docstrings"](tree)] == ["A.", "B."]
+def test_bounds_are_constants():
+    assert counted("_MOST_BYTES = LARGEST = 1\nMAX_BYTES = 2\nlargest = 3\nHARVEST = 4", "bounds") == [
+        "_MOST_BYTES",
+        "LARGEST",
+    ]
 
 
-def test_a_sentence_ends_with_its_paragraph_or_point_and_code_is_a_word():
-    words = " word" * CHECK["WORDS"]["longest_sentence"]
-    texts = {
-        f"A{words}.": [1],
-        f"{words}. Short: `not a word but`{words}": [1],
-        f"Short.\n\nA{words}\nand on.": [3],
-        f"Short\n{words}\n- point{words}": [1, 3],
-        f"{words}; {words}\n\n{words}": [],
-        f"    code{words}\n# heading{words}\n| table{words}\n```\ncode{words}\n```\n[link{words}](a b).": [7],
-    }
-    assert [[line for line, _ in CHECK["long_sentences"](text)] for text in texts] == list(texts.values())
+@pytest.mark.parametrize(
+    ("sentence", "habit"),
+    [
+        ("Refuse what no source allows.", "a clause"),
+        ("Raise where the header is missing.", "where"),
+        ("Where the file ends, stop.", "where"),
+        ("The text is no number.", "is no"),
+        ("There is none in the file.", "is no"),
+        ("Nobody may read the topic.", "persons"),
+        ("The data lies in the buffer.", "data"),
+        ("The header tells the size.", "programs"),
+        ("The bytes behind the header are ignored.", "behind"),
+        ("The topic is made by the broker.", "made"),
+        ("Of a batch of format 2.", "a sentence"),
+    ],
+)
+def test_habits(sentence, habit):
+    assert str(CHECK["habit_of"](sentence)).startswith(habit)
 
 
-def test_messages():
-    tree = ast.parse('"""A docstring."""\nraise E(f"no {x} in " "it", "option", b"some bytes")\nf(help="A help.")\n')
-    assert list(CHECK["messages"](tree)) == [(1, "no {} in it"), (2, "A help.")]
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Return the offset at which the batch starts.",
+        "The place where the file is stored.",
+        "The version is no longer supported.",
+        "The directory whose files are read.",
+        "Print what if analyses show.",
+    ],
+)
+def test_other_sentences_have_no_habit(sentence):
+    assert CHECK["habit_of"](sentence) is None
 
 
-def test_a_file_is_searched_for_names_words_and_sentences(tmp_path):
-    file = tmp_path / "odd.py"
-    file.write_text('"""The\nroom."""\n\nplace = "is told"\nraise E("' + "word " * 40 + '")\n')
-    problems = [(line, text[:5]) for line, text in CHECK["problems_of_source"](file)]
-    assert problems == [(0, "odd"), (4, "place"), (2, "room"), (4, "told"), (5, "word ")]
+def test_the_descriptions_of_arguments_errors_and_attributes_are_read():
+    source = '''
+def f(x):
+    """Return a number.
+
+    Args:
+        x: what the caller wants, of `what it is`.
+
+    Returns:
+        Nobody reads this.
+
+    Raises:
+        E: the file is no log.
+
+    >>> f("what is it")
+    """
+'''
+    assert len(counted(source, "habits")) == 3
+
+
+def test_comments_messages_and_formatted_texts_are_read_and_strings_with_a_number_sign_are_not_comments():
+    quotes = '"' * 3
+    source = f"""
+x = "a # what is it"[0]  # of what it is
+# A sentence of two lines ends
+# where it ends. The next one is fine.
+raise E(f"{{x}} is no number", b"there is none")
+y = {quotes}
+# what a string says
+{quotes}
+"""
+    assert [text.split("  [")[0] for text in counted(source, "habits")] == [
+        "{} is no number",
+        "of what it is",
+        "A sentence of two lines ends where it ends.",
+    ]
+
+
+def test_long_sentences_are_those_of_messages_and_of_commands():
+    words = "word " * 36
+    source = f'"""{words}."""\nraise E("{words}; {words}. Short: {words[:90]}")\n'
+    assert len(counted(source, "long")) == 2
+    assert len(counted(source, "long", folder="src/kafkaframes/cli")) == 3
+
+
+def test_code_tables_headings_and_examples_are_not_prose():
+    code = "```\nsome code here\n```\n\n\b\nkafkaframes an example\nof two lines\n\n"
+    text = f"# A heading\n| a | table |\n{code}- a point\n- b"
+    assert [paragraph for _, paragraph in CHECK["paragraphs"](text)] == ["- a point", "- b"]
+    assert list(CHECK["paragraphs"]("A\n    code\nB", code_indent=4)) == [(0, "A"), (2, "B")]
+
+
+def package_with(counts, sizes):
+    package = CHECK["Package"]()
+    package.sizes.update(sizes)
+    for measure, count in counts.items():
+        package.lines += [CHECK["Line"](TOP / "README.md", 1, measure, "text")] * count
+    return package
+
+
+def test_a_rate_must_not_rise_and_a_lower_rate_is_stored():
+    zero = dict.fromkeys(CHECK["GOALS"], 0.0)
+    sizes = dict.fromkeys(CHECK["GOALS"], 2000)
+    stored = {"wire": {**zero, "participles": 2.1, "bounds": 1.0}}
+    same = {"wire": package_with({"participles": 5, "bounds": 1}, sizes)}
+    assert list(CHECK["problems"](same, stored)) == []
+    higher = {"wire": package_with({"participles": 6, "habits": 1}, sizes)}
+    lines = [line for line in CHECK["problems"](higher, stored) if not line.startswith(" ")]
+    assert lines == [
+        "wire: participles 3 in 1,000, stored 2.1 (6 counted, limit 5)",
+        "wire: habits 1 in 1,000, stored 0 (1 counted, limit 0)",
+    ]
+    assert CHECK["lower_rates"](higher, stored)["wire"] == {**zero, "participles": 2.1}
+    assert CHECK["lower_rates"]({"wire": package_with({"participles": 1}, sizes)}, stored)["wire"]["participles"] == 0.5
+
+
+def test_a_package_without_stored_rates_must_meet_the_goals():
+    sizes = dict.fromkeys(CHECK["GOALS"], 1000)
+    assert list(CHECK["problems"]({"new": package_with({"participles": 3, "habits": 25}, sizes)}, {})) == []
+    first, *_ = CHECK["problems"]({"new": package_with({"participles": 4}, sizes)}, {})
+    assert first == "new: participles 4 in 1,000, stored 3 (4 counted, limit 3)"
+
+
+def test_stored_rates_have_a_row_for_each_package():
+    stored = json.loads((TOP / "tools" / "language_rates.json").read_text())
+    folders = {path.name for path in (TOP / "src" / "kafkaframes").iterdir() if list(path.glob("*.py"))}
+    assert set(stored) == folders | {"src", "kafkaframes", "pages", "tests", "tools", "benchmarks", "examples"}
+    assert all(set(rates) == set(CHECK["GOALS"]) for rates in stored.values())
+
+
+def test_the_tool_itself_has_no_bare_participles():
+    source = (TOP / "tools" / "check_names.py").read_text()
+    assert counted(source, "participles") == []
