@@ -46,7 +46,7 @@ _PER: Final = {"participles": 1000, "functions": 100, "bounds": 0, "classes": 0,
 _DECIMALS: Final = {"participles": 1, "functions": 1, "bounds": 0, "classes": 0, "habits": 0, "long": 0}
 _MAX_WORDS: Final = 35
 _MAX_MESSAGE_LINES: Final = 3
-_SHOWN_LINES: Final = 12
+_SHOWN_LINES: Final = 25
 
 # Irregular past participles. Those in _VERBS have the form of the verb, which begins a function's name well.
 _VERBS: Final = frozenset({"cut", "hit", "let", "put", "read", "set", "shut", "split", "spread"})
@@ -377,7 +377,7 @@ def problems(packages: Mapping[str, Package], stored_rates: Mapping[str, Mapping
             lines = [one for one in package.lines if one.measure == key]
             per_file = Counter(one.file for one in lines)
             lines.sort(key=lambda one: ((one.file, one.line) not in new_lines, -per_file[one.file], one.file, one.line))
-            for one in lines[: max(_SHOWN_LINES, count - limit)]:
+            for one in lines[:_SHOWN_LINES]:
                 yield f"    {one.file.relative_to(TOP)}:{one.line}: {one.text}"
 
 
