@@ -135,9 +135,11 @@ def _tried(magic: int, codec: str) -> str:
     return "read, written"
 
 
-READING = ROOT / "docs" / "reading-logs.md"
+REFERENCE = ROOT / "docs" / "reference"
+KAFKA_LOG = REFERENCE / "kafka-log.md"
+KAFKA_TOPIC = REFERENCE / "kafka-topic.md"
+JOB_SETTINGS = REFERENCE / "job-settings.md"
 WRITING = ROOT / "docs" / "writing-logs.md"
-LIVE = ROOT / "docs" / "live-topics.md"
 
 
 def write_options_table(options: Mapping[str, Any] = WRITE_OPTIONS) -> str:
@@ -413,15 +415,15 @@ def peer_counts_table() -> str:
 
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
-    "options": (READING, options_table),
+    "options": (KAFKA_LOG, options_table),
     "write-options": (WRITING, write_options_table),
-    "topic-options": (LIVE, partial(write_options_table, TOPIC_OPTIONS)),
-    "topic-write-options": (LIVE, partial(write_options_table, TOPIC_WRITE_OPTIONS)),
-    "columns": (READING, records_table),
-    "batches": (READING, batches_table),
-    "internal": (READING, internal_table),
-    "segments": (READING, segments_table),
-    "storage": (READING, storage_table),
+    "topic-options": (KAFKA_TOPIC, partial(write_options_table, TOPIC_OPTIONS)),
+    "topic-write-options": (KAFKA_TOPIC, partial(write_options_table, TOPIC_WRITE_OPTIONS)),
+    "columns": (KAFKA_LOG, records_table),
+    "batches": (KAFKA_LOG, batches_table),
+    "internal": (ROOT / "docs" / "internal-topics.md", internal_table),
+    "segments": (KAFKA_LOG, segments_table),
+    "storage": (KAFKA_LOG, storage_table),
     "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
     "differences": (ROOT / "docs" / "broker-support.md", differences_table),
     "rights": (ROOT / "docs" / "broker-support.md", rights_table),
@@ -433,16 +435,16 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "client-metrics": (ROOT / "docs" / "client-metrics.md", client_metrics_table),
     "java-settings": (ROOT / "docs" / "client-settings.md", java_settings_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
-    "addresses": (ROOT / "docs" / "captures.md", addresses_table),
-    "redaction": (ROOT / "docs" / "captures.md", redaction_table),
-    "restore-settings": (ROOT / "docs" / "restore.md", partial(settings_table, "restore", RestoreSettings)),
-    "mirror-settings": (ROOT / "docs" / "mirror.md", partial(settings_table, "mirror", MirrorSettings)),
-    "rewrite-settings": (ROOT / "docs" / "rewriting-logs.md", partial(settings_table, "convert", RewriteSettings)),
-    "compact-settings": (ROOT / "docs" / "rewriting-logs.md", partial(settings_table, "compact", CompactSettings)),
-    "export-settings": (ROOT / "docs" / "exporting.md", partial(settings_table, "export", ExportSettings)),
-    "table-settings": (ROOT / "docs" / "tables.md", partial(settings_table, "table", TableSettings)),
-    "audit-settings": (ROOT / "docs" / "audit.md", partial(settings_table, "audit", AuditSettings)),
-    "flexible-releases": (ROOT / "docs" / "spec-evolution.md", flexible_releases_table),
+    "addresses": (ROOT / "docs" / "recording.md", addresses_table),
+    "redaction": (ROOT / "docs" / "recording.md", redaction_table),
+    "restore-settings": (JOB_SETTINGS, partial(settings_table, "restore", RestoreSettings)),
+    "mirror-settings": (JOB_SETTINGS, partial(settings_table, "mirror", MirrorSettings)),
+    "rewrite-settings": (JOB_SETTINGS, partial(settings_table, "convert", RewriteSettings)),
+    "compact-settings": (JOB_SETTINGS, partial(settings_table, "compact", CompactSettings)),
+    "export-settings": (JOB_SETTINGS, partial(settings_table, "export", ExportSettings)),
+    "table-settings": (JOB_SETTINGS, partial(settings_table, "table", TableSettings)),
+    "audit-settings": (JOB_SETTINGS, partial(settings_table, "audit", AuditSettings)),
+    "flexible-releases": (ROOT / "docs" / "spec-releases.md", flexible_releases_table),
     "everyday-counts": (ROOT / "docs" / "everyday.md", everyday_counts_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
     "peer-counts": (ROOT / "docs" / "everyday-peers.md", peer_counts_table),

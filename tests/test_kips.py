@@ -1,4 +1,4 @@
-"""``docs/kips.md`` is held to what is there: what it names exists, and what it counts is counted again."""
+"""The pages in ``docs/kips`` name only what exists, and their counts are counted again."""
 
 import importlib
 import json
@@ -22,7 +22,7 @@ from kafkaframes.protocol.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_R
 from kafkaframes.wire.varint import TAG_HEADERS
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "docs/kips.md").read_text()
+TEXT = "".join(page.read_text() for page in sorted((ROOT / "docs/kips").glob("*.md")))
 NAMES = sorted(set(re.findall(r"`([^`]+)`", TEXT)))
 CAPTURE = "tests/data/captures/mangled-loss.pcapng.zst"
 #: Quoted from the documents and from Kafka: not names of ours.
@@ -194,7 +194,7 @@ LENGTH_INPUTS = (
 
 def lengths():
     """Return the counts of arrays and of one-byte lengths in the inputs that the page on KIP-636 uses."""
-    page = (ROOT / "docs/kip-636.md").read_text()
+    page = (ROOT / "docs/kip-636-traffic.md").read_text()
     assert all(f"| `tests/data/{path}` |" in page for path in LENGTH_INPUTS)
     rows = [
         kind
@@ -221,7 +221,7 @@ def powers():
 
 
 def releases():
-    return (22,) * ("Twenty-two releases" in (ROOT / "docs/spec-evolution.md").read_text())
+    return (22,) * ("Twenty-two releases" in (ROOT / "docs/spec-releases.md").read_text())
 
 
 COUNTED = {

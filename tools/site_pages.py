@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
@@ -30,11 +32,27 @@ _LINK = re.compile(r"\]\(((?:\.\./)+|docs/)([^)#]*)(#[^)]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List the results of benchmarks in the navigation: every other page stands there by hand."""
-    pages = [{_title(page): f"benchmarks/{page.name}"} for page in sorted(RESULTS.glob("*.md"))]
+    """Add the pages of classes and of benchmark results to the navigation, in place of these sections' entries."""
     assert config.nav is not None
-    config.nav.append({"Benchmarks": ["benchmarks/index.md", *pages]})
+    results = [{_title(page): f"benchmarks/{page.name}"} for page in sorted(RESULTS.glob("*.md"))]
+    _replace_sections(
+        config.nav,
+        {
+            "Benchmarks": ["benchmarks/index.md", *results],
+            "Python": [f"reference/python/{name}" for name in python_pages()],
+            "Client": [f"reference/client/{name}" for name in client_pages()],
+        },
+    )
     return config
+
+
+def _replace_sections(nav: list[Any], sections: Mapping[str, list[Any]]) -> None:
+    for entry in nav:
+        for title, children in entry.items() if isinstance(entry, dict) else ():
+            if title in sections:
+                entry[title] = sections[title]
+            elif isinstance(children, list):
+                _replace_sections(children, sections)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -44,8 +62,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages |= {f"benchmarks/{result.name}": result.read_text(encoding="utf-8") for result in results}
     pages["benchmarks/index.md"] = benchmarks_page(results)
     pages["reference/commands.md"] = "".join(commands_page())
-    pages["reference/python.md"] = python_page()
-    pages["reference/client.md"] = client_page()
+    pages |= {f"reference/python/{name}": text for name, text in python_pages().items()}
+    pages |= {f"reference/client/{name}": text for name, text in client_pages().items()}
     for target, text in pages.items():
         files.append(File.generated(config, target, content=text))
     return files
@@ -85,27 +103,76 @@ def _title(page: Path) -> str:
     return next((line[2:] for line in lines if line.startswith("# ")), page.stem)
 
 
-def python_page() -> str:
-    """Document what `import kafkaframes` offers, and the modules that users import."""
-    modules = {"kafkaframes.testing": "Tests", "kafkaframes.errors": "Errors"}
-    public = [name for name in kafkaframes.__all__ if not isinstance(getattr(kafkaframes, name), ModuleType)]
-    lines = ["# Python", "", "What `import kafkaframes` offers.", ""]
-    lines += [f"::: kafkaframes.{name}\n" for name in sorted(public)]
-    for module, title in modules.items():
-        lines += [f"## {title}", "", f"::: {module}", "    options: {show_root_heading: false, heading_level: 3}", ""]
-    return "\n".join(lines)
+# Page of functions -> title and first letters of the functions on it.
+FUNCTION_PAGES = {
+    "scans": ("Scans and reading", ("scan_", "read_", "build_")),
+    "jobs": ("Jobs on logs and topics", ("",)),
+    "protocol": ("Messages and APIs", ("message_", "list_apis")),
+}
 
 
-def client_page() -> str:
-    """Document every public class and constant of ``kafkaframes.client``, the clients first."""
-    clients = [name for name in client.__all__ if name.endswith(("Producer", "Consumer", "Admin"))]
-    names = [name for name in clients if name != "FencedProducer"]
-    names += [name for name in client.__all__ if name not in names]
-    head = (
-        "# Client\n\nWhat `kafkaframes.client` offers. [The guide](../client.md) begins with code; "
-        "[the settings](../client-settings.md) have a page of their own.\n\n"
+def python_pages() -> dict[str, str]:
+    """Return the pages about `import kafkaframes`: an overview, three pages of functions, one page for each class."""
+    names = [name for name in kafkaframes.__all__ if not isinstance(getattr(kafkaframes, name), ModuleType)]
+    classes = [name for name in sorted(names) if inspect.isclass(getattr(kafkaframes, name))]
+    in_client = [name for name in classes if hasattr(client, name)]
+    functions = sorted(name for name in names if inspect.isfunction(getattr(kafkaframes, name)))
+    pages, overview = {}, ["# Python", "", "The functions and classes that `import kafkaframes` provides.", ""]
+    for page, (title, prefixes) in sorted(FUNCTION_PAGES.items(), key=lambda entry: "" in entry[1][1]):
+        members = [name for name in functions if name.startswith(prefixes)]
+        functions = [name for name in functions if name not in members]
+        overview += [
+            f"## {title}",
+            "",
+            *_entries(kafkaframes, members, lambda name, page=page: f"{page}.md#kafkaframes.{name}"),
+            "",
+        ]
+        pages[f"{page}.md"] = f"# {title}\n\n" + "\n".join(f"::: kafkaframes.{name}\n" for name in members)
+    overview += ["## Classes", ""]
+    overview += _entries(
+        kafkaframes, classes, lambda name: f"../client/{name}.md" if name in in_client else f"{name}.md"
     )
-    return head + "\n".join(f"::: kafkaframes.client.{name}\n" for name in names)
+    for name in set(classes) - set(in_client):
+        pages[f"{name}.md"] = _class_page(f"kafkaframes.{name}")
+    for module, title in {"testing": "Tests", "errors": "Errors"}.items():
+        summary = _summary(importlib.import_module(f"kafkaframes.{module}"))
+        overview += [f"- [`kafkaframes.{module}`]({module}.md): {summary}"]
+        pages[f"{module}.md"] = f"# {title}\n\n::: kafkaframes.{module}\n    options: {{show_root_heading: false}}\n"
+    return {"index.md": "\n".join(overview) + "\n", **pages}
+
+
+def client_pages() -> dict[str, str]:
+    """Return the pages about `kafkaframes.client`: an overview, and one page for each class."""
+    classes = [name for name in client.__all__ if inspect.isclass(getattr(client, name))]
+    clients = [
+        name for name in classes if name.endswith(("Producer", "Consumer", "Admin")) and name != "FencedProducer"
+    ]
+    data_classes = [name for name in classes if name not in clients]
+    constants = sorted(set(client.__all__) - set(classes))
+    overview = [
+        "# Client", "",
+        "The classes of `kafkaframes.client`. [The guide](../../client.md) begins with code; "
+        "[the settings](../../client-settings.md) have their own page.", "",
+        "## Clients", "", *_entries(client, clients, "{}.md".format), "",
+        "## Values and results", "", *_entries(client, data_classes, "{}.md".format),
+        "", "## Constants", "", *(f"::: kafkaframes.client.{name}\n" for name in constants),
+    ]  # fmt: skip
+    pages = {f"{name}.md": _class_page(f"kafkaframes.client.{name}") for name in classes}
+    return {"index.md": "\n".join(overview), **pages}
+
+
+def _class_page(path: str) -> str:
+    return f"# {path.rpartition('.')[2]}\n\n::: {path}\n    options: {{show_root_heading: false}}\n"
+
+
+def _entries(module: ModuleType, names: list[str], link: Callable[[str], str]) -> list[str]:
+    return [f"- [`{name}`]({link(name)}): {_summary(getattr(module, name))}" for name in names]
+
+
+def _summary(documented: object) -> str:
+    """Return the first sentence of a docstring as Markdown."""
+    paragraph = " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
+    return re.sub(r"(?<=[.!?]) (?=[A-Z`]).*", "", paragraph).replace("``", "`")
 
 
 def commands_page() -> Iterator[str]:

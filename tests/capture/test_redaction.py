@@ -102,7 +102,7 @@ def test_no_secret_is_left_of_any_message(tmp_path):
 
 def documented():
     """Return the texts that the documents say are kept: message and field, pattern."""
-    text = (Path(__file__).parents[2] / "docs" / "captures.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
     found = re.findall(r"^\| `(\w+)` \| `(\w+)` \| where it matches `([^`]+)` \|$", text, re.MULTILINE)
     return {f"{name}.{field}": pattern.replace("/", "|") for field, name, pattern in found}
 

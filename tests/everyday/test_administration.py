@@ -68,7 +68,7 @@ def test_validate_only_creates_nothing(admin, topic):
 
 @shown_by(java="testInvalidTopicNames", confluent="test_create_topics_api")
 @pytest.mark.parametrize("name", ["", "a b", "x" * 250])
-def test_an_invalid_name_of_a_new_topic_is_refused(admin, name):
+def test_an_invalid_name_of_a_new_topic_is_rejected(admin, name):
     with pytest.raises(BrokerError, match="INVALID_TOPIC"):
         admin.create_topics([name])
 
@@ -83,7 +83,7 @@ def test_an_invalid_name_of_a_new_topic_is_refused(admin, name):
         ({"configs": {"colour": "red"}}, "INVALID_CONFIG"),
     ],
 )
-def test_an_impossible_topic_is_refused(admin, topic, new, error):
+def test_a_topic_with_invalid_counts_is_rejected(admin, topic, new, error):
     with pytest.raises(BrokerError, match=error):
         admin.create_topics([NewTopic(f"{topic}-new", **new)])
     assert f"{topic}-new" not in admin.list_topics()
@@ -144,14 +144,14 @@ def test_a_topic_is_described_by_its_id(admin, topic):
 
 
 @shown_by(java="testCreatePartitions", kafka_python="test_create_partitions", aiokafka="test_create_partitions")
-def test_a_topic_gets_more_partitions(admin, topic):
+def test_partitions_can_be_added_to_a_topic(admin, topic):
     admin.create_partitions({topic: 5})
     assert soon(lambda: len(admin.describe_topics([topic])[topic].partitions) == 5)
 
 
 @shown_by(java="testCreatePartitions", confluent="test_create_partitions_api")
 @pytest.mark.parametrize("count", [2, 3, 0])
-def test_a_topic_cannot_get_fewer_partitions(admin, topic, count):
+def test_partitions_cannot_be_removed_from_a_topic(admin, topic, count):
     with pytest.raises(BrokerError, match="INVALID_PARTITIONS"):
         admin.create_partitions({topic: count})
     assert len(admin.describe_topics([topic])[topic].partitions) == 3
@@ -178,7 +178,7 @@ def test_the_cluster_is_described(broker, admin):
     kafka_python="test_describe_configs_topic_resource_returns_configs",
     aiokafka="test_describe_configs_topic",
 )
-def test_settings_of_a_topic_say_whether_they_are_defaults(broker, admin, topic):
+def test_topic_settings_report_whether_they_are_defaults(broker, admin, topic):
     broker.configure_topic(topic, retention_ms=5_000)
     configs = admin.describe_configs("topic", topic)
     assert not configs["retention.ms"].is_default
@@ -194,7 +194,7 @@ def test_settings_of_a_broker_are_described(admin):
 
 @shown_by(kafka_python="test_describe_configs_invalid_broker_id_raises", java="testDescribeConfigsNonexistent")
 @pytest.mark.parametrize(("kind", "name"), [("broker", "none"), ("broker", "99"), ("topic", "absent")])
-def test_settings_of_what_does_not_exist_are_an_error(admin, kind, name):
+def test_describing_settings_of_a_missing_resource_fails(admin, kind, name):
     with pytest.raises((BrokerError, OptionError)):
         admin.describe_configs(kind, name)
 
@@ -356,7 +356,7 @@ def test_a_missing_group_cannot_be_deleted(admin):
 
 
 @shown_by(java="testConsumerGroups", kafka_python="test_delete_groups_with_errors")
-def test_a_group_with_members_is_neither_deleted_nor_moved(broker, servers, admin, topic):
+def test_the_offsets_of_a_group_with_members_cannot_be_changed(broker, servers, admin, topic):
     with Consumer(servers, group_id=topic) as member:
         member.subscribe([topic])
         broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=60)
@@ -376,7 +376,7 @@ def test_members_are_removed_from_a_group(broker, servers, admin, topic):
 
 
 @shown_by(java="testAlterUserScramCredentials", confluent="test_user_scram_credentials")
-def test_scram_credentials_are_created_described_and_deleted(admin, topic):
+def test_scram_credentials_can_be_created_and_deleted(admin, topic):
     admin.alter_user_scram_credentials([ScramCredential(topic, "secret")])
     assert soon(lambda: topic in admin.describe_user_scram_credentials())
     admin.alter_user_scram_credentials(delete=[(topic, "SCRAM-SHA-512")])
@@ -391,7 +391,7 @@ def test_quotas_of_a_client_are_set_and_described(admin, topic):
 
 
 @shown_by(java="testAclOperations", kafka_python="test_create_describe_delete_acls", confluent="test_create_acls_api")
-def test_access_rules_are_created_described_and_deleted(broker, admin, topic):
+def test_access_rules_can_be_created_and_deleted(broker, admin, topic):
     rule, condition = AclBinding("topic", topic, "User:alice", "read"), AclFilter(resource_name=topic)
     admin.create_acls([rule, rule])
     broker.wait_for(lambda: admin.describe_acls(condition) == [rule])
@@ -408,7 +408,7 @@ def test_log_directories_show_the_size_of_each_replica(admin, filled):
 
 
 @shown_by(java="testCloseAdminClient", confluent="test_basic_api")
-def test_a_closed_admin_client_is_refused(servers):
+def test_a_closed_admin_client_is_rejected(servers):
     admin = Admin(servers)
     admin.list_topics()
     admin.close()

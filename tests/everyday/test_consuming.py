@@ -54,7 +54,7 @@ def test_an_assigned_partition_is_read_from_its_beginning(consumer, filled):
 
 
 @shown_by(java="testAutoOffsetReset", aiokafka="test_offset_reset_strategy")
-def test_latest_reads_only_records_that_come_later(broker, servers, filled):
+def test_latest_reads_only_new_records(broker, servers, filled):
     with Consumer(servers, auto_offset_reset="latest") as consumer:
         consumer.assign([filled])
         assert consumer.position(filled) == 10
@@ -63,7 +63,7 @@ def test_latest_reads_only_records_that_come_later(broker, servers, filled):
 
 
 @shown_by(java="testMissingOffsetNoResetPolicy", aiokafka="test_offset_reset_manual")
-def test_without_a_reset_policy_and_an_offset_reading_is_an_error(servers, filled):
+def test_reading_fails_without_an_offset_and_a_reset_policy(servers, filled):
     with (
         Consumer(servers, auto_offset_reset="none", group_id="never-committed") as consumer,
         pytest.raises(KafkaframesError, match="auto_offset_reset"),
@@ -107,7 +107,7 @@ def test_the_position_after_a_seek_is_the_offset(consumer, filled):
 
 
 @shown_by(java="testSeekNegative", aiokafka="test_consumer_seek_errors")
-def test_seek_to_a_negative_offset_is_refused(consumer, filled):
+def test_seek_to_a_negative_offset_is_rejected(consumer, filled):
     consumer.assign([filled])
     with pytest.raises(OptionError, match="negative"):
         consumer.seek(filled, -1)
@@ -115,7 +115,7 @@ def test_seek_to_a_negative_offset_is_refused(consumer, filled):
 
 @shown_by(java="testSeekThrowsIllegalStateIfPartitionsNotAssigned", aiokafka="test_consumer_seek_on_unassigned")
 @pytest.mark.parametrize("method", ["position", "pause", "resume", "seek_to_beginning", "seek_to_end"])
-def test_a_partition_that_is_not_assigned_is_refused(consumer, filled, method):
+def test_a_partition_that_is_not_assigned_is_rejected(consumer, filled, method):
     consumer.assign([filled])
     with pytest.raises(OptionError, match="not assigned"):
         getattr(consumer, method)(TopicPartition(filled.topic, 1))
@@ -134,7 +134,7 @@ def test_seek_to_beginning_reads_everything_again(consumer, filled):
     aiokafka="test_consumer_seek_to_end",
     kafka_python="test_kafka_consumer_position_after_seek_to_end",
 )
-def test_seek_to_end_skips_what_is_there(broker, consumer, filled):
+def test_seek_to_end_skips_all_existing_records(broker, consumer, filled):
     consumer.assign([filled])
     consumer.seek_to_end(filled)
     assert consumer.position(filled) == 10
@@ -185,7 +185,7 @@ def test_the_position_follows_the_records_that_poll_returns(consumer, filled):
 
 
 @shown_by(java="testPollEventuallyReturnsRecordsWithZeroTimeout", confluent="test_poll_with_zero_timeout")
-def test_poll_with_a_timeout_of_zero_returns_records_in_the_end(broker, consumer, filled):
+def test_repeated_polls_with_a_timeout_of_zero_return_all_records(broker, consumer, filled):
     consumer.assign([filled])
     records = []
     broker.wait_for(lambda: records.extend(consumer.poll(0)) or len(records) == 10)
@@ -229,7 +229,7 @@ def test_a_paused_partition_has_a_position(consumer, filled):
 @shown_by(
     kafka_python="test_fetched_records_other_partitions_progress_while_one_paused", java="testPartitionPauseAndResume"
 )
-def test_other_partitions_go_on_while_one_is_paused(broker, consumer, filled):
+def test_other_partitions_continue_while_one_is_paused(broker, consumer, filled):
     second = TopicPartition(filled.topic, 1)
     broker.append(filled.topic, [{"value": b"v"}] * 3, partition=1)
     consumer.assign([filled, second])
@@ -255,7 +255,7 @@ def test_headers_are_returned_in_their_order(servers, consumer, partition):
 
 
 @shown_by(confluent="test_zero_byte_and_null_key_value")
-def test_null_and_empty_are_returned_as_they_were_sent(broker, consumer, partition):
+def test_null_and_empty_values_are_returned_unchanged(broker, consumer, partition):
     broker.append(partition.topic, [{"key": None, "value": b""}, {"key": b"", "value": None}], partition=0)
     consumer.assign([partition])
     assert [(record.key, record.value) for record in read(consumer, 2)] == [(None, b""), (b"", None)]
@@ -350,7 +350,7 @@ def test_an_empty_assignment_reads_nothing(consumer, filled):
 
 
 @shown_by(confluent="test_incremental_assign", java="testAssignAndConsumeSkippingPosition")
-def test_assign_takes_offsets_to_begin_at(consumer, filled):
+def test_assign_accepts_start_offsets(consumer, filled):
     consumer.assign({filled: 7})
     assert offsets_of(read(consumer, 3)) == [7, 8, 9]
 
@@ -366,7 +366,7 @@ def test_assign_with_a_group_begins_at_the_committed_offset(servers, filled):
 
 
 @shown_by(java="testNullGroupIdNotSupportedIfCommitting", aiokafka="test_consumer_commit_no_group")
-def test_commit_without_a_group_is_refused(consumer, filled):
+def test_commit_without_a_group_is_rejected(consumer, filled):
     consumer.assign([filled])
     for call in (consumer.commit, lambda: consumer.committed([filled])):
         with pytest.raises(OptionError, match="group_id"):
@@ -412,7 +412,7 @@ def test_small_fetches_of_many_partitions_skip_nothing(broker, servers, topic):
 @shown_by(
     java="testLowMaxFetchSizeForRequestAndPartition", confluent="test_single_consumer_multi_partition_full_coverage"
 )
-def test_records_of_a_partition_come_in_order(broker, consumer, topic):
+def test_records_of_a_partition_are_returned_in_order(broker, consumer, topic):
     for number in range(30):
         broker.append(topic, [{"value": b"%d" % number}], partition=number % 3)
     consumer.assign(consumer.partitions_for(topic))
@@ -422,14 +422,14 @@ def test_records_of_a_partition_come_in_order(broker, consumer, topic):
 
 
 @shown_by(aiokafka="test_compacted_topic_consumption", kafka_python="test_partition_records_compacted_offset")
-def test_offsets_with_gaps_are_read_to_the_end(broker, consumer, admin, filled):
+def test_a_partition_with_offset_gaps_is_read_to_its_end(broker, consumer, admin, filled):
     admin.delete_records({filled: 4})
     consumer.assign([filled])
     assert offsets_of(read(consumer, 6)) == [4, 5, 6, 7, 8, 9]
 
 
 @shown_by(kafka_python="test_context_manager_closes_on_exit", confluent="test_consumer_context_manager_after_exit")
-def test_a_closed_consumer_is_refused(servers, filled):
+def test_a_closed_consumer_is_rejected(servers, filled):
     with Consumer(servers) as consumer:
         consumer.assign([filled])
     with pytest.raises(NetworkError, match="closed"):
@@ -476,20 +476,20 @@ def test_a_damaged_batch_is_an_error_and_is_not_skipped(broker, consumer, filled
 
 @shown_by(aiokafka="test_consumer_arguments", confluent="test_basic_api")
 @pytest.mark.parametrize("settings", [{"auto_offset_reset": "newest"}, {"isolation_level": "read"}, {"colour": "red"}])
-def test_a_wrong_setting_is_refused_by_the_constructor(servers, settings):
+def test_a_wrong_setting_is_rejected_by_the_constructor(servers, settings):
     with pytest.raises(OptionError, match=next(iter(settings))):
         Consumer(servers, **settings)
 
 
 @shown_by(confluent="test_basic_api", ours="Java's names and Python's are both accepted")
-def test_settings_may_have_java_names(servers, filled):
+def test_settings_can_have_the_names_of_java_clients(servers, filled):
     with Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", "max.poll.records": 2}) as consumer:
         consumer.assign([filled])
         assert offsets_of(consumer.poll(20_000)) == [0, 1]
 
 
 @shown_by(java="testPreventMultiThread", confluent="test_concurrent_thread_access_raises_conflict")
-def test_two_threads_may_not_poll_one_consumer(broker, servers, partition):
+def test_two_threads_cannot_poll_the_same_consumer(broker, servers, partition):
     with Consumer(servers) as consumer:
         consumer.assign([partition])
         ended = threading.Event()

@@ -51,7 +51,7 @@ def read(consumer, count):
 
 
 @shown_by(java="testWrongBrokerList", aiokafka="test_failed_bootstrap")
-def test_no_broker_is_an_error_that_names_the_address(closed_port):
+def test_an_unreachable_broker_is_an_error_with_its_address(closed_port):
     producer = Producer(f"127.0.0.1:{closed_port}", max_block_ms=100, default_api_timeout_ms=100, **QUICK)
     with pytest.raises(NetworkError, match=str(closed_port)):
         producer.send("t", b"v")
@@ -59,7 +59,7 @@ def test_no_broker_is_an_error_that_names_the_address(closed_port):
 
 
 @shown_by(java="testPartitionsForAuthenticationFailure", aiokafka="test_failed_bootstrap")
-def test_no_broker_is_an_error_of_each_admin_call(closed_port):
+def test_every_admin_call_fails_without_a_reachable_broker(closed_port):
     with (
         Admin(f"127.0.0.1:{closed_port}", default_api_timeout_ms=100, **QUICK) as admin,
         pytest.raises(NetworkError, match=str(closed_port)),
@@ -77,14 +77,14 @@ def test_a_broker_that_never_answers_is_a_timeout(broker, servers):
 
 
 @shown_by(java="testAdminClientHandlingBadIPWithoutTimeout")
-def test_a_second_bootstrap_server_is_used_if_the_first_is_away(servers, closed_port):
+def test_a_second_bootstrap_server_is_used_if_the_first_is_unreachable(servers, closed_port):
     with Admin(f"127.0.0.1:{closed_port},{servers}", **QUICK) as admin:
         assert admin.describe_cluster().brokers
 
 
 @shown_by(java="testInvalidPort", confluent="test_basic_api")
 @pytest.mark.parametrize("address", ["host:port", "host:99999", ":9092", ""])
-def test_a_malformed_address_is_refused_by_the_constructor(address):
+def test_a_malformed_address_is_rejected_by_the_constructor(address):
     with pytest.raises(OptionError):
         Producer(address)
 
@@ -92,7 +92,7 @@ def test_a_malformed_address_is_refused_by_the_constructor(address):
 @pytest.mark.embedded
 @shown_by(aiokafka="test_producer_send_leader_notfound", java="testMetadataTimeoutWithMissingTopic")
 @pytest.mark.parametrize("code", ["LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS"])
-def test_a_retriable_refusal_is_retried(broker, servers, topic, code):
+def test_a_retriable_error_is_retried(broker, servers, topic, code):
     with Producer(servers, **QUICK) as producer, broker.on("Produce", topic=topic).times(2).error(code):
         assert producer.send(topic, b"v", partition=0).result().offset == 0
     assert len(broker.records(topic)) == 1
@@ -119,7 +119,7 @@ def test_retries_keep_the_order_of_records(broker, servers, topic):
     aiokafka="test_producer_send_error", kafka_python="test_complete_batch_error", java="testTooLargeRecordWithAckZero"
 )
 @pytest.mark.parametrize("code", ["INVALID_RECORD", "POLICY_VIOLATION", "INVALID_REQUIRED_ACKS"])
-def test_a_final_refusal_is_not_retried(broker, servers, topic, code):
+def test_a_fatal_error_is_not_retried(broker, servers, topic, code):
     with Producer(servers, **QUICK) as producer, broker.on("Produce", topic=topic).error(code) as rule:
         with pytest.raises(BrokerError, match=code):
             producer.send(topic, b"v", partition=0).result()
@@ -132,7 +132,7 @@ def test_a_final_refusal_is_not_retried(broker, servers, topic, code):
     aiokafka="test_producer_send_timeout",
     java="testMetadataTimeoutWithMissingTopic",
 )
-def test_a_record_that_is_always_refused_fails_after_the_delivery_timeout(broker, servers, topic):
+def test_a_record_that_is_always_rejected_fails_after_the_delivery_timeout(broker, servers, topic):
     settings = {"delivery_timeout_ms": 200, "linger_ms": 0, "request_timeout_ms": 100}
     with (
         Producer(servers, **settings, **QUICK) as producer,
@@ -149,7 +149,7 @@ def test_a_record_that_is_always_refused_fails_after_the_delivery_timeout(broker
     confluent="test_dr_msg_errstr",
     ours="an error of its own says that the record may be written",
 )
-def test_a_record_without_an_answer_may_be_written(broker, servers, topic):
+def test_a_record_without_a_response_may_have_been_written(broker, servers, topic):
     settings = {"delivery_timeout_ms": 200, "linger_ms": 0, "request_timeout_ms": 100}
     with Producer(servers, **settings, **QUICK) as producer, broker.on("Produce", topic=topic).ignore():
         future = producer.send(topic, b"v", partition=0)
@@ -197,7 +197,7 @@ def test_a_retriable_error_of_a_fetch_skips_nothing(broker, servers, filled, cod
 
 @pytest.mark.embedded
 @shown_by(aiokafka="test_next_record_error_after_data", confluent="test_consume_error")
-def test_a_refused_fetch_is_an_error_of_poll(broker, servers, filled):
+def test_poll_raises_the_error_of_a_fetch(broker, servers, filled):
     with Consumer(servers, auto_offset_reset="earliest", **QUICK) as consumer:
         with broker.on("Fetch", topic=filled.topic).error("TOPIC_AUTHORIZATION_FAILED"):
             consumer.assign([filled])
@@ -212,7 +212,7 @@ def test_a_refused_fetch_is_an_error_of_poll(broker, servers, filled):
     aiokafka="test_commit_failed_scenarios",
     confluent="test_consume_error_commit",
 )
-def test_a_refused_commit_is_an_error(broker, servers, filled):
+def test_commit_raises_the_error_of_the_coordinator(broker, servers, filled):
     with Consumer(servers, group_id=filled.topic, **QUICK) as consumer:
         consumer.assign([filled])
         with broker.on("OffsetCommit").once().error("GROUP_AUTHORIZATION_FAILED"), pytest.raises(AuthorizationError):
@@ -238,7 +238,7 @@ def test_a_commit_is_repeated_while_the_coordinator_moves(broker, servers, fille
 
 @pytest.mark.embedded
 @shown_by(aiokafka="test_fetchoffsets_failed_scenarios", java="testListConsumerGroupOffsetsRetriableErrors")
-def test_committed_offsets_are_asked_for_again_while_the_coordinator_loads(broker, servers, filled):
+def test_the_committed_offsets_request_is_retried_while_the_coordinator_loads(broker, servers, filled):
     with (
         Consumer(servers, group_id=filled.topic, **QUICK) as consumer,
         broker.on("OffsetFetch").times(2).error("COORDINATOR_LOAD_IN_PROGRESS"),
@@ -249,7 +249,7 @@ def test_committed_offsets_are_asked_for_again_while_the_coordinator_loads(broke
 @pytest.mark.embedded
 @shown_by(aiokafka="test_consumer_propagates_coordinator_errors", java="testPollAuthenticationFailure")
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-def test_a_refused_membership_is_an_error_of_poll(broker, servers, topic, api):
+def test_poll_raises_the_error_of_a_rejected_membership(broker, servers, topic, api):
     with Consumer(servers, group_id=topic, **QUICK) as consumer, broker.on(api).error("GROUP_AUTHORIZATION_FAILED"):
         consumer.subscribe([topic])
         with pytest.raises(AuthorizationError):
@@ -268,7 +268,7 @@ def test_a_refused_membership_is_an_error_of_poll(broker, servers, topic, api):
         ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
     ],
 )
-def test_a_member_joins_again_after_a_passing_refusal(broker, servers, filled, api, code):
+def test_a_member_joins_again_after_a_transient_error(broker, servers, filled, api, code):
     settings = {"group_id": filled.topic, "auto_offset_reset": "earliest"}
     with broker.on(api).once().error(code), Consumer(servers, **settings, **QUICK) as consumer:
         consumer.subscribe([filled.topic])
@@ -285,7 +285,7 @@ def test_topics_are_created_although_the_controller_has_moved(broker, servers, t
 
 @pytest.mark.embedded
 @shown_by(java="testListOffsetsRetriableErrors", kafka_python="test_retries_on_not_leader_then_succeeds")
-def test_end_offsets_are_asked_for_again_while_a_leader_moves(broker, servers, filled):
+def test_the_end_offsets_request_is_retried_while_the_leader_moves(broker, servers, filled):
     with Consumer(servers, **QUICK) as consumer, broker.on("ListOffsets").times(2).error("NOT_LEADER_OR_FOLLOWER"):
         assert consumer.end_offsets([filled]) == {filled: 10}
 
@@ -303,7 +303,7 @@ def test_a_transactional_producer_starts_although_the_coordinator_is_busy(broker
 
 @pytest.mark.embedded
 @shown_by(java="testClusterAuthorizationFailure", kafka_python="test_transactional_id_authz_failed_is_fatal")
-def test_a_refused_transactional_id_is_an_error_of_the_start(broker, servers, topic):
+def test_starting_a_producer_with_a_rejected_transactional_id_fails(broker, servers, topic):
     with broker.on("InitProducerId").error("TRANSACTIONAL_ID_AUTHORIZATION_FAILED"), pytest.raises(AuthorizationError):
         Producer(servers, transactional_id=topic, **QUICK).__enter__()
 
@@ -330,7 +330,7 @@ def test_clients_continue_after_a_broker_has_restarted():
 
 @pytest.mark.embedded
 @shown_by(java="testCloseTimeout", confluent="test_close_does_not_hang_on_unreachable_broker")
-def test_close_ends_although_the_broker_is_gone():
+def test_close_returns_although_the_broker_is_unreachable():
     with Broker() as broker:
         broker.create_topic("t")
         consumer = Consumer(broker.bootstrap_servers, group_id="g", **QUICK)

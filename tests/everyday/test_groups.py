@@ -164,7 +164,7 @@ def test_commit_without_offsets_commits_the_positions(broker, servers, filled, p
     confluent="test_consumer_topicpartition_metadata",
 )
 @PROTOCOLS
-def test_commit_of_one_partition_leaves_the_others(broker, servers, filled, protocol):
+def test_committing_one_partition_does_not_change_others(broker, servers, filled, protocol):
     first = TopicPartition(filled, 0)
     with member_of(servers, filled, protocol, enable_auto_commit=False) as member:
         member.subscribe([filled])
@@ -195,7 +195,7 @@ def test_a_pattern_subscribes_to_whole_names(broker, servers, filled, protocol):
 
 @shown_by(java="testSubsequentPatternSubscription", aiokafka="test_consumer_rebalance_on_new_topic")
 @PROTOCOLS
-def test_a_topic_that_is_created_later_joins_a_pattern(broker, servers, topic, protocol):
+def test_a_pattern_matches_topics_that_are_created_later(broker, servers, topic, protocol):
     with member_of(servers, topic, protocol) as member:
         member.subscribe(pattern=f"{topic}.*")
         poll_until(broker, lambda: len(member.assignment()) == 3, member)
@@ -241,7 +241,7 @@ def test_a_second_subscribe_replaces_the_topics(broker, servers, filled, protoco
     java="testUnsubscribeTopic", aiokafka="test_consumer_fast_unsubscribe", confluent="test_unsubscribe_stops_delivery"
 )
 @PROTOCOLS
-def test_unsubscribe_gives_every_partition_back(broker, servers, admin, filled, protocol):
+def test_unsubscribe_releases_every_partition(broker, servers, admin, filled, protocol):
     with member_of(servers, filled, protocol) as member:
         member.subscribe([filled])
         read(broker, member, 12)
@@ -269,13 +269,13 @@ def test_subscribe_needs_topics_or_a_pattern(servers, topic):
 @shown_by(
     java="testGroupIdNull", confluent="test_constructor_requires_group_id", ours="subscribe raises, not the constructor"
 )
-def test_subscribe_without_a_group_is_refused(servers, topic):
+def test_subscribe_without_a_group_is_rejected(servers, topic):
     with Consumer(servers) as consumer, pytest.raises(OptionError, match="group_id"):
         consumer.subscribe([topic])
 
 
 @shown_by(java="testOperationsBySubscribingConsumerWithDefaultGroupId", aiokafka="test_subscribe_manual")
-def test_assign_after_subscribe_is_refused(servers, topic):
+def test_assign_after_subscribe_is_rejected(servers, topic):
     with member_of(servers, topic) as member:
         member.subscribe([topic])
         with pytest.raises(OptionError, match="unsubscribe"):
@@ -286,7 +286,7 @@ def test_assign_after_subscribe_is_refused(servers, topic):
     java="testListenerCallbacksInvoke", aiokafka="test_rebalance_listener_with_coroutines", confluent="test_basic_api"
 )
 @PROTOCOLS
-def test_callbacks_are_called_with_the_partitions(broker, servers, filled, protocol):
+def test_rebalance_callbacks_receive_the_partitions(broker, servers, filled, protocol):
     calls = []
     with member_of(servers, filled, protocol) as member:
         member.subscribe(
@@ -303,7 +303,7 @@ def test_callbacks_are_called_with_the_partitions(broker, servers, filled, proto
     confluent="test_incremental_assign",
 )
 @PROTOCOLS
-def test_on_assign_may_seek(broker, servers, filled, protocol):
+def test_the_assignment_callback_can_seek(broker, servers, filled, protocol):
     with member_of(servers, filled, protocol) as member:
         member.subscribe([filled], on_assign=lambda partitions: [member.seek(one, 3) for one in partitions])
         assert {record.offset for record in read(broker, member, 3)} == {3}
@@ -311,7 +311,7 @@ def test_on_assign_may_seek(broker, servers, filled, protocol):
 
 @shown_by(java="testCommitInRebalanceCallback", kafka_python="test_on_join_prepare_async_invokes_sync_listener")
 @PROTOCOLS
-def test_on_revoke_may_commit(broker, servers, filled, protocol):
+def test_the_revocation_callback_can_commit(broker, servers, filled, protocol):
     with member_of(servers, filled, protocol, enable_auto_commit=False) as member:
         member.subscribe([filled], on_revoke=lambda partitions: member.commit(dict.fromkeys(partitions, 2)))
         read(broker, member, 12)
@@ -325,7 +325,7 @@ def test_on_revoke_may_commit(broker, servers, filled, protocol):
     ours="on_assign is called again",
 )
 @PROTOCOLS
-def test_an_exception_in_on_assign_reaches_the_caller(broker, servers, filled, protocol):
+def test_an_exception_in_the_assignment_callback_reaches_the_caller(broker, servers, filled, protocol):
     calls = []
 
     def on_assign(partitions):
@@ -342,7 +342,7 @@ def test_an_exception_in_on_assign_reaches_the_caller(broker, servers, filled, p
 
 
 @shown_by(java="testCommitAsyncWithFencedException", aiokafka="test_commit_failed_scenarios")
-def test_commit_by_a_consumer_that_is_not_a_member_is_refused(servers, topic):
+def test_commit_by_a_consumer_that_is_not_a_member_is_rejected(servers, topic):
     with member_of(servers, topic) as member:
         member.subscribe([topic])
         with pytest.raises(BrokerError, match="not a member"):
@@ -380,14 +380,14 @@ def test_each_assignor_gives_every_partition_to_one_member(broker, servers, fill
 
 
 @shown_by(kafka_python="test_lookup_assignor", ours="by the constructor")
-def test_an_unknown_assignor_is_refused(servers):
+def test_an_unknown_assignor_is_rejected(servers):
     with pytest.raises(OptionError, match="partition_assignment_strategy"):
         Consumer(servers, group_id="g", partition_assignment_strategy="fair")
 
 
 @pytest.mark.kafka_4
 @shown_by(java="testRemoteAssignorInvalid")
-def test_an_unknown_remote_assignor_is_refused(servers, topic):
+def test_an_unknown_remote_assignor_is_rejected(servers, topic):
     with member_of(servers, topic, "consumer", group_remote_assignor="fair") as member:
         member.subscribe([topic])
         with pytest.raises(BrokerError, match="UNSUPPORTED_ASSIGNOR"):

@@ -62,7 +62,7 @@ def test_a_consumer_continues_with_the_new_leader(nodes, partition):
 
 
 @shown_by(java="testSeekAndCommitWithBrokerFailures")
-def test_seek_and_position_hold_across_a_new_leader(nodes, partition):
+def test_a_new_leader_does_not_change_the_position(nodes, partition):
     nodes.append(partition.topic, [{"value": b"%d" % number} for number in range(10)])
     with Consumer(nodes.bootstrap_servers, auto_offset_reset="earliest", **SETTINGS) as consumer:
         consumer.assign([partition])
@@ -134,7 +134,7 @@ def test_a_transaction_survives_a_new_leader_of_its_partition(nodes, partition):
 
 
 @shown_by(java="testCreateTopicsHandleNotControllerException", kafka_python="test_not_controller_retries")
-def test_topics_are_created_while_a_node_is_away(nodes, replicated_topic):
+def test_topics_are_created_while_a_node_is_down(nodes, replicated_topic):
     with Admin(nodes.bootstrap_servers, **SETTINGS) as admin, node_killed(nodes, admin.describe_cluster().controller):
         admin.create_topics([f"{replicated_topic}-new"])
         nodes.wait_for(lambda: f"{replicated_topic}-new" in admin.list_topics(), timeout=PATIENCE_S)

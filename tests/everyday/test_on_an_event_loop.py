@@ -51,7 +51,7 @@ def test_send_and_wait_returns_the_result(broker, servers, topic):
 
 
 @shown_by(aiokafka="test_producer_leader_change_preserves_order")
-def test_tasks_that_send_at_once_keep_their_order_in_each_task(broker, servers, topic):
+def test_concurrent_tasks_each_keep_their_send_order(broker, servers, topic):
     async def main():
         async with AsyncProducer(servers) as producer:
 
@@ -80,7 +80,7 @@ def test_flush_waits_for_every_future(servers, topic):
 
 
 @shown_by(aiokafka="test_producer_context_manager")
-def test_leaving_the_with_block_sends_what_gathers(broker, servers, topic):
+def test_leaving_the_with_block_sends_pending_records(broker, servers, topic):
     async def main():
         async with AsyncProducer(servers, linger_ms=60_000) as producer:
             await producer.send(topic, b"v")
@@ -102,7 +102,7 @@ def test_a_producer_connects_with_its_first_record(servers, topic):
 
 
 @shown_by(aiokafka="test_producer_start")
-def test_a_closed_producer_is_refused_on_a_loop(servers, topic):
+def test_a_closed_producer_is_rejected_on_a_loop(servers, topic):
     async def main():
         async with AsyncProducer(servers) as producer:
             pass
@@ -113,7 +113,7 @@ def test_a_closed_producer_is_refused_on_a_loop(servers, topic):
 
 
 @shown_by(aiokafka="test_producer_transactional_cancel_txn_methods")
-def test_a_record_whose_waiter_is_cancelled_is_still_sent(broker, servers, topic):
+def test_a_record_is_sent_although_its_waiting_task_is_cancelled(broker, servers, topic):
     async def main():
         async with AsyncProducer(servers, linger_ms=50) as producer:
             future = await producer.send(topic, b"v")
@@ -285,7 +285,7 @@ def test_a_callback_may_commit_on_a_loop(servers, filled):
 
 
 @shown_by(aiokafka="test_consumer_context_manager")
-def test_a_closed_consumer_is_refused_on_a_loop(servers, filled):
+def test_a_closed_consumer_is_rejected_on_a_loop(servers, filled):
     async def main():
         async with AsyncConsumer(servers) as consumer:
             await consumer.assign([filled])
@@ -296,7 +296,7 @@ def test_a_closed_consumer_is_refused_on_a_loop(servers, filled):
 
 
 @shown_by(aiokafka="test_global_loop_for_create_conn")
-def test_a_client_of_another_loop_is_refused(servers, topic):
+def test_a_client_of_another_loop_is_rejected(servers, topic):
     producer = AsyncProducer(servers)
 
     async def start():
@@ -313,7 +313,7 @@ def test_a_client_of_another_loop_is_refused(servers, topic):
 
 
 @shown_by(aiokafka="test_consumer_commit_no_group")
-def test_subscribe_without_a_group_is_refused_on_a_loop(servers, topic):
+def test_subscribe_without_a_group_is_rejected_on_a_loop(servers, topic):
     async def main():
         async with AsyncConsumer(servers) as consumer:
             with pytest.raises(OptionError, match="group_id"):

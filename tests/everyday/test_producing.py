@@ -48,7 +48,7 @@ def test_an_explicit_partition_wins_over_the_key(producer, topic):
     kafka_python="test_partition_explicit_partition_rejects_unknown_partition",
     ours="at once; Java waits for max.block.ms",
 )
-def test_a_partition_that_does_not_exist_is_refused(producer, topic):
+def test_a_partition_that_does_not_exist_is_rejected(producer, topic):
     with pytest.raises(BrokerError, match="no partition 7"):
         producer.send(topic, b"v", partition=7)
 
@@ -95,7 +95,7 @@ def test_a_topic_with_log_append_time_replaces_the_timestamp(broker, producer, t
 
 
 @shown_by(java="testSendWithInvalidBeforeAndAfterTimestamp")
-def test_a_timestamp_outside_the_limits_of_the_topic_is_refused(broker, producer, topic):
+def test_a_timestamp_outside_the_limits_of_the_topic_is_rejected(broker, producer, topic):
     broker.configure_topic(topic, **{"message.timestamp.before.max.ms": 60_000})
     with pytest.raises(BrokerError, match="INVALID_TIMESTAMP"):
         producer.send(topic, b"v", timestamp_ms=1_000).result()
@@ -108,7 +108,7 @@ def test_headers_keep_their_order_and_duplicate_names(broker, producer, topic):
 
 
 @shown_by(confluent="test_produce_headers")
-def test_headers_may_be_a_dict_with_text_and_none(broker, producer, topic):
+def test_headers_can_be_a_dict_with_text_and_null_values(broker, producer, topic):
     producer.send(topic, b"v", headers={"text": "é", "null": None, "empty": b""}).result()
     expected = [(b"text", "é".encode()), (b"null", None), (b"empty", b"")]
     assert list(broker.records(topic)[0].headers) == expected
@@ -116,7 +116,7 @@ def test_headers_may_be_a_dict_with_text_and_none(broker, producer, topic):
 
 @shown_by(confluent="test_produce_headers")
 @pytest.mark.parametrize("headers", [["malformed_header"], "text", [("a", 1)], [(1, b"v")], 5])
-def test_malformed_headers_are_refused_before_anything_is_sent(broker, producer, topic, headers):
+def test_malformed_headers_are_rejected_before_anything_is_sent(broker, producer, topic, headers):
     with pytest.raises(EncodeError, match="header"):
         producer.send(topic, b"v", headers=headers)
     assert broker.records(topic) == []
@@ -144,7 +144,7 @@ def test_text_is_sent_as_utf_8(broker, producer, topic):
     ours="EncodeError names the argument",
 )
 @pytest.mark.parametrize("argument", ["value", "key"])
-def test_a_value_or_key_of_another_type_is_refused(producer, topic, argument):
+def test_a_value_or_key_of_another_type_is_rejected(producer, topic, argument):
     with pytest.raises(EncodeError, match=f"{argument} is a dict"):
         producer.send(topic, **{argument: {"a": 1}})
 
@@ -168,14 +168,14 @@ def test_a_missing_topic_is_an_error_without_auto_creation():
 
 @shown_by(java="testSendToInvalidTopic")
 @pytest.mark.parametrize("name", ["a topic", "a/b", "..", "x" * 250])
-def test_an_invalid_topic_name_is_refused(producer, name):
+def test_an_invalid_topic_name_is_rejected(producer, name):
     with pytest.raises(BrokerError, match="INVALID_TOPIC"):
         producer.send(name, b"v").result()
 
 
 @shown_by(java="testNullTopicName", confluent="test_basic_api")
 @pytest.mark.parametrize("name", [None, "", 5])
-def test_a_topic_that_is_not_a_name_is_refused(producer, name):
+def test_a_topic_name_of_another_type_is_rejected(producer, name):
     with pytest.raises(EncodeError, match="topic is"):
         producer.send(name, b"v")
 
@@ -187,7 +187,7 @@ def test_a_topic_that_is_not_a_name_is_refused(producer, name):
     confluent="test_produce_with_compression",
 )
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_each_codec_brings_the_same_records(broker, servers, topic, codec):
+def test_records_survive_every_codec(broker, servers, topic, codec):
     with Producer(servers, compression_type=codec) as producer:
         for number in range(100):
             producer.send(topic, b"value " * 10 + b"%d" % number, partition=0)
@@ -195,13 +195,13 @@ def test_each_codec_brings_the_same_records(broker, servers, topic, codec):
 
 
 @shown_by(aiokafka="test_producer_arguments")
-def test_an_unknown_codec_is_refused_by_the_constructor(servers):
+def test_an_unknown_codec_is_rejected_by_the_constructor(servers):
     with pytest.raises(OptionError, match="compression_type"):
         Producer(servers, compression_type="brotli")
 
 
 @shown_by(java="testTooLargeRecordWithAckOne", aiokafka="test_producer_send_error")
-def test_a_record_above_max_request_size_is_refused_before_it_is_sent(broker, servers, topic):
+def test_a_record_above_max_request_size_is_rejected_before_it_is_sent(broker, servers, topic):
     with Producer(servers, max_request_size=1_000) as producer:
         with pytest.raises(EncodeError, match="max_request_size"):
             producer.send(topic, b"x" * 1_000)
@@ -232,7 +232,7 @@ def test_a_batch_above_the_limit_of_the_topic_is_split(broker, servers, topic):
 
 
 @shown_by(aiokafka="test_producer_send_noack", kafka_python="test_produce_acks_0_fire_and_forget")
-def test_without_acks_the_offset_is_not_known(broker, servers, topic):
+def test_the_offset_is_unknown_with_acks_0(broker, servers, topic):
     with Producer(servers, acks=0) as producer:
         assert producer.send(topic, b"v", partition=0).result().offset == -1
     broker.wait_for(lambda: broker.records(topic))
@@ -253,7 +253,7 @@ def test_flush_without_records_returns(producer):
 
 
 @shown_by(java="testClose", kafka_python="test_kafka_producer_context_manager_closes_on_exit")
-def test_close_sends_what_still_gathers(broker, servers, topic):
+def test_close_sends_all_pending_records(broker, servers, topic):
     producer = Producer(servers, linger_ms=60_000)
     future = producer.send(topic, b"v", partition=0)
     producer.close()
@@ -262,7 +262,7 @@ def test_close_sends_what_still_gathers(broker, servers, topic):
 
 
 @shown_by(java="testCloseWithZeroTimeoutFromCallerThread", confluent="test_purge")
-def test_close_without_flush_fails_what_still_gathers(broker, servers, topic):
+def test_close_without_flush_fails_pending_records(broker, servers, topic):
     producer = Producer(servers, linger_ms=60_000)
     future = producer.send(topic, b"v")
     producer.close(flush=False)
@@ -272,7 +272,7 @@ def test_close_without_flush_fails_what_still_gathers(broker, servers, topic):
 
 
 @shown_by(java="testSendAfterClosed", aiokafka="test_producer_start", confluent="test_producer_close")
-def test_send_after_close_is_refused(servers, topic):
+def test_send_after_close_is_rejected(servers, topic):
     producer = Producer(servers)
     producer.send(topic, b"v").result()
     producer.close()
@@ -288,7 +288,7 @@ def test_a_producer_may_be_closed_twice(servers):
 
 
 @shown_by(confluent="test_producer_context_manager_exception_propagation")
-def test_an_exception_leaves_the_with_block(servers, topic):
+def test_an_exception_propagates_out_of_the_with_block(servers, topic):
     producer = Producer(servers)
 
     def send_and_fail():
@@ -301,7 +301,7 @@ def test_an_exception_leaves_the_with_block(servers, topic):
 
 
 @shown_by(confluent="test_basic_api", java="testFlushCompleteSendOfInflightBatches")
-def test_on_delivery_gets_the_offset_of_each_record_in_order(servers, topic):
+def test_the_delivery_callback_receives_offsets_in_order(servers, topic):
     results = []
     with Producer(servers) as producer:
         for number in range(30):
@@ -311,7 +311,7 @@ def test_on_delivery_gets_the_offset_of_each_record_in_order(servers, topic):
 
 
 @shown_by(confluent="test_dr_msg_errstr", java="testCallbackAndInterceptorHandleError")
-def test_on_delivery_gets_the_error_of_a_record(broker, servers, topic):
+def test_the_delivery_callback_receives_the_error_of_a_record(broker, servers, topic):
     broker.configure_topic(topic, **{"max.message.bytes": 100})
     results = []
     with Producer(servers) as producer:
@@ -325,7 +325,7 @@ def test_on_delivery_gets_the_error_of_a_record(broker, servers, topic):
     confluent="test_callback_exception_no_system_error",
     ours="the exception is logged; confluent-kafka raises it from poll or flush",
 )
-def test_an_exception_in_on_delivery_does_not_stop_the_producer(servers, topic, caplog):
+def test_an_exception_in_the_delivery_callback_does_not_stop_the_producer(servers, topic, caplog):
     def fail(*_):
         raise ZeroDivisionError("of a user")
 
@@ -337,7 +337,7 @@ def test_an_exception_in_on_delivery_does_not_stop_the_producer(servers, topic, 
 
 
 @shown_by(java="testCloseWithZeroTimeoutFromSenderThread")
-def test_on_delivery_may_send_again(broker, servers, topic):
+def test_the_delivery_callback_can_send_records(broker, servers, topic):
     with Producer(servers) as producer:
         producer.send(topic, b"1", partition=0, on_delivery=lambda *_: producer.send(topic, b"2", partition=0))
         producer.flush()
@@ -399,14 +399,14 @@ def test_fewer_acks_turn_idempotence_off(servers, acks):
     aiokafka="test_producer_idempotence_configuration",
 )
 @pytest.mark.parametrize("acks", [0, 1])
-def test_idempotence_with_fewer_acks_is_refused(servers, acks):
+def test_idempotence_with_fewer_acks_is_rejected(servers, acks):
     with pytest.raises(OptionError, match="acks"):
         Producer(servers, acks=acks, enable_idempotence=True)
 
 
 @pytest.mark.embedded
 @shown_by(aiokafka="test_producer_indempotence_no_duplicates", kafka_python="test_idempotent_producer")
-def test_a_lost_answer_writes_nothing_twice(broker, servers, topic):
+def test_a_lost_response_causes_no_duplicates(broker, servers, topic):
     with Producer(servers, retry_backoff_ms=10) as producer:
         producer.send(topic, b"0", partition=0).result()
         with broker.on("Produce", topic=topic).once().drop_reply():
@@ -452,7 +452,7 @@ def test_records_without_a_key_use_every_partition(producer, topic):
 
 
 @shown_by(java="testCannotSendToInternalTopic")
-def test_records_for_an_internal_topic_are_refused(producer, admin):
+def test_records_for_an_internal_topic_are_rejected(producer, admin):
     with pytest.raises((BrokerError, UnknownTopicError)):
         producer.send("__consumer_offsets", b"v", key=b"k").result()
 

@@ -59,7 +59,7 @@ def test_partitions_that_are_paused_in_turn_continue_where_they_stopped(servers,
 
 
 @shown_by(librdkafka="#3471")
-def test_seek_before_pause_holds_after_resume(servers, filled):
+def test_a_seek_before_a_pause_is_effective_after_resume(servers, filled):
     first = TopicPartition(filled, 0)
     with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([first])
@@ -98,7 +98,9 @@ def test_seek_back_after_each_poll_loses_no_records(servers, filled):
 
 @shown_by(librdkafka="#1767")
 @PROTOCOLS
-def test_a_partition_that_returns_to_a_member_continues_at_the_commit_of_the_other(broker, servers, filled, protocol):
+def test_a_reassigned_partition_continues_at_the_offset_that_its_previous_owner_committed(
+    broker, servers, filled, protocol
+):
     """Member one reads 5 records, leaves the partition paused, and loses it; the group commits 30 in the meantime."""
     first = TopicPartition(filled, 0)
     settings = {"group_id": filled, "group_protocol": protocol, "enable_auto_commit": False, **QUICK}
@@ -125,7 +127,7 @@ def test_a_partition_that_returns_to_a_member_continues_at_the_commit_of_the_oth
 @shown_by(kafka_python="#2628")
 @PROTOCOLS
 @pytest.mark.parametrize("code", ["UNSTABLE_OFFSET_COMMIT", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"])
-def test_a_refused_look_up_of_committed_offsets_resets_nothing(broker, servers, filled, protocol, code):
+def test_a_failed_lookup_of_committed_offsets_resets_no_position(broker, servers, filled, protocol, code):
     partitions = [TopicPartition(filled, number) for number in range(3)]
     settings = {"group_id": filled, "group_protocol": protocol, **QUICK}
     with Consumer(servers, **settings) as consumer:
@@ -203,7 +205,7 @@ def test_a_recreated_topic_is_read_from_its_beginning_and_keeps_no_old_offset(br
 @pytest.mark.embedded
 @shown_by(librdkafka="#3712")
 @pytest.mark.parametrize("code", ["UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"])
-def test_records_after_a_topic_was_missing_from_metadata_are_not_taken_for_duplicates(broker, servers, topic, code):
+def test_records_are_not_treated_as_duplicates_after_missing_metadata(broker, servers, topic, code):
     with Producer(servers, metadata_max_age_ms=50, retry_backoff_ms=10, linger_ms=0) as producer:
         for number in range(5):
             producer.send(topic, b"%d" % number, partition=0).result()
@@ -218,7 +220,7 @@ def test_records_after_a_topic_was_missing_from_metadata_are_not_taken_for_dupli
 
 @pytest.mark.embedded
 @shown_by(librdkafka="#3575")
-def test_a_transaction_whose_sequence_was_refused_is_never_committed_in_part(broker, servers, topic):
+def test_a_transaction_with_a_rejected_sequence_is_never_partially_committed(broker, servers, topic):
     with Producer(servers, transactional_id=topic, retry_backoff_ms=10, linger_ms=0) as producer:
         producer.begin_transaction()
         producer.send(topic, b"1", partition=0).result()

@@ -72,7 +72,7 @@ def test_an_aborted_transaction_is_not_read(servers, producer, topic):
     kafka_python="test_transactional_producer_messages",
     aiokafka="test_consumer_several_transactions",
 )
-def test_an_aborted_transaction_may_be_repeated(servers, producer, topic):
+def test_records_of_an_aborted_transaction_can_be_sent_again(servers, producer, topic):
     producer.begin_transaction()
     producer.send(topic, b"first", partition=0).result()
     producer.abort_transaction()
@@ -85,7 +85,7 @@ def test_an_aborted_transaction_may_be_repeated(servers, producer, topic):
 @shown_by(
     java="testReadCommittedConsumerShouldNotSeeUndecidedData", confluent="test_open_transaction_stalls_share_group"
 )
-def test_an_open_transaction_holds_read_committed_back(servers, producer, topic):
+def test_an_open_transaction_hides_later_records_from_read_committed(servers, producer, topic):
     producer.begin_transaction()
     producer.send(topic, b"open", partition=0).result()
     with Producer(servers) as other:
@@ -111,7 +111,7 @@ def test_the_end_offset_is_the_last_stable_offset_with_read_committed(servers, p
 
 @shown_by(aiokafka="test_producer_transactional_empty_txn")
 @pytest.mark.parametrize("commits", [True, False])
-def test_an_empty_transaction_may_end(producer, commits):
+def test_an_empty_transaction_can_be_committed_and_aborted(producer, commits):
     for _ in range(2):
         producer.begin_transaction()
         producer.commit_transaction() if commits else producer.abort_transaction()
@@ -129,7 +129,7 @@ def test_a_transaction_covers_several_topics(broker, servers, producer, topic):
 
 
 @shown_by(aiokafka="test_producer_transactional_flush_before_commit", java="testFlushCompleteSendOfInflightBatches")
-def test_commit_sends_what_still_gathers(servers, topic):
+def test_committing_a_transaction_sends_all_pending_records(servers, topic):
     with Producer(servers, transactional_id=topic, linger_ms=60_000) as producer:
         producer.begin_transaction()
         futures = [producer.send(topic, b"%d" % number) for number in range(20)]
@@ -143,7 +143,7 @@ def test_commit_sends_what_still_gathers(servers, topic):
     java="testAbortTransaction",
     confluent="test_abort_transaction",
 )
-def test_abort_fails_what_still_gathers(broker, servers, topic):
+def test_aborting_a_transaction_fails_pending_records(broker, servers, topic):
     with Producer(servers, transactional_id=topic, linger_ms=60_000) as producer:
         producer.begin_transaction()
         future = producer.send(topic, b"v")
@@ -158,7 +158,7 @@ def test_abort_fails_what_still_gathers(broker, servers, topic):
     confluent="test_transaction_api",
     ours="the record's future has the error as well",
 )
-def test_send_outside_a_transaction_is_refused(broker, producer, topic):
+def test_send_outside_a_transaction_is_rejected(broker, producer, topic):
     with pytest.raises(OptionError, match="begin_transaction"):
         producer.send(topic, b"v").result()
     assert broker.records(topic) == []
@@ -171,7 +171,7 @@ def test_a_transaction_needs_a_transactional_id(servers):
 
 
 @shown_by(kafka_python="test_invalid_entry_states", confluent="test_transaction_api")
-def test_a_second_begin_is_refused(producer):
+def test_a_second_begin_is_rejected(producer):
     producer.begin_transaction()
     with pytest.raises(OptionError):
         producer.begin_transaction()
@@ -180,7 +180,7 @@ def test_a_second_begin_is_refused(producer):
 
 @shown_by(kafka_python="test_invalid_entry_states", confluent="test_transaction_api")
 @pytest.mark.parametrize("method", ["commit_transaction", "abort_transaction"])
-def test_ending_without_a_transaction_is_refused(producer, method):
+def test_ending_without_a_transaction_is_rejected(producer, method):
     with pytest.raises(OptionError):
         getattr(producer, method)()
 
@@ -225,7 +225,7 @@ def test_a_restarted_producer_keeps_its_id_with_a_higher_epoch(servers, topic):
 
 
 @shown_by(java="testAbortTransaction", aiokafka="test_producer_transactional_restart_reaquire_pid")
-def test_the_open_transaction_of_a_lost_producer_is_aborted_by_its_successor(servers, topic):
+def test_a_new_producer_aborts_the_open_transaction_of_a_lost_one(servers, topic):
     lost = Producer(servers, transactional_id=topic)
     lost.begin_transaction()
     lost.send(topic, b"lost", partition=0).result()
@@ -274,7 +274,7 @@ def test_offsets_are_not_committed_by_an_aborted_transaction(servers, admin, pro
 
 @shown_by(java="testSendOffsetsWithGroupMetadata", kafka_python="test_v3_request_carries_member_and_generation")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_records_are_read_changed_and_written_in_one_transaction(broker, servers, producer, topic, protocol):
+def test_a_transaction_can_read_transform_and_write_records(broker, servers, producer, topic, protocol):
     output = f"{topic}-output"
     broker.create_topic(output)
     broker.append(topic, [{"value": b"%d" % number} for number in range(5)], partition=0)
@@ -323,7 +323,7 @@ def test_a_transaction_with_a_failed_record_cannot_be_committed(broker, servers,
 
 
 @shown_by(java="testAcksAndIdempotenceForIdempotentProducers", kafka_python="test_transactional_id_with_acks_1_raises")
-def test_a_transactional_id_with_fewer_acks_is_refused(servers):
+def test_a_transactional_id_with_fewer_acks_is_rejected(servers):
     with pytest.raises(OptionError, match="acks"):
         Producer(servers, transactional_id="t", acks=1)
 
@@ -332,7 +332,7 @@ def test_a_transactional_id_with_fewer_acks_is_refused(servers):
     kafka_python="test_transactional_id_with_disabled_idempotence_raises",
     aiokafka="test_producer_idempotence_configuration",
 )
-def test_a_transactional_id_without_idempotence_is_refused(servers):
+def test_a_transactional_id_without_idempotence_is_rejected(servers):
     with pytest.raises(OptionError, match="idempotence"):
         Producer(servers, transactional_id="t", enable_idempotence=False)
 

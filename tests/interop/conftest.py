@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,19 @@ def run_java(*arguments: str | Path, timeout: float = 600) -> str:
     if process.returncode:
         raise AssertionError(f"java {arguments}: {process.stderr[-4000:]}")
     return process.stdout
+
+
+@pytest.fixture(scope="session")
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, as ``make docs`` builds it; or the one that ``KAFKAFRAMES_SITE`` names."""
+    if built := os.environ.get("KAFKAFRAMES_SITE"):
+        return Path(built)
+    mkdocs = shutil.which("mkdocs", path=str(Path(sys.executable).parent)) or shutil.which("mkdocs")
+    if mkdocs is None:
+        pytest.skip("no MkDocs here: make docs installs it")
+    site = tmp_path_factory.mktemp("site")
+    subprocess.run([mkdocs, "build", "--quiet", "--site-dir", site], cwd=ROOT, check=True, timeout=1800)
+    return site
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ PARTS = r"""
 """
 LARGE = ("(a?){1000}", "((a{30}){30}){30}", "((a{10}){10}){10}", "(\\pL?){900}", "(\\w?){900}", "(" * 999 + ")" * 999)
 
-#: Where the two differ, as ``docs/broker.md`` says; all but the first two are taken by ours and refused by RE2/J.
+#: Differences that ``docs/broker-groups.md`` names. RE2/J rejects all but the first two; the broker accepts them.
 DIFFERENT = {
     "an escaped letter outside ASCII": r"\\[^\x00-\x7f]",
     "more than 8 MiB when compiled": r"\(\(a\{30\}\)\{30\}\)\{30\}|\(\\pL\?\)\{900\}",

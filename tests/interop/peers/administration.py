@@ -43,13 +43,13 @@ def validate_only_creates_nothing(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["INVALID_TOPIC", "INVALID_TOPIC"])
-def an_invalid_name_of_a_new_topic_is_refused(stage: Stage, client: Client) -> Any:
+def an_invalid_name_of_a_new_topic_is_rejected(stage: Stage, client: Client) -> Any:
     with client.admin() as admin:
         return [attempt(client, lambda name=name: admin.create_topic(name)) for name in ("a b", "x" * 250)]
 
 
 @next_to_peers(sees=["INVALID_PARTITIONS", "INVALID_REPLICATION_FACTOR", "INVALID_CONFIG", "INVALID_CONFIG"])
-def an_impossible_topic_is_refused(stage: Stage, client: Client) -> Any:
+def a_topic_with_invalid_counts_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.name()
     with client.admin() as admin:
         calls = (
@@ -94,7 +94,7 @@ def a_topic_that_is_created_again_has_a_new_id_and_is_empty(stage: Stage, client
 
 
 @next_to_peers(sees=["no error", 5])
-def a_topic_gets_more_partitions(stage: Stage, client: Client) -> Any:
+def partitions_can_be_added_to_a_topic(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.admin() as admin:
         kind = attempt(client, lambda: admin.create_partitions(topic, 5))
@@ -102,7 +102,7 @@ def a_topic_gets_more_partitions(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[["INVALID_PARTITIONS"] * 3, 3], confluent="the client refuses 0")
-def a_topic_cannot_get_fewer_partitions(stage: Stage, client: Client) -> Any:
+def partitions_cannot_be_removed_from_a_topic(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.admin() as admin:
         kinds = [attempt(client, lambda count=count: admin.create_partitions(topic, count)) for count in (2, 3, 0)]
@@ -190,7 +190,7 @@ def a_missing_group_cannot_be_deleted(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["NON_EMPTY_GROUP", "UNKNOWN_MEMBER_ID"], aio="no such method")
-def a_group_with_members_is_neither_deleted_nor_moved(stage: Stage, client: Client) -> Any:
+def the_offsets_of_a_group_with_members_cannot_be_changed(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=1)
     with client.admin() as admin, client.consumer(group_id=topic, auto_offset_reset="earliest") as member:
         member.subscribe([topic])

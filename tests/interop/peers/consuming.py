@@ -27,7 +27,7 @@ def an_assigned_partition_is_read_from_its_beginning(stage: Stage, client: Clien
 
 
 @next_to_peers(sees=["new"])
-def latest_reads_only_records_that_come_later(stage: Stage, client: Client) -> Any:
+def latest_reads_only_new_records(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(auto_offset_reset="latest") as consumer:
         consumer.assign([(topic, 0)])
@@ -37,7 +37,7 @@ def latest_reads_only_records_that_come_later(stage: Stage, client: Client) -> A
 
 
 @next_to_peers(sees="no offset")
-def without_a_reset_policy_and_an_offset_reading_is_an_error(stage: Stage, client: Client) -> Any:
+def reading_fails_without_an_offset_and_a_reset_policy(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
 
     def read() -> None:
@@ -94,7 +94,7 @@ def the_position_after_a_seek_is_the_offset(stage: Stage, client: Client) -> Any
 
 
 @next_to_peers(sees="refused by the client", confluent="accepted")
-def seek_to_a_negative_offset_is_refused(stage: Stage, client: Client) -> Any:
+def seek_to_a_negative_offset_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(**EARLIEST) as consumer:
         consumer.assign([(topic, 0)])
@@ -103,7 +103,7 @@ def seek_to_a_negative_offset_is_refused(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["refused by the client"] * 4, confluent="`position`, `pause` and `resume` accept it")
-def a_partition_that_is_not_assigned_is_refused(stage: Stage, client: Client) -> Any:
+def a_partition_that_is_not_assigned_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(**EARLIEST) as consumer:
         consumer.assign([(topic, 0)])
@@ -129,7 +129,7 @@ def seek_to_beginning_reads_everything_again(stage: Stage, client: Client) -> An
 
 
 @next_to_peers(sees=[10])
-def seek_to_end_skips_what_is_there(stage: Stage, client: Client) -> Any:
+def seek_to_end_skips_all_existing_records(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(**EARLIEST) as consumer:
         consumer.assign([(topic, 0)])
@@ -197,7 +197,7 @@ def the_position_follows_the_records_that_poll_returns(stage: Stage, client: Cli
 
 
 @next_to_peers(sees=list(range(10)))
-def poll_with_a_timeout_of_zero_returns_records_in_the_end(stage: Stage, client: Client) -> Any:
+def repeated_polls_with_a_timeout_of_zero_return_all_records(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     records: list[Record] = []
     with client.consumer(**EARLIEST) as consumer:
@@ -245,7 +245,7 @@ def a_paused_partition_has_a_position(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[[1, 1, 1], []])
-def other_partitions_go_on_while_one_is_paused(stage: Stage, client: Client) -> Any:
+def other_partitions_continue_while_one_is_paused(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     stage.append(topic, [{"value": b"v"}] * 3, partition=1)
     with client.consumer(**EARLIEST) as consumer:
@@ -273,7 +273,7 @@ def headers_are_returned_in_their_order(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[[None, ""], ["", None]])
-def null_and_empty_are_returned_as_they_were_sent(stage: Stage, client: Client) -> Any:
+def null_and_empty_values_are_returned_unchanged(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     stage.append(topic, [{"key": None, "value": b""}, {"key": b"", "value": None}])
     with client.consumer(**EARLIEST) as consumer:
@@ -365,7 +365,7 @@ def an_empty_assignment_reads_nothing(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[7, 8, 9], kafka_python="`seek` after `assign`", aio="`seek` after `assign`")
-def assign_takes_offsets_to_begin_at(stage: Stage, client: Client) -> Any:
+def assign_accepts_start_offsets(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(**EARLIEST) as consumer:
         consumer.assign({(topic, 0): 7})
@@ -384,7 +384,7 @@ def assign_with_a_group_begins_at_the_committed_offset(stage: Stage, client: Cli
 
 
 @next_to_peers(sees=["refused by the client", "refused by the client"], confluent="the constructor requires `group.id`")
-def commit_without_a_group_is_refused(stage: Stage, client: Client) -> Any:
+def commit_without_a_group_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(**EARLIEST) as consumer:
         consumer.assign([(topic, 0)])
@@ -430,7 +430,7 @@ def small_fetches_of_many_partitions_skip_nothing(stage: Stage, client: Client) 
 
 
 @next_to_peers(sees=[list(range(10))] * 3)
-def records_of_a_partition_come_in_order(stage: Stage, client: Client) -> Any:
+def records_of_a_partition_are_returned_in_order(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     for number in range(30):
         stage.append(topic, [{"value": b"%d" % number}], partition=number % 3)
@@ -441,7 +441,7 @@ def records_of_a_partition_come_in_order(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[4, 5, 6, 7, 8, 9])
-def offsets_with_gaps_are_read_to_the_end(stage: Stage, client: Client) -> Any:
+def a_partition_with_offset_gaps_is_read_to_its_end(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.admin() as admin, client.consumer(**EARLIEST) as consumer:
         admin.delete_records((topic, 0), 4)
@@ -450,7 +450,7 @@ def offsets_with_gaps_are_read_to_the_end(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees="refused by the client")
-def a_closed_consumer_is_refused(stage: Stage, client: Client) -> Any:
+def a_closed_consumer_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer() as consumer:
         consumer.assign([(topic, 0)])
@@ -504,7 +504,7 @@ def a_damaged_batch_is_an_error_and_is_not_skipped(stage: Stage, client: Client)
     kafka_python="an unknown `auto_offset_reset` is accepted",
     aio="an unknown `auto_offset_reset` is accepted",
 )
-def a_wrong_setting_is_refused_by_the_constructor(stage: Stage, client: Client) -> Any:
+def a_wrong_setting_is_rejected_by_the_constructor(stage: Stage, client: Client) -> Any:
     wrong = [{"auto_offset_reset": "newest"}, {"isolation_level": "read"}, {"colour": "red"}]
     return [fails(client, lambda settings=settings: client.consumer(**settings).close()) for settings in wrong]
 

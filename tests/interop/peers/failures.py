@@ -15,7 +15,7 @@ EARLIEST = {"auto_offset_reset": "earliest"}
 
 
 @next_to_peers(sees=[0, ["v"]])
-def a_retriable_refusal_is_retried(stage: Stage, client: Client) -> Any:
+def a_retriable_error_is_retried(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     stage.fault("Produce", "error", "NOT_LEADER_OR_FOLLOWER", topic=topic, times=2)
     with client.producer() as producer:
@@ -36,7 +36,7 @@ def retries_keep_the_order_of_records(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["POLICY_VIOLATION", 1])
-def a_final_refusal_is_not_retried(stage: Stage, client: Client) -> Any:
+def a_fatal_error_is_not_retried(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     fault = stage.fault("Produce", "error", "POLICY_VIOLATION", topic=topic)
     with client.producer() as producer:
@@ -44,7 +44,7 @@ def a_final_refusal_is_not_retried(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees="timed out", aio="no such setting")
-def a_record_that_is_always_refused_fails_after_the_delivery_timeout(stage: Stage, client: Client) -> Any:
+def a_record_that_is_always_rejected_fails_after_the_delivery_timeout(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     stage.fault("Produce", "error", "NOT_ENOUGH_REPLICAS", topic=topic)
     settings = {"delivery_timeout_ms": 1_500, "linger_ms": 0, "request_timeout_ms": 1_000}
@@ -53,7 +53,7 @@ def a_record_that_is_always_refused_fails_after_the_delivery_timeout(stage: Stag
 
 
 @next_to_peers(sees="timed out", aio="no such setting")
-def a_record_without_an_answer_may_be_written(stage: Stage, client: Client) -> Any:
+def a_record_without_a_response_may_have_been_written(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     fault = stage.fault("Produce", "drop_reply", topic=topic)
     settings = {"delivery_timeout_ms": 1_500, "linger_ms": 0, "request_timeout_ms": 1_000}
@@ -94,7 +94,7 @@ def a_retriable_error_of_a_fetch_skips_nothing(stage: Stage, client: Client) -> 
 
 
 @next_to_peers(sees=["TOPIC_AUTHORIZATION_FAILED", list(range(10))], kafka_python="`poll` returns nothing")
-def a_refused_fetch_is_an_error_of_poll(stage: Stage, client: Client) -> Any:
+def poll_raises_the_error_of_a_fetch(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     fault = stage.fault("Fetch", "error", "TOPIC_AUTHORIZATION_FAILED", topic=topic)
     with client.consumer(**EARLIEST) as consumer:
@@ -108,7 +108,7 @@ def a_refused_fetch_is_an_error_of_poll(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["GROUP_AUTHORIZATION_FAILED", 2])
-def a_refused_commit_is_an_error(stage: Stage, client: Client) -> Any:
+def commit_raises_the_error_of_the_coordinator(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(group_id=topic, enable_auto_commit=False) as consumer:
         consumer.assign([(topic, 0)])
@@ -133,7 +133,7 @@ def a_commit_is_repeated_while_the_coordinator_moves(stage: Stage, client: Clien
 
 
 @next_to_peers(sees=None)
-def committed_offsets_are_asked_for_again_while_the_coordinator_loads(stage: Stage, client: Client) -> Any:
+def the_committed_offsets_request_is_retried_while_the_coordinator_loads(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(group_id=topic, enable_auto_commit=False) as consumer:
         stage.fault("OffsetFetch", "error", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
@@ -141,7 +141,7 @@ def committed_offsets_are_asked_for_again_while_the_coordinator_loads(stage: Sta
 
 
 @next_to_peers(sees="GROUP_AUTHORIZATION_FAILED")
-def a_refused_membership_is_an_error_of_poll(stage: Stage, client: Client) -> Any:
+def poll_raises_the_error_of_a_rejected_membership(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer(group_id=topic, **EARLIEST) as consumer:
         fault = stage.fault("JoinGroup", "error", "GROUP_AUTHORIZATION_FAILED")
@@ -152,7 +152,7 @@ def a_refused_membership_is_an_error_of_poll(stage: Stage, client: Client) -> An
 
 
 @next_to_peers(sees=[list(range(10))] * 4)
-def a_member_joins_again_after_a_passing_refusal(stage: Stage, client: Client) -> Any:
+def a_member_joins_again_after_a_transient_error(stage: Stage, client: Client) -> Any:
     answers = []
     for api, code in (
         ("JoinGroup", "UNKNOWN_MEMBER_ID"),
@@ -178,7 +178,7 @@ def topics_are_created_although_the_controller_has_moved(stage: Stage, client: C
 
 
 @next_to_peers(sees=10, confluent="NOT_LEADER_FOR_PARTITION")
-def end_offsets_are_asked_for_again_while_a_leader_moves(stage: Stage, client: Client) -> Any:
+def the_end_offsets_request_is_retried_while_the_leader_moves(stage: Stage, client: Client) -> Any:
     topic = stage.topic(records=10)
     with client.consumer() as consumer:
         stage.fault("ListOffsets", "error", "NOT_LEADER_OR_FOLLOWER", times=2)
@@ -195,7 +195,7 @@ def a_transactional_producer_starts_although_the_coordinator_is_busy(stage: Stag
 
 
 @next_to_peers(sees="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-def a_refused_transactional_id_is_an_error_of_the_start(stage: Stage, client: Client) -> Any:
+def starting_a_producer_with_a_rejected_transactional_id_fails(stage: Stage, client: Client) -> Any:
     fault = stage.fault("InitProducerId", "error", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
     kind = attempt(client, lambda: client.producer(transactional_id=stage.name()))
     stage.remove_fault(fault)
@@ -212,7 +212,7 @@ def a_throttled_producer_still_sends_everything(stage: Stage, client: Client) ->
 
 
 @next_to_peers(sees=1)
-def a_second_bootstrap_server_is_used_if_the_first_is_away(stage: Stage, client: Client) -> Any:
+def a_second_bootstrap_server_is_used_if_the_first_is_unreachable(stage: Stage, client: Client) -> Any:
     with socket.socket() as free_socket:
         free_socket.bind(("127.0.0.1", 0))
         both = type(client)(f"127.0.0.1:{free_socket.getsockname()[1]},{client.servers}")
@@ -221,7 +221,7 @@ def a_second_bootstrap_server_is_used_if_the_first_is_away(stage: Stage, client:
 
 
 @next_to_peers(sees="no broker", kafka_python="KafkaTimeoutError")
-def no_broker_is_an_error_of_each_admin_call(stage: Stage, client: Client) -> Any:
+def every_admin_call_fails_without_a_reachable_broker(stage: Stage, client: Client) -> Any:
     with socket.socket() as free_socket:
         free_socket.bind(("127.0.0.1", 0))
         alone = type(client)(f"127.0.0.1:{free_socket.getsockname()[1]}")

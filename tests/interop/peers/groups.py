@@ -117,7 +117,7 @@ def commit_without_offsets_commits_the_positions(stage: Stage, client: Client) -
 
 
 @next_to_peers(sees=[2, None, None])
-def commit_of_one_partition_leaves_the_others(stage: Stage, client: Client) -> Any:
+def committing_one_partition_does_not_change_others(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER) as member:
         member.subscribe([topic])
@@ -150,7 +150,7 @@ def a_pattern_subscribes_to_whole_names(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["new"])
-def a_topic_that_is_created_later_joins_a_pattern(stage: Stage, client: Client) -> Any:
+def a_pattern_matches_topics_that_are_created_later(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.consumer(group_id=topic, **MEMBER) as member:
         member.subscribe(pattern=f"{topic}.*")
@@ -196,7 +196,7 @@ def a_second_subscribe_replaces_the_topics(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[[], 0])
-def unsubscribe_gives_every_partition_back(stage: Stage, client: Client) -> Any:
+def unsubscribe_releases_every_partition(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     with client.consumer(group_id=topic, **MEMBER) as member:
         member.subscribe([topic])
@@ -229,14 +229,14 @@ def subscribe_needs_topics_or_a_pattern(stage: Stage, client: Client) -> Any:
     kafka_python="accepted; every partition is read",
     aio="accepted; every partition is read",
 )
-def subscribe_without_a_group_is_refused(stage: Stage, client: Client) -> Any:
+def subscribe_without_a_group_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.consumer(auto_offset_reset="earliest") as consumer:
         return attempt(client, lambda: consumer.subscribe([topic]))
 
 
 @next_to_peers(sees="refused by the client", confluent="accepted")
-def assign_after_subscribe_is_refused(stage: Stage, client: Client) -> Any:
+def assign_after_subscribe_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.consumer(group_id=topic, **MEMBER) as member:
         member.subscribe([topic])
@@ -244,7 +244,7 @@ def assign_after_subscribe_is_refused(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[["assign", [0, 1, 2]], ["revoke", [0, 1, 2]]], aio="`stop` does not call `on_revoke`")
-def callbacks_are_called_with_the_partitions(stage: Stage, client: Client) -> Any:
+def rebalance_callbacks_receive_the_partitions(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     calls: list[Any] = []
     with client.consumer(group_id=topic, **MEMBER) as member:
@@ -258,7 +258,7 @@ def callbacks_are_called_with_the_partitions(stage: Stage, client: Client) -> An
 
 
 @next_to_peers(sees=[[0, 3], [1, 3], [2, 3]], confluent="KafkaException: `assign` with offsets instead")
-def on_assign_may_seek(stage: Stage, client: Client) -> Any:
+def the_assignment_callback_can_seek(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     with client.consumer(group_id=topic, **MEMBER) as member:
         member.subscribe([topic], on_assign=lambda partitions: [member.seek(one, 3) for one in partitions] and None)
@@ -269,7 +269,7 @@ def on_assign_may_seek(stage: Stage, client: Client) -> Any:
 @next_to_peers(
     sees=[2, 2, 2], kafka_python="KafkaError: only an async listener may commit", aio="`stop` does not call `on_revoke`"
 )
-def on_revoke_may_commit(stage: Stage, client: Client) -> Any:
+def the_revocation_callback_can_commit(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     with client.consumer(group_id=topic, enable_auto_commit=False, **MEMBER) as member:
         member.subscribe([topic], on_revoke=lambda partitions: member.commit(dict.fromkeys(partitions, 2)))
@@ -284,7 +284,7 @@ def on_revoke_may_commit(stage: Stage, client: Client) -> Any:
     kafka_python="raised as KafkaError",
     aio="logged, and nothing is read",
 )
-def an_exception_in_on_assign_reaches_the_caller(stage: Stage, client: Client) -> Any:
+def an_exception_in_the_assignment_callback_reaches_the_caller(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     calls: list[Any] = []
 
@@ -300,7 +300,7 @@ def an_exception_in_on_assign_reaches_the_caller(stage: Stage, client: Client) -
 
 
 @next_to_peers(sees=["UNKNOWN_MEMBER_ID"], confluent="accepted if the group is empty", aio="IllegalStateError")
-def commit_by_a_consumer_that_is_not_a_member_is_refused(stage: Stage, client: Client) -> Any:
+def commit_by_a_consumer_that_is_not_a_member_is_rejected(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     with client.consumer(group_id=topic, **MEMBER) as member:
         member.subscribe([topic])

@@ -39,7 +39,7 @@ def an_explicit_partition_wins_over_the_key(stage: Stage, client: Client) -> Any
 
 
 @next_to_peers(sees=True)
-def a_partition_that_does_not_exist_is_refused(stage: Stage, client: Client) -> Any:
+def a_partition_that_does_not_exist_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer() as producer:
         producer.send(topic, b"v", partition=0).result()
@@ -95,7 +95,7 @@ def a_topic_with_log_append_time_replaces_the_timestamp(stage: Stage, client: Cl
 
 
 @next_to_peers(sees="INVALID_TIMESTAMP")
-def a_timestamp_outside_the_limits_of_the_topic_is_refused(stage: Stage, client: Client) -> Any:
+def a_timestamp_outside_the_limits_of_the_topic_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic(message_timestamp_before_max_ms=60_000)
     with client.producer() as producer:
         return attempt(client, lambda: producer.send(topic, b"v", timestamp_ms=1_000).result())
@@ -114,7 +114,7 @@ def headers_keep_their_order_and_duplicate_names(stage: Stage, client: Client) -
     kafka_python="headers are a list of pairs",
     aio="headers are a list of pairs",
 )
-def headers_may_be_a_dict_with_text_and_none(stage: Stage, client: Client) -> Any:
+def headers_can_be_a_dict_with_text_and_null_values(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer() as producer:
         producer.send(topic, b"v", headers={"text": "é", "null": None, "empty": b""}).result()
@@ -122,7 +122,7 @@ def headers_may_be_a_dict_with_text_and_none(stage: Stage, client: Client) -> An
 
 
 @next_to_peers(sees=[[True, True, True, True], []])
-def malformed_headers_are_refused_before_anything_is_sent(stage: Stage, client: Client) -> Any:
+def malformed_headers_are_rejected_before_anything_is_sent(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     malformed_headers: list[Any] = [["malformed_header"], "text", [("a", 1)], 5]
     with client.producer() as producer:
@@ -153,7 +153,7 @@ def text_is_sent_as_utf_8(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[["refused by the client", "refused by the client"], []])
-def a_value_or_key_of_another_type_is_refused(stage: Stage, client: Client) -> Any:
+def a_value_or_key_of_another_type_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer() as producer:
         value = attempt(client, lambda: producer.send(topic, {"a": 1}).result())
@@ -174,7 +174,7 @@ def a_topic_is_created_by_the_first_record(stage: Stage, client: Client) -> Any:
     kafka_python="refused by the client",
     aio="UnknownTopicOrPartitionError after the request timeout",
 )
-def an_invalid_topic_name_is_refused(stage: Stage, client: Client) -> Any:
+def an_invalid_topic_name_is_rejected(stage: Stage, client: Client) -> Any:
     with client.producer() as producer:
         return [attempt(client, lambda name=name: producer.send(name, b"v").result()) for name in ("a topic", "..")]
 
@@ -183,13 +183,13 @@ def an_invalid_topic_name_is_refused(stage: Stage, client: Client) -> Any:
     sees=["refused by the client", "refused by the client"],
     aio="UnknownTopicOrPartitionError after the request timeout",
 )
-def a_topic_that_is_not_a_name_is_refused(stage: Stage, client: Client) -> Any:
+def a_topic_name_of_another_type_is_rejected(stage: Stage, client: Client) -> Any:
     with client.producer() as producer:
         return [attempt(client, lambda name=name: producer.send(name, b"v").result()) for name in (None, 5)]
 
 
 @next_to_peers(sees=[100, 100, 100, 100, 100])
-def each_codec_brings_the_same_records(stage: Stage, client: Client) -> Any:
+def records_survive_every_codec(stage: Stage, client: Client) -> Any:
     counts = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         topic = stage.topic()
@@ -203,12 +203,12 @@ def each_codec_brings_the_same_records(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees="refused by the client")
-def an_unknown_codec_is_refused_by_the_constructor(stage: Stage, client: Client) -> Any:
+def an_unknown_codec_is_rejected_by_the_constructor(stage: Stage, client: Client) -> Any:
     return attempt(client, lambda: client.producer(compression_type="brotli"))
 
 
 @next_to_peers(sees=[True, [500]])
-def a_record_above_max_request_size_is_refused_before_it_is_sent(stage: Stage, client: Client) -> Any:
+def a_record_above_max_request_size_is_rejected_before_it_is_sent(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer(max_request_size=1_000) as producer:
         is_refused = fails(client, lambda: producer.send(topic, b"x" * 1_000).result())
@@ -249,7 +249,7 @@ def a_batch_above_the_limit_of_the_topic_is_split(stage: Stage, client: Client) 
 
 
 @next_to_peers(sees=[-1, ["v"]], confluent="the offset is None", kafka_python="the offset is 0")
-def without_acks_the_offset_is_not_known(stage: Stage, client: Client) -> Any:
+def the_offset_is_unknown_with_acks_0(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer(acks=0) as producer:
         offset = producer.send(topic, b"v", partition=0).result().offset
@@ -274,7 +274,7 @@ def flush_without_records_returns(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["v"])
-def close_sends_what_still_gathers(stage: Stage, client: Client) -> Any:
+def close_sends_all_pending_records(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer(linger_ms=3_000) as producer:
         producer.send(topic, b"v", partition=0)
@@ -282,7 +282,7 @@ def close_sends_what_still_gathers(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees="refused by the client", confluent="a producer has no `close`")
-def send_after_close_is_refused(stage: Stage, client: Client) -> Any:
+def send_after_close_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     producer = client.producer()
     producer.send(topic, b"v").result()
@@ -298,7 +298,7 @@ def a_producer_may_be_closed_twice(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[[None] * 30, list(range(30))])
-def on_delivery_gets_the_offset_of_each_record_in_order(stage: Stage, client: Client) -> Any:
+def the_delivery_callback_receives_offsets_in_order(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     results: list[Any] = []
     with client.producer() as producer:
@@ -310,7 +310,7 @@ def on_delivery_gets_the_offset_of_each_record_in_order(stage: Stage, client: Cl
 
 
 @next_to_peers(sees=[["MESSAGE_TOO_LARGE", None]])
-def on_delivery_gets_the_error_of_a_record(stage: Stage, client: Client) -> Any:
+def the_delivery_callback_receives_the_error_of_a_record(stage: Stage, client: Client) -> Any:
     topic = stage.topic(max_message_bytes=100)
     results: list[Any] = []
     with client.producer() as producer:
@@ -321,7 +321,7 @@ def on_delivery_gets_the_error_of_a_record(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["no error", 1], confluent="`poll` or `flush` raises the exception")
-def an_exception_in_on_delivery_does_not_stop_the_producer(stage: Stage, client: Client) -> Any:
+def an_exception_in_the_delivery_callback_does_not_stop_the_producer(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
 
     def fail(*_: object) -> None:
@@ -338,7 +338,7 @@ def an_exception_in_on_delivery_does_not_stop_the_producer(stage: Stage, client:
 
 
 @next_to_peers(sees=["1", "2"])
-def on_delivery_may_send_again(stage: Stage, client: Client) -> Any:
+def the_delivery_callback_can_send_records(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer() as producer:
         producer.send(topic, b"1", partition=0, on_delivery=lambda *_: producer.send(topic, b"2", partition=0))
@@ -389,12 +389,12 @@ def a_producer_lists_the_partitions_of_a_topic(stage: Stage, client: Client) -> 
 
 
 @next_to_peers(sees=["refused by the client", "refused by the client"])
-def idempotence_with_fewer_acks_is_refused(stage: Stage, client: Client) -> Any:
+def idempotence_with_fewer_acks_is_rejected(stage: Stage, client: Client) -> Any:
     return [attempt(client, lambda acks=acks: client.producer(acks=acks, enable_idempotence=True)) for acks in (0, 1)]
 
 
 @next_to_peers(sees=[list(range(1, 10)), [str(number) for number in range(10)]])
-def a_lost_answer_writes_nothing_twice(stage: Stage, client: Client) -> Any:
+def a_lost_response_causes_no_duplicates(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer(enable_idempotence=True) as producer:
         producer.send(topic, b"0", partition=0).result()
@@ -420,7 +420,7 @@ def a_record_of_almost_a_megabyte_is_sent(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=True)
-def records_for_an_internal_topic_are_refused(stage: Stage, client: Client) -> Any:
+def records_for_an_internal_topic_are_rejected(stage: Stage, client: Client) -> Any:
     topic, group = stage.topic(records=1), stage.name()
     with client.consumer(group_id=group) as consumer:  # creates the internal topic
         consumer.assign([(topic, 0)])

@@ -43,7 +43,7 @@ def an_aborted_transaction_is_not_read(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["again"])
-def an_aborted_transaction_may_be_repeated(stage: Stage, client: Client) -> Any:
+def records_of_an_aborted_transaction_can_be_sent_again(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer(transactional_id=topic) as producer:
         producer.begin()
@@ -56,7 +56,7 @@ def an_aborted_transaction_may_be_repeated(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[["before"], ["before", "open", "after"]])
-def an_open_transaction_holds_read_committed_back(stage: Stage, client: Client) -> Any:
+def an_open_transaction_hides_later_records_from_read_committed(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer(transactional_id=topic) as producer, client.producer() as other:
         other.send(topic, b"before", partition=0).result()
@@ -85,7 +85,7 @@ def the_end_offset_is_the_last_stable_offset_with_read_committed(stage: Stage, c
 
 
 @next_to_peers(sees="no error")
-def an_empty_transaction_may_end(stage: Stage, client: Client) -> Any:
+def an_empty_transaction_can_be_committed_and_aborted(stage: Stage, client: Client) -> Any:
     with client.producer(transactional_id=stage.name()) as producer:
 
         def end_both() -> None:
@@ -109,7 +109,7 @@ def a_transaction_covers_several_topics(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=[str(number) for number in range(20)])
-def commit_sends_what_still_gathers(stage: Stage, client: Client) -> Any:
+def committing_a_transaction_sends_all_pending_records(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer(transactional_id=topic, linger_ms=3_000) as producer:
         producer.begin()
@@ -120,7 +120,7 @@ def commit_sends_what_still_gathers(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["refused by the client", []])
-def send_outside_a_transaction_is_refused(stage: Stage, client: Client) -> Any:
+def send_outside_a_transaction_is_rejected(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     with client.producer(transactional_id=topic) as producer:
         kind = attempt(client, lambda: producer.send(topic, b"v").result())
@@ -134,7 +134,7 @@ def a_transaction_needs_a_transactional_id(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees="refused by the client")
-def a_second_begin_is_refused(stage: Stage, client: Client) -> Any:
+def a_second_begin_is_rejected(stage: Stage, client: Client) -> Any:
     with client.producer(transactional_id=stage.name()) as producer:
         producer.begin()
         kind = attempt(client, producer.begin)
@@ -143,7 +143,7 @@ def a_second_begin_is_refused(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["refused by the client", "refused by the client"])
-def ending_without_a_transaction_is_refused(stage: Stage, client: Client) -> Any:
+def ending_without_a_transaction_is_rejected(stage: Stage, client: Client) -> Any:
     with client.producer(transactional_id=stage.name()) as producer:
         return attempt(client, producer.commit), attempt(client, producer.abort)
 
@@ -176,7 +176,7 @@ def a_fenced_producer_cannot_commit(stage: Stage, client: Client) -> Any:
 
 
 @next_to_peers(sees=["new"])
-def the_open_transaction_of_a_lost_producer_is_aborted_by_its_successor(stage: Stage, client: Client) -> Any:
+def a_new_producer_aborts_the_open_transaction_of_a_lost_one(stage: Stage, client: Client) -> Any:
     topic = stage.topic()
     lost_producer = client.producer(transactional_id=topic)
     lost_producer.begin()
@@ -230,12 +230,12 @@ def a_transaction_with_a_failed_record_cannot_be_committed(stage: Stage, client:
 
 
 @next_to_peers(sees="refused by the client")
-def a_transactional_id_with_fewer_acks_is_refused(stage: Stage, client: Client) -> Any:
+def a_transactional_id_with_fewer_acks_is_rejected(stage: Stage, client: Client) -> Any:
     return attempt(client, lambda: client.producer(transactional_id=stage.name(), acks=1))
 
 
 @next_to_peers(sees="refused by the client", aio="accepted")
-def a_transactional_id_without_idempotence_is_refused(stage: Stage, client: Client) -> Any:
+def a_transactional_id_without_idempotence_is_rejected(stage: Stage, client: Client) -> Any:
     return attempt(client, lambda: client.producer(transactional_id=stage.name(), enable_idempotence=False))
 
 

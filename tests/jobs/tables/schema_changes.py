@@ -1,6 +1,6 @@
 """What becomes of a table when the schema of its values changes: each change in each format, tried.
 
-Run: python -m tests.jobs.tables.schema_changes, to write the table of ``docs/typed-values.md`` anew.
+Run: python -m tests.jobs.tables.schema_changes, to write the table of ``docs/reference/schema-changes.md`` anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
 
-PAGE = Path(__file__).parents[3] / "docs" / "typed-values.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "schema-changes.md"
 FORMATS = ("delta", "iceberg", "parquet")
 MARK = re.compile(r"(<!-- schema-changes: [^\n]*-->\n).*?(<!-- end of schema-changes -->)", re.DOTALL)
 TEXT = ["null", "string"]

@@ -4,7 +4,7 @@ Subscriptions and assignments start with a version of two bytes. Each version st
 before it, so an unknown version is read as the newest known one.
 
 The patterns of requests (KIP-848, KIP-1152) are RE2 expressions, which pyarrow's RE2 matches in linear time. Kafka
-uses RE2/J; ``docs/broker.md`` lists the few differences.
+uses RE2/J; ``docs/broker-groups.md`` lists the few differences.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ OPTIONS: Final = (
     Option("path", "", str, "captures or request logs: a file, a directory, a pattern"),
     Option("paths", "", str, "the JSON list that Spark makes of load([...])"),
     Option("table", "table", one_of(TABLE_COLUMNS), "calls (default), connections, gaps, packets or records", "calls"),
-    Option("columns", "columns", _names, "the columns of the result, in this order; others are not decoded"),
+    Option("columns", "columns", _names, "columns of the result, in this order; others are not decoded"),
     Option("api", "api", str, "calls of this API only (name or number), with request and response as structs"),
     Option("ports", "ports", ports_of, "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"),
     Option(

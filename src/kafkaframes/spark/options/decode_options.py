@@ -30,24 +30,26 @@ DECODE_ROWS: Final = (
         "schema",
         "schema",
         str,
-        "decode: a JSON Schema, an Avro schema, or what protoc --descriptor_set_out writes: text, or a file's path on "
-        "the driver",
+        "with decode: JSON Schema, Avro schema or Protobuf descriptor set, as text or as the path of a file "
+        "on the driver",
     ),
-    Option("schemaRegistry", "registry", str, "decode: the URL of a schema registry; values have its prefix"),
-    Option("schemaSubject", "subject", str, "decode: the subject whose newest schema gives the columns", "TOPIC-value"),
-    Option("messageName", "message", str, "decode=protobuf: the message's full name; the first by default"),
+    Option("schemaRegistry", "registry", str, "with decode: URL of the schema registry of the values' prefixes"),
+    Option(
+        "schemaSubject", "subject", str, "with decode: subject whose newest schema defines the columns", "TOPIC-value"
+    ),
+    Option("messageName", "message", str, "with decode=protobuf: full name of the message; by default the first one"),
     Option(
         "decodeErrors",
         "errors",
         one_of(("null", "raise")),
-        "decode: a value that cannot be decoded is null with its reason in _error, or is an error",
+        "with decode, for invalid values: null, with the reason in the column _error; or raise",
         "null",
     ),
     Option(
         "otherFields",
         "other_fields",
         boolean,
-        "decode=json: fields that the schema does not know are text in the field other_fields",
+        "with decode=json: return fields that the schema lacks as JSON text in other_fields",
         "false",
     ),
 )

@@ -44,23 +44,40 @@ def _ids(text: str) -> dict[str, str]:
 
 
 _OPTION_ROWS = (
-    Option("topic", "topic", str, "the topic of all rows; overrides the column topic"),
-    Option("numPartitions", "num_partitions", positive, "partitions of each new topic; keys decide which", "1"),
+    Option("topic", "topic", str, "topic of all rows; overrides the column topic"),
+    Option(
+        "numPartitions",
+        "num_partitions",
+        positive,
+        "number of partitions of each new topic; keys choose the partition",
+        "1",
+    ),
     Option("codec", "codec", str.lower, "none, gzip, snappy, lz4 or zstd", "none"),
-    Option("level", "level", whole_number, "of the codec; Kafka's default if not given"),
+    Option("level", "level", whole_number, "compression level of the codec; by default Kafka's"),
     Option("recordFormat", "record_format", _format, "v2, v1 or v0", "v2"),
-    Option("batchSize", "batch_bytes", parse_size, "a batch ends before it would be larger (batch.size)", "16384"),
-    Option("batchRecords", "batch_records", positive, "or would have more records"),
-    Option("segmentSize", "segment_bytes", parse_size, "a segment ends before it would be larger", "1g"),
+    Option("batchSize", "batch_bytes", parse_size, "maximum size of a batch (batch.size)", "16384"),
+    Option("batchRecords", "batch_records", positive, "maximum number of records in a batch"),
+    Option("segmentSize", "segment_bytes", parse_size, "maximum size of a segment", "1g"),
     Option(
         "maxMessageBytes",
         "max_message_bytes",
         parse_size,
-        "a record that needs a larger batch is an error (message.max.bytes)",
+        "maximum size of a batch (message.max.bytes); a larger record is an error",
         str(DEFAULT_MAX_MESSAGE_BYTES),
     ),
-    Option("offsets", "keep_offsets", _keeps, "keep: the column offset counts, holes and all", "assign"),
-    Option("topicIds", "topic_ids", _ids, '{"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get new ids'),
+    Option(
+        "offsets",
+        "keep_offsets",
+        _keeps,
+        "assign new offsets, or keep those of the column offset, including gaps",
+        "assign",
+    ),
+    Option(
+        "topicIds",
+        "topic_ids",
+        _ids,
+        'topic ids: {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get random ids',
+    ),
 )
 WRITE_OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _OPTION_ROWS}
 

@@ -14,16 +14,22 @@ REPLICA_MODES = (MERGE, ALL)  # ways to treat several copies of a partition
 MERGED_ROOT = "merged"  # path of the merged log directory
 # Severity and meaning of each check; the documentation has this table.
 MERGE_CHECKS: dict[str, tuple[Severity, str]] = {
-    "copy-lags": (Severity.NOTE, "a copy ends before the merged log does"),
-    "copy-starts-later": (Severity.NOTE, "what a copy lacks at its start (retention, lost files) comes from another"),
-    "compacted-differently": (Severity.NOTE, "copies were compacted to different points; one of them is taken alone"),
-    "divergent-tail": (Severity.WARNING, "records of a history that lost: cut, as a follower would truncate them"),
-    "epochs-doubtful": (Severity.WARNING, "a leader epoch checkpoint contradicts the batches; the batches count"),
-    "taken-from-copy": (Severity.WARNING, "offsets damaged or missing in one copy are taken from another"),
-    "misplaced": (Severity.WARNING, "a batch whose offsets or leader epoch do not fit where it stands is not used"),
-    "damaged": (Severity.ERROR, "a damaged batch that no other copy has whole"),
-    "missing": (Severity.ERROR, "offsets that no copy has"),
-    "undecided": (Severity.ERROR, "copies contradict each other and nothing says which is right: neither is taken"),
+    "copy-lags": (Severity.NOTE, "a copy ends before the merged log"),
+    "copy-starts-later": (Severity.NOTE, "records before a copy's start (retention, lost files) are read "
+                                         "from another copy"),
+    "compacted-differently": (Severity.NOTE, "copies were compacted to different offsets; only one of them "
+                                             "is read"),
+    "divergent-tail": (Severity.WARNING, "records that diverge from the chosen history are omitted, as a "
+                                         "follower truncates them"),
+    "epochs-doubtful": (Severity.WARNING, "a leader epoch checkpoint contradicts the batches; the batches "
+                                          "are trusted"),
+    "taken-from-copy": (Severity.WARNING, "offsets that are damaged or missing in one copy are read from "
+                                          "another"),
+    "misplaced": (Severity.WARNING, "a batch is ignored because its offsets or leader epoch do not match its "
+                                    "position"),
+    "damaged": (Severity.ERROR, "a batch is damaged in every copy"),
+    "missing": (Severity.ERROR, "offsets are missing in every copy"),
+    "undecided": (Severity.ERROR, "copies contradict each other, without evidence for one of them; none is read"),
 }  # fmt: skip
 
 
