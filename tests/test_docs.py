@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 
 import click
@@ -62,3 +63,9 @@ def test_files_that_a_page_names_are_there(page):
     ]
     assert len(named) > 10
     assert missing == []
+
+
+def test_the_installation_page_lists_every_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(project["optional-dependencies"])
