@@ -99,7 +99,7 @@ NOT_EXPORTED = {
     "broker.settings.settings.BrokerSettings": _INTERNAL,
     "broker.state.state.BrokerState": "the broker's state, for Broker.call",
     "client.metadata.TopicUpdate": "the result of Cluster.read_topics, which only the connections call",
-    "client.record_futures.Owner": "only producers create futures",
+    "client.record_futures.FutureOwner": "only producers create futures",
     "client.record_futures.ThreadResults": "only producers create futures",
     "client.settings.ClientSettings": "users pass settings by keyword or as properties",
     "client.settings.ConsumerSettings": "users pass settings by keyword or as properties",
